@@ -1,0 +1,123 @@
+"""The command line: one module per command, thin, the only part of the package that prints.
+
+stdout carries the result of a command, stderr everything meant for people. This module imports click alone, so that
+``--version`` and ``--help`` answer at once; a command's module is imported when the command runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from kernel_builder import __version__
+from kernel_builder.errors import ConfigError, ExitCode, KernelBuilderError, MachineError
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A command: the module that defines ``command``, and its line in ``--help``."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: dict[str, _Entry] = {
+    "init": _Entry("init", "Write a new kernel project that builds as it stands."),
+    "build": _Entry("build", "Build the project's variants into build/<variant>/."),
+    "build-and-copy": _Entry("build", "The same as build."),
+    "check-config": _Entry("check_config", "Judge build.toml: all mistakes in one run."),
+    "update-build": _Entry("update_build", "Bring build.toml to the newest edition, comments and layout kept."),
+    "schema": _Entry("schema", "Print the JSON schema of build.toml, for editors."),
+}
+
+
+class _LazyGroup(click.Group):
+    """A group that knows the names of its commands and imports one only when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command: click.Command = importlib.import_module(f"kernel_builder.cli.{entry.module}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches  # noqa: PLC0415  (start-up time)
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else f" Commands: {', '.join(COMMANDS)}."
+            raise click.UsageError(f"There is no command '{args[0]}'.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, "-V", "--version", prog_name="kernel-builder")
+def cli() -> None:
+    """Build conforming Hub kernels for PyTorch from a build.toml."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with one of :class:`ExitCode`. Expected failures never show a traceback."""
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the command line ``argv`` (without the program's name) and return its exit code."""
+    try:
+        result = cli.main(args=list(argv), prog_name="kernel-builder", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return ExitCode.USAGE
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return ExitCode.INTERRUPTED
+    except KernelBuilderError as error:
+        _show(error)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of our stdout went away (`| head`): not a failure of ours, and nothing more can be said there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except OSError as error:
+        _show(_from_os_error(error))
+        return ExitCode.SYSTEM
+    except Exception:  # noqa: BLE001  (the last line of defence: a bug is named as one)
+        traceback.print_exc()
+        click.echo(
+            "\nThis is a bug in kernel-builder, not a mistake of yours. Please report it with the lines above"
+            f" (kernel-builder {__version__}, Python {sys.version.split()[0]}).",
+            err=True,
+        )
+        return ExitCode.INTERNAL
+    return result if isinstance(result, int) else ExitCode.OK
+
+
+def _from_os_error(error: OSError) -> MachineError:
+    name = error.filename if isinstance(error.filename, str) else None
+    where = f": {name}" if name else ""
+    return MachineError(f"{error.strerror or error}{where}", hint=None)
+
+
+def _show(error: KernelBuilderError) -> None:
+    if isinstance(error, ConfigError):
+        for diagnostic in error.diagnostics:
+            click.echo(diagnostic.render(), err=True)
+    click.echo(f"error: {error.message}", err=True)
+    if error.hint:
+        click.echo(f"  hint: {error.hint}", err=True)

@@ -1,0 +1,73 @@
+"""What a variant is compiled with, as plain values. Choosing and providing them is the work of the other modules.
+
+All directories lie in the store and are read-only, except those of the host compiler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostCompiler:
+    """A C++ compiler on this machine. ``version`` is what ``-dumpfullversion`` says, ``target`` its triplet."""
+
+    cxx: Path
+    version: str
+    target: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sysroot:
+    """Link-time view of an older C library, generated from the host's own (DESIGN.md F6, F7).
+
+    ``libraries`` holds stub shared objects that offer only symbol versions up to the floor; ``shim`` is the object
+    that defines, hidden, the few newer names that static libstdc++ asks for. ``floor`` is e.g. ``2.27``.
+    """
+
+    libraries: Path
+    shim: Path
+    floor: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchSdk:
+    """Headers, link stubs and export tables of one torch release.
+
+    ``version`` is that of the wheel (``2.13.0``); ``include`` the include directories in order; ``libraries`` a
+    directory of link stubs (``libc10.so``, ``libtorch.so``, ``libtorch_cpu.so``; with CUDA also ``libc10_cuda.so``,
+    ``libtorch_cuda.so``); ``exports`` text files, one symbol a line, sorted, one file per library, named
+    ``<soname>.txt``.
+    """
+
+    version: str
+    include: tuple[Path, ...]
+    libraries: Path
+    exports: tuple[Path, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudaSdk:
+    """A CUDA compiler with its headers.
+
+    ``version`` is major.minor (``13.0``), ``nvcc`` the compiler driver, ``include`` all header directories that
+    torch's headers need, ``libraries`` a directory with ``libcudart.so`` and link stubs of the CUDA libraries that a
+    torch wheel depends on, ``exports`` their tables as in :class:`TorchSdk`.
+    """
+
+    version: str
+    nvcc: Path
+    include: tuple[Path, ...]
+    libraries: Path
+    exports: tuple[Path, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toolchain:
+    """Everything that one variant is compiled with."""
+
+    host: HostCompiler
+    sysroot: Sysroot
+    torch: TorchSdk
+    cuda: CudaSdk | None = None
