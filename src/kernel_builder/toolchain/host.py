@@ -1,0 +1,107 @@
+"""The host compiler: finding a g++ on this machine and asking it what it is.
+
+Discovery yields candidates, a pure rule picks one, and a refused candidate keeps its reason, so that the error can
+name everything that was tried.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_builder.errors import ToolchainError
+from kernel_builder.toolchain.model import HostCompiler
+
+MINIMUM_GCC = 11
+"""torch 2.12 and later need C++20 with the library parts that came with GCC 11."""
+
+_PROBE_SECONDS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejected:
+    """A compiler that was looked at and not taken."""
+
+    path: Path
+    reason: str
+
+
+def _ask(cxx: Path, *arguments: str) -> str:
+    completed = subprocess.run(
+        [cxx, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=_PROBE_SECONDS,
+        check=True,
+        env={**os.environ, "LC_ALL": "C"},
+        stdin=subprocess.DEVNULL,
+    )
+    return completed.stdout.strip()
+
+
+def inspect_compiler(cxx: Path) -> HostCompiler | Rejected:
+    """Ask ``cxx`` for its version and target; say why it cannot be used otherwise."""
+    try:
+        version = _ask(cxx, "-dumpfullversion", "-dumpversion")
+        target = _ask(cxx, "-dumpmachine")
+        banner = _ask(cxx, "--version")
+    except (OSError, subprocess.SubprocessError) as error:
+        return Rejected(path=cxx, reason=f"it does not run: {error}")
+    if "clang" in banner.lower():
+        return Rejected(path=cxx, reason="it is clang; kernels are linked with g++'s own runtime")
+    if int(version.split(".")[0]) < MINIMUM_GCC:
+        return Rejected(path=cxx, reason=f"it is version {version}; torch's headers need {MINIMUM_GCC} or newer")
+    return HostCompiler(cxx=cxx, version=version, target=target)
+
+
+def _candidates(environ: Mapping[str, str]) -> list[Path]:
+    """``CXX`` alone when it is set (the user has chosen), else g++ and the versioned names, newest first."""
+    chosen = environ.get("CXX", "").strip()
+    if chosen:
+        return [Path(chosen)]
+    names = ["g++", "c++", *(f"g++-{major}" for major in range(20, MINIMUM_GCC - 1, -1))]
+    return [Path(name) for name in names]
+
+
+def find_host_compiler(environ: Mapping[str, str] | None = None) -> HostCompiler:
+    """The host compiler of this machine: ``$CXX`` if set, else ``g++`` or a versioned one that is new enough.
+
+    Raises :class:`ToolchainError` naming everything that was tried and how to install one.
+    """
+    environ = os.environ if environ is None else environ
+    refused: list[Rejected] = []
+    for candidate in _candidates(environ):
+        resolved = shutil.which(str(candidate), path=environ.get("PATH"))
+        if resolved is None:
+            if environ.get("CXX"):
+                refused.append(Rejected(path=candidate, reason="CXX names it, but it is not on PATH"))
+            continue
+        found = inspect_compiler(Path(resolved))
+        if isinstance(found, HostCompiler):
+            return found
+        refused.append(found)
+    tried = "; ".join(f"{entry.path}: {entry.reason}" for entry in refused)
+    raise ToolchainError(
+        f"no usable C++ compiler was found{f' ({tried})' if tried else ''}",
+        hint=f"install g++ {MINIMUM_GCC} or newer (apt-get install g++, dnf install gcc-c++ libstdc++-static), or set CXX",
+    )
+
+
+def compiler_file(host: HostCompiler, name: str) -> Path:
+    """Where the compiler keeps ``name`` (``libstdc++.a``, ``crti.o``).
+
+    Raises :class:`ToolchainError` when it has no such file.
+    """
+    answer = _ask(host.cxx, f"-print-file-name={name}")
+    path = Path(answer)
+    if not path.is_absolute() or not path.exists():
+        package = "libstdc++-static" if name == "libstdc++.a" else "glibc-devel (Debian: libc6-dev)"
+        raise ToolchainError(
+            f"{host.cxx} has no {name}",
+            hint=f"install the package that holds it: {package}",
+        )
+    return path.resolve()
