@@ -1,0 +1,54 @@
+"""Generated sources: ``registration.h``, the Python module, ``_ops.py`` and the compatibility package.
+
+Reference: interoperability contract 3.3 and 3.4. Templates lie in ``templates/glue``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+import jinja2
+
+from kernel_builder.plan.binding import PLACEHOLDER
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("kernel_builder", "templates/glue"),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701  (C and Python text, every value of which is an identifier)
+    )
+
+
+def _verbatim(name: str) -> str:
+    return resources.files("kernel_builder").joinpath("templates", "glue", name).read_text(encoding="utf-8")
+
+
+def registration_header() -> str:
+    """``registration.h``, the same for every kernel."""
+    return _verbatim("registration.h")
+
+
+def exports_map() -> str:
+    """The version script that keeps C++ names inside the library."""
+    return _verbatim("exports.map")
+
+
+def module_source(ops_id: str, unique: str) -> str:
+    """C source of the Python module ``ops_id``."""
+    return _environment().get_template("module.c.j2").render(
+        ops_id=ops_id, unique=unique, placeholder=PLACEHOLDER
+    )
+
+
+def ops_module(ops_id: str, *, compiled: bool) -> str:
+    """``_ops.py``: the namespace of the variant it lies in, whatever machine loads it (contract sharp edge 11)."""
+    return _environment().get_template("ops.py.j2").render(ops_id=ops_id, compiled=compiled)
+
+
+def compatibility_package(python_name: str) -> str:
+    """``<python name>/__init__.py`` inside the variant, for ``PYTHONPATH``."""
+    return _environment().get_template("compat.py.j2").render(python_name=python_name)

@@ -1,0 +1,62 @@
+"""What ``metadata.json`` says of a variant, all but the digest, which is made of the finished files.
+
+Reference: interoperability contract 4.1: keys, order and when a key is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kernel_builder import __version__
+from kernel_builder.config.model import Backend, Capability, KernelDependency, Project
+from kernel_builder.plan.identity import Identity
+
+
+def _dependency(dependency: KernelDependency) -> dict[str, object]:
+    if dependency.version is not None:
+        return {"repo-id": dependency.repo_id, "version": dependency.version}
+    return {"repo-id": dependency.repo_id, "revision": dependency.revision}
+
+
+def _unique(items: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(items))
+
+
+def provenance(identity: Identity) -> dict[str, object]:
+    """Who built it and from which commit; without a commit there is no ``kernel`` entry (contract 4.3)."""
+    document: dict[str, object] = {"kernel-builder": {"version": __version__}}
+    if identity.commit is not None:
+        document["kernel"] = {"commit": identity.commit, "dirty": identity.dirty}
+    return document
+
+
+def describe(
+    project: Project,
+    backend: Backend,
+    identity: Identity,
+    *,
+    capabilities: tuple[Capability, ...] = (),
+    archs: tuple[str, ...] = (),
+) -> dict[str, object]:
+    """The document for ``backend``, in the contract's key order, without its digest.
+
+    ``capabilities`` (or ``archs``, text already) are what the variant has device code for; none means 'unknown'.
+    """
+    options = project.backend_options.get(backend)
+    dependencies = [*project.kernel_depends, *(options.kernel_depends if options else ())]
+    names = sorted({*archs, *(str(capability) for capability in capabilities)})
+    document: dict[str, object] = {
+        "name": project.name,
+        "id": identity.ops_id(project, backend),
+        "version": project.version,
+        "license": project.license or "",
+    }
+    if project.upstream is not None:
+        document["upstream"] = project.upstream
+    if project.source is not None:
+        document["source"] = project.source
+    document["python-depends"] = _unique([*project.python_depends, *(options.python_depends if options else ())])
+    document["kernel-depends"] = [_dependency(dependency) for dependency in dict.fromkeys(dependencies)]
+    document["backend"] = {"type": backend.value, **({"archs": names} if names else {})}
+    document["provenance"] = provenance(identity)
+    return document

@@ -1,0 +1,338 @@
+"""Project, variants, toolchains and identity -> :class:`BuildPlan`. Reads the tree, starts nothing, writes nothing."""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_builder.config.capabilities import select_capabilities
+from kernel_builder.config.model import Backend, Capability, FrameworkKind, Project, Section
+from kernel_builder.errors import ConfigError
+from kernel_builder.plan import cpu, cuda, glue, metadata
+from kernel_builder.plan.binding import Binding, decide_binding
+from kernel_builder.plan.compile import LIMITED_API, Context, Layout, link_step, module_step
+from kernel_builder.plan.identity import Identity
+from kernel_builder.plan.model import (
+    BuildPlan,
+    EffectiveSection,
+    GeneratedFile,
+    InstalledFile,
+    Step,
+    UndefinedPolicy,
+    VariantPlan,
+)
+from kernel_builder.plan.tree import GENERATED_OPS, PackageFiles, package_files, project_headers
+from kernel_builder.plan.units import SectionInput, Unit, merge, raise_standard
+from kernel_builder.toolchain.model import Toolchain
+from kernel_builder.variants.matrix import Kept
+from kernel_builder.variants.support import SupportRow, SupportTable
+from kernel_builder.versions import Version
+
+_COMPILERS: Mapping[Backend, Callable[[Context, Unit, tuple[str, ...]], Step]] = {
+    Backend.CPU: cpu.compile_step,
+    Backend.CUDA: cuda.compile_step,
+}
+_VENDORED = "registration.h"
+_NAMED_FILES = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where a build reads and writes: project root, the tool's work directory, the output directory, the store."""
+
+    root: Path
+    work: Path
+    output: Path
+    store: Path
+
+
+@dataclass(kw_only=True)
+class _Remarks:
+    """What planning has to tell people, once each however many variants say it."""
+
+    warnings: list[str]
+    notes: list[str]
+
+    def warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def plan_build(
+    project: Project,
+    variants: tuple[Kept, ...],
+    *,
+    toolchains: Mapping[str, Toolchain],
+    table: SupportTable,
+    identity: Identity,
+    places: Places,
+) -> BuildPlan:
+    """Plan ``variants``. ``toolchains`` has an entry per name of a variant that is compiled.
+
+    Raises :class:`ConfigError` when the project cannot be built as it is: an empty set of capabilities, a source that
+    its backend cannot compile.
+    """
+    remarks = _Remarks(warnings=[], notes=[])
+    if identity.reason is not None:
+        (remarks.warn if identity.dirty else remarks.note)(identity.reason)
+    files = package_files(project)
+    _mention_left_out(project, files, remarks)
+    headers = project_headers(project.root)
+    planned: list[VariantPlan] = []
+    problems: list[str] = []
+    for kept in variants:
+        try:
+            if kept.row is None:
+                planned.append(_plan_noarch(project, kept, files, identity, remarks))
+            else:
+                planner = _CompiledVariant(
+                    project=project,
+                    kept=kept,
+                    row=kept.row,
+                    toolchain=toolchains[kept.name],
+                    table=table,
+                    identity=identity,
+                    places=places,
+                    remarks=remarks,
+                )
+                planned.append(planner.plan(files, headers))
+        except ConfigError as error:
+            problems.append(f"{kept.name}: {error.message}")
+    if problems:
+        raise ConfigError("\n".join(problems), hint="nothing was built")
+    return BuildPlan(
+        root=project.root,
+        work=places.work,
+        output=places.output,
+        name=project.name,
+        python_name=project.python_name,
+        variants=tuple(planned),
+        warnings=tuple(remarks.warnings),
+        notes=tuple(remarks.notes),
+    )
+
+
+def _mention_left_out(project: Project, files: PackageFiles, remarks: _Remarks) -> None:
+    if GENERATED_OPS in files.left_out:
+        remarks.warn(f"{project.package.name}/{GENERATED_OPS} is not installed: the generated one takes its place")
+    others = [path for path in files.left_out if path != GENERATED_OPS]
+    if others:
+        shown = ", ".join(others[:_NAMED_FILES]) + (", ..." if len(others) > _NAMED_FILES else "")
+        remarks.note(
+            f"{len(others)} file{'s' if len(others) > 1 else ''} of the package are not installed: {shown}"
+            f" (add their suffix to {project.framework.kind.value}.pyext if the kernel reads them)"
+        )
+
+
+def _installed(
+    project: Project, files: PackageFiles, ops_id: str, *, compiled: bool, remarks: _Remarks
+) -> tuple[InstalledFile, ...]:
+    """Everything of the variant directory but the library and ``metadata.json``, sorted by path."""
+    installed = [InstalledFile(path=path, origin=project.package / path) for path in files.kept]
+    installed.append(InstalledFile(path=GENERATED_OPS, content=glue.ops_module(ops_id, compiled=compiled)))
+    name = project.python_name
+    if any(path == f"{name}.py" or path.startswith(f"{name}/") for path in files.kept):
+        # Flat loading comes first: a directory of that name would hide the kernel's own module from its relative
+        # imports.
+        remarks.note(f"no compatibility package is written: the kernel has a module of its own called {name}")
+    else:
+        installed.append(
+            InstalledFile(path=f"{name}/__init__.py", content=glue.compatibility_package(name))
+        )
+    return tuple(sorted(installed, key=lambda file: file.path))
+
+
+def _plan_noarch(
+    project: Project, kept: Kept, files: PackageFiles, identity: Identity, remarks: _Remarks
+) -> VariantPlan:
+    framework = project.framework
+    archs: tuple[str, ...] = ()
+    if framework.kind is FrameworkKind.TORCH_NOARCH and kept.backend is Backend.CUDA:
+        archs = tuple(str(capability) for capability in framework.cuda_capabilities)
+    elif framework.kind is FrameworkKind.TORCH_NOARCH and kept.backend is Backend.ROCM:
+        archs = framework.rocm_archs
+    ops_id = identity.ops_id(project, kept.backend)
+    return VariantPlan(
+        variant=kept.variant,
+        ops_id=ops_id,
+        generated=(),
+        steps=(),
+        library=None,
+        installed=_installed(project, files, ops_id, compiled=False, remarks=remarks),
+        metadata=metadata.describe(project, kept.backend, identity, archs=archs),
+    )
+
+
+def python_include() -> tuple[Path, ...]:
+    """Directory of this Python's headers, if they are installed. Only a kernel that includes Python.h needs them."""
+    include = Path(sysconfig.get_paths()["include"])
+    return (include,) if (include / "Python.h").is_file() else ()
+
+
+@dataclass(kw_only=True)
+class _CompiledVariant:
+    """Plans one compiled variant."""
+
+    project: Project
+    kept: Kept
+    row: SupportRow
+    toolchain: Toolchain
+    table: SupportTable
+    identity: Identity
+    places: Places
+    remarks: _Remarks
+
+    def plan(self, files: PackageFiles, headers: tuple[str, ...]) -> VariantPlan:
+        project, backend = self.project, self.kept.backend
+        sections, effective = self._sections()
+        units = merge(project, backend, sections)
+        for warning in units.warnings:
+            self.remarks.warn(warning)
+        if units.misplaced:
+            raise ConfigError("; ".join(units.misplaced) + f"; {backend.value} kernels cannot compile it")
+        ops_id = self.identity.ops_id(project, backend)
+        layout = self._layout()
+        sources = tuple(unit.source for unit in units.units)
+        context = Context(
+            layout=layout,
+            toolchain=self.toolchain,
+            ops_id=ops_id,
+            ops_stem=ops_id.removesuffix(self.identity.unique),
+            binding=decide_binding(project.root, sources, headers),
+            cxx_standard=self.row.cxx_standard,
+            headers_include=python_include(),
+        )
+        module = GeneratedFile(
+            path=layout.variant / "generated" / "module.c",
+            content=glue.module_source(ops_id, self.identity.unique),
+        )
+        generated = [GeneratedFile(path=layout.exports_map, content=glue.exports_map()), module]
+        if layout.registration.is_relative_to(self.places.work):
+            generated.append(
+                GeneratedFile(path=layout.registration / _VENDORED, content=glue.registration_header())
+            )
+        steps = [_COMPILERS[backend](context, unit, self._flags(unit)) for unit in units.units]
+        steps.append(module_step(context, module.path))
+        library = layout.variant / f"{ops_id}.abi3.so"
+        steps.append(link_step(context, tuple(step.output for step in steps), library))
+        torch, nvcc = self.toolchain.torch, self.toolchain.cuda
+        return VariantPlan(
+            variant=self.kept.variant,
+            ops_id=ops_id,
+            generated=tuple(sorted(generated, key=lambda file: file.path)),
+            steps=tuple(steps),
+            library=library,
+            installed=_installed(project, files, ops_id, compiled=True, remarks=self.remarks),
+            metadata=metadata.describe(
+                project,
+                backend,
+                self.identity,
+                capabilities=tuple(capability for entry in effective for capability in entry.capabilities),
+            ),
+            sections=effective,
+            undefined=UndefinedPolicy(
+                tables=(*torch.exports, *(nvcc.exports if nvcc else ())),
+                python=LIMITED_API,
+            ),
+            toolchain={
+                "torch": torch.version,
+                **({"cuda": nvcc.version} if nvcc else {}),
+                "c++": f"g++ {self.toolchain.host.version}",
+                "glibc floor": self.toolchain.sysroot.floor,
+            },
+        )
+
+    def _layout(self) -> Layout:
+        vendored = self.project.root / self.project.framework.directory
+        variant = self.places.work / self.kept.name
+        generated = self.places.work / "generated" / self.project.framework.directory
+        return Layout(
+            root=self.project.root,
+            work=self.places.work,
+            variant=variant,
+            registration=vendored if (vendored / _VENDORED).is_file() else generated,
+            exports_map=self.places.work / "generated" / "exports.map",
+            store=self.places.store,
+        )
+
+    def _sections(self) -> tuple[tuple[SectionInput, ...], tuple[EffectiveSection, ...]]:
+        """The framework's and the backend's sections with their capabilities chosen; too old toolkits skip some."""
+        framework = self.project.framework
+        supported = self._supported()
+        inputs = [
+            SectionInput(
+                id=framework.kind.value,
+                src=framework.src,
+                include=framework.include,
+                cxx_flags=framework.cxx_flags,
+                cuda_flags=(),
+                capabilities=supported,
+            )
+        ]
+        effective: list[EffectiveSection] = []
+        for section in self.project.sections_for(self.kept.backend):
+            if self._is_skipped(section):
+                continue
+            capabilities: tuple[Capability, ...] = ()
+            if self.kept.backend is Backend.CUDA:
+                chosen = self._choose(section, supported)
+                effective.append(chosen)
+                capabilities = chosen.capabilities
+            inputs.append(
+                SectionInput(
+                    id=section.id,
+                    src=section.src,
+                    include=section.include,
+                    cxx_flags=section.cxx_flags,
+                    cuda_flags=section.cuda_flags,
+                    capabilities=capabilities,
+                )
+            )
+        return tuple(inputs), tuple(effective)
+
+    def _supported(self) -> tuple[Capability, ...]:
+        if self.toolchain.cuda is None:
+            return ()
+        return self.table.default_capabilities(Version.parse(self.toolchain.cuda.version))
+
+    def _is_skipped(self, section: Section) -> bool:
+        toolkit = self.toolchain.cuda
+        if section.cuda_minver is None or toolkit is None:
+            return False
+        if Version.parse(toolkit.version).is_at_least(section.cuda_minver):
+            return False
+        self.remarks.note(
+            f"{self.kept.name}: section {section.id} is skipped, because cuda-minver is {section.cuda_minver}"
+        )
+        return True
+
+    def _choose(self, section: Section, supported: tuple[Capability, ...]) -> EffectiveSection:
+        selection = select_capabilities(section.cuda_capabilities, supported)
+        requested = ", ".join(str(capability) for capability in section.cuda_capabilities or ())
+        known = ", ".join(str(capability) for capability in supported)
+        toolkit = f"CUDA {self.toolchain.cuda.version}" if self.toolchain.cuda else "CUDA"
+        if not selection.effective:
+            raise ConfigError(
+                f"kernel.{section.id}.cuda-capabilities asks for {requested}, and {toolkit} builds for {known}:"
+                " nothing is left"
+            )
+        if selection.dropped:
+            dropped = ", ".join(str(capability) for capability in selection.dropped)
+            self.remarks.note(
+                f"section {section.id}: {dropped} dropped, {toolkit} builds for {known}"
+            )
+        return EffectiveSection(id=section.id, capabilities=selection.effective, dropped=selection.dropped)
+
+    def _flags(self, unit: Unit) -> tuple[str, ...]:
+        flags, replaced = raise_standard(unit.flags(), self.row.cxx_standard)
+        for word in replaced:
+            self.remarks.warn(
+                f"{unit.source}: {word} is raised to C++{self.row.cxx_standard}, which torch {self.row.torch} needs"
+            )
+        return flags

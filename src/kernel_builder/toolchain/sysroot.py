@@ -1,0 +1,151 @@
+"""An old C library to link against, made of the host's own (DESIGN.md F6 and F7).
+
+The host's ``libc.so.6`` and its siblings hold every version of every symbol that was ever published. For each of them
+a stub library is generated that offers, per symbol, only the newest version that the floor already had. Linked against
+the stubs, whatever existed then binds to its old version, and anything newer is an undefined symbol. The few newer
+names that static libstdc++ itself asks for come from an archive of shims (``templates/floor``).
+
+The C++ runtime is linked as F7 found to be the only right way: libstdc++ static and hidden, ``libgcc_s`` shared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from kernel_builder.elf import ElfError, Symbol, read_elf
+from kernel_builder.errors import ToolchainError
+from kernel_builder.toolchain.host import compiler_file
+from kernel_builder.toolchain.model import HostCompiler, Sysroot
+from kernel_builder.toolchain.stubs import write_stub
+
+GLIBC_FLOOR = "2.27"
+"""The oldest glibc that a kernel must run on (kernel requirements, 'Native Python module')."""
+
+_LIMITS: dict[str, tuple[int, ...]] = {
+    "GLIBC_": tuple(int(part) for part in GLIBC_FLOOR.split(".")),
+    # libgcc_s of the same age: what manylinux_2_28, the nearest policy, allows.
+    "GCC_": (7, 0, 0),
+}
+
+_REQUIRED = ("libc.so.6", "libm.so.6", "libgcc_s.so.1")
+_OPTIONAL = ("libmvec.so.1", "libpthread.so.0", "libdl.so.2", "librt.so.1")
+_LOADERS = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}
+_SHIMS = Path(__file__).parent.parent / "templates" / "floor"
+_SHIM_FLAGS = ("-O2", "-fPIC", "-fno-builtin", "-ffunction-sections", "-fdata-sections", "-fno-stack-protector", "-w")
+
+
+def _number(version: str) -> tuple[int, ...] | None:
+    """``GLIBC_2.2.5`` -> ``(2, 2, 5)`` if the floor knows that family; ``None`` for private and foreign versions."""
+    for prefix in _LIMITS:
+        text = version.removeprefix(prefix)
+        if text != version and all(part.isdigit() for part in text.split(".")):
+            return tuple(int(part) for part in text.split("."))
+    return None
+
+
+def _is_allowed(version: str, number: tuple[int, ...]) -> bool:
+    return next(number <= limit for prefix, limit in _LIMITS.items() if version.startswith(prefix))
+
+
+def select_floor(symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
+    """For each name the newest version that the floor has, as the default version; names that it lacks are left out."""
+    newest: dict[str, tuple[tuple[int, ...], Symbol]] = {}
+    for symbol in symbols:
+        number = _number(symbol.version) if symbol.version is not None else None
+        if symbol.version is None or number is None or not _is_allowed(symbol.version, number):
+            continue
+        if symbol.name not in newest or newest[symbol.name][0] < number:
+            newest[symbol.name] = number, replace(symbol, default=True)
+    return tuple(newest[name][1] for name in sorted(newest))
+
+
+def _host_libraries(host: HostCompiler) -> dict[str, Path]:
+    """soname -> file of the host's C library, its siblings and libgcc_s."""
+    machine = host.target.split("-")[0]
+    loader = _LOADERS.get(machine)
+    if loader is None:
+        raise ToolchainError(
+            f"{host.cxx} compiles for {host.target}; kernels are built for {' and '.join(_LOADERS)}",
+            hint="set CXX to a compiler for one of them",
+        )
+    found = {name: compiler_file(host, name) for name in (*_REQUIRED, loader)}
+    for name in _OPTIONAL:
+        try:
+            found[name] = compiler_file(host, name)
+        except ToolchainError:
+            continue  # glibc 2.34 and later may come without the files that were merged into libc.so.6
+    return found
+
+
+def sysroot_digest(host: HostCompiler) -> str:
+    """A digest of everything that the sysroot is made of: host libraries, shims and the compiler's version."""
+    digest = hashlib.sha256(f"{GLIBC_FLOOR} {host.version} {host.target} {_SHIM_FLAGS}".encode())
+    for name, path in sorted(_host_libraries(host).items()):
+        digest.update(f"{name} ".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for path in sorted(_SHIMS.glob("*.[ch]")):
+        digest.update(f"{path.name} ".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def sysroot_at(directory: Path) -> Sysroot:
+    """The value for a sysroot that :func:`write_sysroot` wrote, or will write, to ``directory``."""
+    return Sysroot(libraries=directory / "lib", shim=directory / "libfloor.a", floor=GLIBC_FLOOR)
+
+
+def write_sysroot(directory: Path, host: HostCompiler) -> None:
+    """Write stub libraries and the archive of shims into ``directory``, which exists.
+
+    Raises :class:`ToolchainError` when the host's libraries or tools cannot be used.
+    """
+    sysroot = sysroot_at(directory)
+    sysroot.libraries.mkdir()
+    for soname, path in sorted(_host_libraries(host).items()):
+        try:
+            symbols = select_floor(read_elf(path.read_bytes()).exports)
+        except ElfError as error:
+            raise ToolchainError(f"{path} cannot be read as a shared library: {error}") from error
+        if symbols:
+            write_stub(sysroot.libraries / soname, soname=soname, symbols=symbols, host=host)
+        elif soname in _REQUIRED:
+            raise ToolchainError(
+                f"{path} has no symbol that glibc {GLIBC_FLOOR} had",
+                hint="kernels are built on glibc systems; musl (Alpine) is not supported",
+            )
+    _write_shims(sysroot.shim, host)
+
+
+def _write_shims(archive: Path, host: HostCompiler) -> None:
+    with tempfile.TemporaryDirectory(prefix="kernel-builder-floor-") as scratch:
+        objects: list[str] = []
+        for source in sorted(_SHIMS.glob("*.c")):
+            target = Path(scratch) / f"{source.stem}.o"
+            _run([str(host.cxx), "-x", "c", "-c", *_SHIM_FLAGS, str(source), "-o", str(target)], "compile the shims")
+            objects.append(str(target))
+        # 'D': no times and owners, so that the archive is the same on every run.
+        _run([archiver(host), "rcsD", str(archive), *objects], "archive the shims")
+
+
+def archiver(host: HostCompiler) -> str:
+    """The ``ar`` that belongs to the compiler."""
+    completed = subprocess.run(
+        [host.cxx, "-print-prog-name=ar"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    return completed.stdout.strip() or "ar"
+
+
+def _run(command: list[str], purpose: str) -> None:
+    try:
+        completed = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    except FileNotFoundError as error:
+        raise ToolchainError(
+            f"{command[0]} is needed to {purpose}, and it is not there", hint="install binutils"
+        ) from error
+    if completed.returncode != 0:
+        raise ToolchainError(f"could not {purpose}:\n{completed.stderr.strip()[-2000:]}")
