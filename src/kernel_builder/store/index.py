@@ -1,0 +1,293 @@
+"""The package index: which wheels there are, which one to take, and its bytes in parts.
+
+References: PyPA "Simple repository API" (PEP 503, 691, 592 for yanked files); "Platform compatibility tags".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from packaging.specifiers import SpecifierSet
+from packaging.tags import Tag
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+from pypi_simple import ACCEPT_JSON_PREFERRED, ProjectPage, UnsupportedContentTypeError
+
+from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
+from kernel_builder.events import Notice, Reporter
+from kernel_builder.store.settings import IndexSettings, redact
+from kernel_builder.store.transport import NotFoundError, RangesUnsupportedError, Transport
+from kernel_builder.store.wheel import LocalFile, RangeReader, Wheel
+
+PYTHONS = ("cp312", "cp313", "cp311", "cp314", "cp310")
+"""Which interpreter's wheel is taken where several hold the same headers: the first of these that exists."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexFile:
+    """A wheel on an index. ``sha256`` and ``size`` (bytes) are ``None`` when the index does not say."""
+
+    project: str
+    version: Version
+    filename: str
+    tags: frozenset[Tag] = field(repr=False)
+    url: str = field(repr=False)
+    sha256: str | None = None
+    size: int | None = None
+    yanked: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """What the store keys on: the digest where the index gives one, else name and size. No host name."""
+        return f"sha256:{self.sha256}" if self.sha256 else f"file:{self.filename}:{self.size}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejection:
+    """A file that was not taken, and why."""
+
+    filename: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The wheel that was taken, and what was not."""
+
+    file: IndexFile
+    rejections: tuple[Rejection, ...]
+
+
+class Index(Protocol):
+    """A source of wheels. A folder of wheels or a lock file can stand in for a server."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest that tells this source from others, without naming it."""
+        ...
+
+    def files(self, project: str) -> tuple[IndexFile, ...]:
+        """All wheels of ``project``. Raises :class:`NetworkError`; :class:`NotFoundError` when there is none."""
+        ...
+
+    def open(self, file: IndexFile, scratch: Path, on_bytes: Callable[[int], None]) -> Wheel:
+        """Open a wheel for reading in parts; ``scratch`` may take the whole file where that is the only way."""
+        ...
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes that came over the wire so far, pages included."""
+        ...
+
+    def cancel(self) -> None:
+        """Make all transfers stop with :class:`CancelledError`, until :meth:`resume`."""
+        ...
+
+    def resume(self) -> None:
+        """Allow transfers again."""
+        ...
+
+    def check(self) -> None:
+        """Raise :class:`CancelledError` after :meth:`cancel`."""
+        ...
+
+
+def _platform_reason(tags: Iterable[Tag], machine: str) -> str | None:
+    platforms = sorted({tag.platform for tag in tags})
+    for platform in platforms:
+        if platform == "any" or (
+            platform.startswith(("manylinux", "linux")) and platform.endswith(f"_{machine}")
+        ):
+            return None
+    return f"it is for {', '.join(platforms)}, not for Linux on {machine}"
+
+
+def _preference(file: IndexFile, pythons: Sequence[str]) -> tuple[int, int, str]:
+    """Smaller is better: interpreters in the given order, ordinary ABIs before free-threaded ones."""
+    best = (len(pythons) + 1, 1)
+    for tag in file.tags:
+        if tag.interpreter in pythons:
+            rank = pythons.index(tag.interpreter)
+        else:
+            rank = 0 if tag.interpreter.startswith("py3") else len(pythons)
+        best = min(best, (rank, 1 if tag.abi.endswith("t") else 0))
+    return (*best, file.filename)
+
+
+def choose_wheel(
+    files: Iterable[IndexFile],
+    *,
+    project: str,
+    allowed: SpecifierSet,
+    machine: str,
+    pythons: Sequence[str] = PYTHONS,
+) -> Choice:
+    """The wheel to take: newest version that ``allowed`` admits, for Linux on ``machine``, of the preferred Python.
+
+    A yanked file is taken only when nothing else is left (PEP 592), a pre-release never. Raises
+    :class:`ToolchainError` with the reasons when nothing fits. The result does not depend on the order of ``files``.
+    """
+    rejections: list[Rejection] = []
+    fitting: list[IndexFile] = []
+    versions: set[Version] = set()
+    for file in files:
+        versions.add(file.version)
+        reason: str | None
+        if file.version.is_prerelease:
+            reason = f"{file.version} is a pre-release"
+        elif not allowed.contains(file.version):
+            reason = f"{file.version} is not {allowed}"
+        else:
+            reason = _platform_reason(file.tags, machine)
+        if reason is None:
+            fitting.append(file)
+        else:
+            rejections.append(Rejection(filename=file.filename, reason=reason))
+    sound = [file for file in fitting if file.yanked is None]
+    for file in fitting if sound else ():
+        if file.yanked is not None:
+            rejections.append(
+                Rejection(filename=file.filename, reason=f"it was yanked: {file.yanked or 'no reason'}")
+            )
+    candidates = sound or fitting
+    if not candidates:
+        raise ToolchainError(
+            f"the package index has no {project} {allowed} for Linux on {machine}",
+            hint=_why_none(rejections, versions, allowed),
+        )
+    newest = max(file.version for file in candidates)
+    best = min((file for file in candidates if file.version == newest), key=lambda f: _preference(f, pythons))
+    rejections.sort(key=lambda rejection: rejection.filename)
+    return Choice(file=best, rejections=tuple(rejections))
+
+
+def _why_none(rejections: Sequence[Rejection], versions: set[Version], allowed: SpecifierSet) -> str:
+    if not versions:
+        return "its page lists no wheels at all"
+    near = [r for r in rejections if not r.reason.endswith(f"is not {allowed}")]
+    if near:
+        return f"{near[-1].filename}: {near[-1].reason}"
+    newest = sorted((v for v in versions if not v.is_prerelease), reverse=True)[:6]
+    return f"newest versions there: {', '.join(str(version) for version in newest)}"
+
+
+class _HttpFile:
+    """A :class:`RangeReader` over HTTP."""
+
+    def __init__(self, transport: Transport, url: str, size: int, on_bytes: Callable[[int], None]) -> None:
+        self._transport = transport
+        self._url = url
+        self._on_bytes = on_bytes
+        self.size = size
+
+    def read(self, start: int, stop: int) -> Iterator[bytes]:
+        """See :class:`RangeReader`."""
+        return self._transport.stream(self._url, start, stop, size=self.size, on_bytes=self._on_bytes)
+
+
+class SimpleIndex:
+    """A simple-API package index over HTTP. Thread-safe."""
+
+    def __init__(
+        self, settings: IndexSettings, reporter: Reporter, transport: Transport | None = None
+    ) -> None:
+        self.settings = settings
+        self.transport = transport or Transport(settings)
+        self._reporter = reporter
+
+    @property
+    def fingerprint(self) -> str:
+        """See :class:`Index`."""
+        return hashlib.sha256(redact(self.settings.url).rstrip("/").encode()).hexdigest()[:12]
+
+    @property
+    def bytes_received(self) -> int:
+        """See :class:`Index`."""
+        return self.transport.received
+
+    def cancel(self) -> None:
+        """See :class:`Index`."""
+        self.transport.cancel()
+
+    def resume(self) -> None:
+        """See :class:`Index`."""
+        self.transport.resume()
+
+    def check(self) -> None:
+        """See :class:`Index`."""
+        self.transport.check()
+
+    def files(self, project: str) -> tuple[IndexFile, ...]:
+        """See :class:`Index`."""
+        url = f"{self.settings.url.rstrip('/')}/{canonicalize_name(project)}/"
+        try:
+            response = self.transport.get(url, {"Accept": ACCEPT_JSON_PREFERRED})
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"the package index has no project {project!r} ({redact(url)})",
+                hint=f"the index comes from {self.settings.origin}; is it a full mirror?",
+            ) from error
+        try:
+            page = ProjectPage.from_response(response, project)
+        except (ValueError, KeyError, TypeError, UnsupportedContentTypeError) as error:
+            raise NetworkError(
+                f"{redact(url)} does not answer like a package index",
+                hint=f"the index comes from {self.settings.origin}; it must speak the simple API",
+            ) from error
+        found: list[IndexFile] = []
+        for package in page.packages:
+            if not package.filename.endswith(".whl"):
+                continue
+            try:
+                name, version, _, tags = parse_wheel_filename(package.filename)
+            except InvalidWheelFilename:
+                continue
+            found.append(
+                IndexFile(
+                    project=name,
+                    version=version,
+                    filename=package.filename,
+                    tags=tags,
+                    url=package.url,
+                    sha256=(package.digests or {}).get("sha256"),
+                    size=package.size,
+                    yanked=(package.yanked_reason or "") if package.is_yanked else None,
+                )
+            )
+        return tuple(found)
+
+    def open(self, file: IndexFile, scratch: Path, on_bytes: Callable[[int], None]) -> Wheel:
+        """See :class:`Index`. Raises :class:`NetworkError`, :class:`IntegrityError`."""
+        size = file.size if file.size is not None else self.transport.range_size(file.url)
+        if size is not None:
+            try:
+                return Wheel(_HttpFile(self.transport, file.url, size, on_bytes), filename=file.filename)
+            except RangesUnsupportedError:
+                pass
+        return Wheel(self._download(file, scratch, on_bytes), filename=file.filename)
+
+    def _download(self, file: IndexFile, scratch: Path, on_bytes: Callable[[int], None]) -> RangeReader:
+        amount = f" ({file.size / 2**20:.0f} MiB)" if file.size else ""
+        self._reporter.emit(
+            Notice(
+                message=f"the index does not serve parts of files: downloading all of {file.filename}{amount}",
+                warning=True,
+            )
+        )
+        with tempfile.NamedTemporaryFile(dir=scratch, prefix="whole-", suffix=".whl", delete=False) as handle:
+            target = Path(handle.name)
+        self.transport.download(file.url, target, on_bytes=on_bytes)
+        if file.sha256 is not None:
+            with target.open("rb") as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            if digest != file.sha256:
+                raise IntegrityError(
+                    f"{file.filename} arrived with another SHA-256 than the index gives",
+                    hint="run the command again; if it happens again, the index or a proxy alters files",
+                )
+        return LocalFile(target)

@@ -1,0 +1,160 @@
+"""Where packages come from: the index that pip or uv is already configured for.
+
+No index address is written here. The first of these that names one wins: ``KERNEL_BUILDER_INDEX_URL``;
+``PIP_INDEX_URL``, ``UV_DEFAULT_INDEX``, ``UV_INDEX_URL``; pip's configuration files (``index-url``); uv's
+(``index-url``, or the ``[[index]]`` marked ``default``); the index client's own default.
+Reference: pip user guide, "Configuration"; uv documentation, "Configuration files" and "Package indexes".
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+
+from pypi_simple import PYPI_SIMPLE_ENDPOINT
+
+from kernel_builder.errors import NetworkError
+
+_VARIABLES = ("KERNEL_BUILDER_INDEX_URL", "PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL")
+_CERTIFICATE_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE")
+
+
+def redact(url: str) -> str:
+    """``url`` without user, password, query and fragment: what may stand in messages, logs and files."""
+    try:
+        parts = urlsplit(url)
+        host = _host(parts)
+    except ValueError:
+        return "(unreadable URL)"
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def _host(parts: SplitResult) -> str:
+    return parts.netloc.rpartition("@")[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexSettings:
+    """An index: its address without credentials, the credentials apart, and what said so.
+
+    ``origin`` is for messages (``PIP_INDEX_URL``, the path of a file, ``default``). ``certificates`` is a file or
+    directory of certificate authorities; ``None`` leaves the choice to the HTTP library.
+    """
+
+    url: str
+    origin: str
+    credentials: tuple[str, str] | None = field(default=None, repr=False)
+    certificates: Path | None = None
+
+
+def _split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
+    parts = urlsplit(url)
+    user, at, _ = parts.netloc.rpartition("@")
+    if not at:
+        return url, None
+    name, _, password = user.partition(":")
+    return urlunsplit(parts._replace(netloc=_host(parts))), (unquote(name), unquote(password))
+
+
+def _make(url: str, origin: str, certificates: Path | None) -> IndexSettings:
+    # uv allows "name=url" in UV_DEFAULT_INDEX.
+    name, equals, rest = url.strip().partition("=")
+    if equals and name.replace("-", "").replace("_", "").replace(".", "").isalnum():
+        url = rest
+    url = url.strip()
+    try:
+        bare, credentials = _split_credentials(url)
+        scheme = urlsplit(bare).scheme
+    except ValueError as error:
+        raise NetworkError(
+            f"{origin} does not hold a readable URL", hint="write https://host/simple"
+        ) from error
+    if scheme not in {"http", "https"}:
+        raise NetworkError(
+            f"the package index of {origin} is {redact(url)!r}, which is neither http nor https",
+            hint="set KERNEL_BUILDER_INDEX_URL to the address of a simple index, such as https://host/simple",
+        )
+    return IndexSettings(url=bare, origin=origin, credentials=credentials, certificates=certificates)
+
+
+def pip_configuration_files(environment: Mapping[str, str], home: Path) -> tuple[Path, ...]:
+    """The files that pip reads, the least important first, whether or not they exist."""
+    named = environment.get("PIP_CONFIG_FILE")
+    if named == os.devnull:
+        return ()
+    system = [
+        Path(folder) / "pip" / "pip.conf"
+        for folder in reversed(environment.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":"))
+        if folder
+    ]
+    user = Path(environment.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf"
+    files = [*system, Path("/etc/pip.conf"), home / ".pip" / "pip.conf", user, Path(sys.prefix) / "pip.conf"]
+    if named:
+        files.append(Path(named))
+    return tuple(files)
+
+
+def _pip_values(files: tuple[Path, ...], key: str) -> tuple[str, Path] | None:
+    """The value of ``key`` that pip would use for ``pip download``, and the file it stands in."""
+    found: dict[str, tuple[str, Path]] = {}
+    for file in files:
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read(file, encoding="utf-8")
+        except (OSError, configparser.Error, UnicodeDecodeError):
+            continue  # pip itself will complain about it; it is not ours to mend
+        for section in ("global", "download"):
+            value = parser.get(section, key, fallback=None)
+            if value:
+                found[section] = (value, file)
+    return found.get("download") or found.get("global")
+
+
+def _uv_index(environment: Mapping[str, str], home: Path) -> tuple[str, Path] | None:
+    named = environment.get("UV_CONFIG_FILE")
+    config_home = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
+    files = [Path(named)] if named else [config_home / "uv" / "uv.toml", Path("/etc/uv/uv.toml")]
+    for file in files:
+        try:
+            table = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+            continue
+        indexes = table.get("index")
+        for entry in indexes if isinstance(indexes, list) else ():
+            if isinstance(entry, dict) and entry.get("default") is True and isinstance(entry.get("url"), str):
+                return entry["url"], file
+        if isinstance(table.get("index-url"), str):
+            return table["index-url"], file
+    return None
+
+
+def find_index(environment: Mapping[str, str] | None = None, home: Path | None = None) -> IndexSettings:
+    """The package index that this machine is configured for.
+
+    Raises :class:`NetworkError` when what is configured is no http(s) address.
+    """
+    environment = os.environ if environment is None else environment
+    home = Path.home() if home is None else home
+    pip_files = pip_configuration_files(environment, home)
+    certificates = _find_certificates(environment, pip_files)
+    for variable in _VARIABLES:
+        if environment.get(variable):
+            return _make(environment[variable], variable, certificates)
+    for found in (_pip_values(pip_files, "index-url"), _uv_index(environment, home)):
+        if found is not None:
+            return _make(found[0], str(found[1]), certificates)
+    return _make(PYPI_SIMPLE_ENDPOINT, "default", certificates)
+
+
+def _find_certificates(environment: Mapping[str, str], pip_files: tuple[Path, ...]) -> Path | None:
+    for variable in _CERTIFICATE_VARIABLES:
+        if environment.get(variable):
+            return Path(environment[variable])
+    configured = _pip_values(pip_files, "cert")
+    return Path(configured[0]) if configured else None

@@ -1,0 +1,334 @@
+"""HTTP for the store: one session, short retries, bytes counted, failures told in one sentence.
+
+A refusal (4xx, nothing listens, no such host, a bad certificate) is final at once: trying again would only make
+people wait. What may pass (5xx, 429, a reset, a read that times out) is tried at most twice more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import requests
+import urllib3.exceptions
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase, HTTPBasicAuth
+
+from kernel_builder import __version__
+from kernel_builder.errors import IntegrityError, NetworkError
+from kernel_builder.store.settings import IndexSettings, redact
+
+CONNECT_SECONDS = 10.0
+READ_SECONDS = 60.0
+RETRIES = 2
+CHUNK = 256 * 1024
+
+_Result = TypeVar("_Result")
+
+
+class NotFoundError(NetworkError):
+    """The server has no such page or file (404, 410)."""
+
+
+class RangesUnsupportedError(NetworkError):
+    """The server answers a request for a part with the whole file."""
+
+
+class CancelledError(Exception):
+    """Another download of the same batch failed, so this one stopped. Never leaves the store."""
+
+
+class _TransientError(Exception):
+    """Something that may pass; the text says what it was."""
+
+
+class _IndexAuth(AuthBase):
+    """Credentials for the index's own host, and for no other (a file link may lead elsewhere)."""
+
+    def __init__(self, settings: IndexSettings) -> None:
+        self._origin = urlsplit(settings.url)[:2]
+        self._basic = HTTPBasicAuth(*(settings.credentials or ("", "")))
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if urlsplit(request.url or "")[:2] == self._origin:
+            return self._basic(request)
+        return request
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    queue: list[object] = [error]
+    while queue:
+        item = queue.pop(0)
+        if not isinstance(item, BaseException) or id(item) in seen:
+            continue
+        seen.add(id(item))
+        yield item
+        queue += [item.__cause__, item.__context__, getattr(item, "reason", None), *item.args]
+
+
+def _words(error: BaseException) -> str:
+    """The operating system's words for a failure, or the kind of failure; never a URL."""
+    for cause in _causes(error):
+        if isinstance(cause, OSError) and cause.strerror and not isinstance(cause, requests.RequestException):
+            return cause.strerror
+    return type(error).__name__
+
+
+def _refusal(error: Exception) -> tuple[str, str | None] | None:
+    """``(what happened, hint)`` when trying again is pointless; ``None`` when the failure may pass."""
+    if isinstance(error, requests.exceptions.SSLError):
+        return (
+            "its certificate was not accepted",
+            "behind a proxy that inspects traffic, set PIP_CERT or SSL_CERT_FILE to its certificate file",
+        )
+    if isinstance(error, requests.exceptions.ProxyError):
+        return f"the proxy refused: {_words(error)}", "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        return (
+            f"no connection within {CONNECT_SECONDS:.0f} s",
+            "check the network, or name a mirror in PIP_INDEX_URL",
+        )
+    if isinstance(error, requests.exceptions.ConnectionError):
+        for cause in _causes(error):
+            if isinstance(cause, urllib3.exceptions.NewConnectionError):
+                return (
+                    f"no connection: {_words(error)}",
+                    "check the network, or name a mirror in PIP_INDEX_URL",
+                )
+        return None
+    if isinstance(
+        error,
+        requests.exceptions.Timeout
+        | requests.exceptions.ChunkedEncodingError
+        | requests.exceptions.ContentDecodingError
+        | urllib3.exceptions.HTTPError,
+    ):
+        return None
+    if isinstance(error, requests.RequestException):  # redirect loops, unreadable addresses
+        return f"the request failed: {_words(error)}", None
+    return None
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, requests.exceptions.Timeout | urllib3.exceptions.ReadTimeoutError):
+        return f"nothing arrived for {READ_SECONDS:.0f} s"
+    if isinstance(error, requests.exceptions.ConnectionError | urllib3.exceptions.ProtocolError):
+        return f"the connection broke ({_words(error)})"
+    return f"the transfer failed ({_words(error)})"
+
+
+def _check_status(response: requests.Response, url: str) -> None:
+    status = response.status_code
+    if status < 400:
+        return
+    if status >= 500 or status in {408, 429}:
+        raise _TransientError(f"the server answered {status} {response.reason}")
+    if status in {404, 410}:
+        raise NotFoundError(f"{redact(url)} does not exist (the server answered {status})")
+    hint = (
+        "put the index's user and password into PIP_INDEX_URL or ~/.netrc"
+        if status in {401, 403, 407}
+        else None
+    )
+    raise NetworkError(
+        f"{redact(url)} was refused: the server answered {status} {response.reason}", hint=hint
+    )
+
+
+class Transport:
+    """Sends requests. May be used from several threads; :meth:`cancel` stops them all.
+
+    ``received`` counts the bytes of bodies as they came over the wire, ``requests`` the requests, retries included.
+    """
+
+    def __init__(
+        self, settings: IndexSettings, *, read_seconds: float = READ_SECONDS, backoff: float = 0.5
+    ) -> None:
+        self._session = requests.Session()
+        self._session.headers["User-Agent"] = f"kernel-builder/{__version__}"
+        adapter = HTTPAdapter(pool_connections=16, pool_maxsize=16, max_retries=0)
+        self._session.mount("http://", adapter)
+        self._session.mount("https://", adapter)
+        if settings.credentials is not None:
+            self._session.auth = _IndexAuth(settings)
+        self._verify = _existing(settings.certificates)
+        self._timeout = (CONNECT_SECONDS, read_seconds)
+        self._backoff = backoff
+        self._lock = threading.Lock()
+        self._cancelled = threading.Event()
+        self.received = 0
+        self.requests = 0
+
+    def cancel(self) -> None:
+        """Make every running and later request raise :class:`CancelledError`, until :meth:`resume`."""
+        self._cancelled.set()
+
+    def resume(self) -> None:
+        """Allow requests again after :meth:`cancel`."""
+        self._cancelled.clear()
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._session.close()
+
+    def count(self, size: int) -> None:
+        """Add ``size`` received bytes."""
+        with self._lock:
+            self.received += size
+
+    def get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
+        """The whole answer to a GET, redirects followed. Raises :class:`NetworkError`."""
+
+        def once() -> requests.Response:
+            with self._open(url, headers) as response:
+                response.content  # noqa: B018  (reads the body while failures are still told apart)
+                self.count(response.raw.tell())
+                return response
+
+        return self._retry(url, once)
+
+    def range_size(self, url: str) -> int | None:
+        """The size of the file at ``url``; ``None`` when the server does not serve ranges."""
+
+        def once() -> int | None:
+            with self._open(url, {"Range": "bytes=0-0", "Accept-Encoding": "identity"}) as response:
+                return _total(response) if response.status_code == 206 else None
+
+        return self._retry(url, once)
+
+    def stream(
+        self, url: str, start: int, stop: int, *, size: int, on_bytes: Callable[[int], None]
+    ) -> Iterator[bytes]:
+        """Bytes ``start`` to ``stop`` of a file of ``size`` bytes; after a break it goes on where it stopped.
+
+        Raises :class:`RangesUnsupportedError` before the first byte when the server sends the whole file instead.
+        """
+        position, failures = start, 0
+        while position < stop:
+            try:
+                for chunk in self._stream_once(url, position, stop, size):
+                    position += len(chunk)
+                    self.count(len(chunk))
+                    on_bytes(len(chunk))
+                    yield chunk
+                if position < stop:
+                    raise _TransientError("the server sent fewer bytes than it promised")
+            except _TransientError as error:
+                failures += 1
+                self._after_failure(url, failures, error)
+
+    def download(self, url: str, target: Path, *, on_bytes: Callable[[int], None]) -> None:
+        """Write the whole file at ``url`` to ``target``, for servers without ranges."""
+
+        def once() -> None:
+            with self._open(url, {"Accept-Encoding": "identity"}) as response, target.open("wb") as file:
+                promised = response.headers.get("Content-Length")
+                for chunk in self._chunks(response):
+                    self.count(len(chunk))
+                    on_bytes(len(chunk))
+                    file.write(chunk)
+                if promised is not None and promised.isdigit() and file.tell() != int(promised):
+                    raise _TransientError("the server sent fewer bytes than it promised")
+
+        self._retry(url, once)
+
+    def _stream_once(self, url: str, start: int, stop: int, size: int) -> Iterator[bytes]:
+        headers = {"Range": f"bytes={start}-{stop - 1}", "Accept-Encoding": "identity"}
+        with self._open(url, headers) as response:
+            if response.status_code != 206:
+                raise RangesUnsupportedError(f"{redact(url)} is not served in parts")
+            if _total(response) not in {size, None} or _first(response) != start:
+                raise IntegrityError(
+                    f"{redact(url)}: the server sent another part than asked for, or the file changed meanwhile",
+                    hint="run the command again",
+                )
+            left = stop - start
+            for chunk in self._chunks(response):
+                if len(chunk) > left:
+                    raise IntegrityError(f"{redact(url)}: the server sent more bytes than asked for")
+                left -= len(chunk)
+                yield chunk
+
+    def _chunks(self, response: requests.Response) -> Iterator[bytes]:
+        chunks = response.raw.stream(CHUNK, decode_content=False)
+        while True:
+            self.check()
+            try:
+                chunk = next(chunks, None)
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                raise _TransientError(_describe(error)) from error
+            if chunk is None:
+                return
+            if chunk:
+                yield chunk
+
+    @contextmanager
+    def _open(self, url: str, headers: Mapping[str, str]) -> Iterator[requests.Response]:
+        self.check()
+        with self._lock:
+            self.requests += 1
+        try:
+            response = self._session.get(
+                url, headers=dict(headers), stream=True, timeout=self._timeout, verify=self._verify
+            )
+            with response:
+                _check_status(response, url)
+                yield response
+        except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+            refusal = _refusal(error)
+            if refusal is None:
+                raise _TransientError(_describe(error)) from error
+            raise NetworkError(f"{redact(url)}: {refusal[0]}", hint=refusal[1]) from error
+
+    def _retry(self, url: str, once: Callable[[], _Result]) -> _Result:
+        failures = 0
+        while True:
+            try:
+                return once()
+            except _TransientError as error:
+                failures += 1
+                self._after_failure(url, failures, error)
+
+    def _after_failure(self, url: str, failures: int, error: _TransientError) -> None:
+        if failures > RETRIES:
+            raise NetworkError(
+                f"{redact(url)}: {error}, {failures} times in a row",
+                hint="try again later, or name another index",
+            ) from error
+        self._cancelled.wait(self._backoff * 2 ** (failures - 1))
+
+    def check(self) -> None:
+        """Raise :class:`CancelledError` after :meth:`cancel`."""
+        if self._cancelled.is_set():
+            raise CancelledError
+
+
+def _existing(certificates: Path | None) -> str | bool:
+    if certificates is None:
+        return True
+    if not certificates.exists():
+        raise NetworkError(
+            f"the certificate file {certificates} does not exist",
+            hint="correct PIP_CERT, REQUESTS_CA_BUNDLE, SSL_CERT_FILE or pip's 'cert' setting",
+        )
+    return str(certificates)
+
+
+def _content_range(response: requests.Response) -> tuple[str, str]:
+    span, _, total = response.headers.get("Content-Range", "").removeprefix("bytes").strip().partition("/")
+    return span, total
+
+
+def _total(response: requests.Response) -> int | None:
+    total = _content_range(response)[1]
+    return int(total) if total.isdigit() else None
+
+
+def _first(response: requests.Response) -> int | None:
+    first = _content_range(response)[0].partition("-")[0]
+    return int(first) if first.isdigit() else None

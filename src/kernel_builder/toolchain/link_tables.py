@@ -1,0 +1,92 @@
+"""The names that a library exports, kept instead of the library: as text for people and checks, and for making stubs.
+
+A table does not depend on the machine that wrote it; a stub depends on its assembler and linker. So an entry of the
+store holds tables, and stubs are made from them into an entry of their own.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable
+from pathlib import Path
+
+from kernel_builder.elf import ElfError, Symbol, read_elf, read_leading_exports
+from kernel_builder.errors import IntegrityError, ToolchainError
+from kernel_builder.store.wheel import NeedMoreError, Wheel
+from kernel_builder.toolchain.model import HostCompiler
+from kernel_builder.toolchain.stubs import write_stub
+
+EXPORTS = "exports"
+_SYMBOLS = "symbols"
+_SUFFIX = ".tsv.gz"
+
+
+def _leading(prefix: bytes) -> tuple[Symbol, ...]:
+    try:
+        return read_leading_exports(prefix)
+    except ElfError as error:
+        if "need more" in str(error):
+            raise NeedMoreError(str(error)) from error
+        raise
+
+
+def read_symbols(wheel: Wheel, member: str, *, leading: bool) -> tuple[str, tuple[Symbol, ...]]:
+    """``(soname, exported symbols)`` of a shared library in a wheel.
+
+    With ``leading`` only its beginning is fetched, its soname is taken to be its file name, and versions of symbols
+    stay unknown. Raises :class:`ToolchainError` when the wheel lacks it, :class:`IntegrityError` when it is not such
+    a library, and what reading the wheel raises.
+    """
+    name = member.rpartition("/")[2]
+    if member not in wheel.members:
+        raise ToolchainError(f"{wheel.filename} holds no {member}, which kernels are linked with")
+    try:
+        if leading:
+            return name, wheel.read_prefix(member, _leading)
+        elf = read_elf(wheel.read(member))
+    except ElfError as error:
+        raise IntegrityError(f"{wheel.filename}: the names of {member} cannot be read: {error}") from error
+    return elf.soname or name, elf.exports
+
+
+def write_table(entry: Path, soname: str, symbols: Iterable[Symbol]) -> None:
+    """Write ``exports/<soname>.txt`` (sorted names, one a line) and the data that :func:`write_stubs` needs.
+
+    Of a name with several versions only the default one is kept: nothing new can be linked to the others.
+    """
+    kept: dict[str, Symbol] = {}
+    for symbol in sorted(symbols, key=lambda s: (s.name, not s.default)):
+        kept.setdefault(symbol.name, symbol)
+    (entry / EXPORTS).mkdir(exist_ok=True)
+    (entry / _SYMBOLS).mkdir(exist_ok=True)
+    text = "".join(f"{name}\n" for name in kept)
+    (entry / EXPORTS / f"{soname}.txt").write_text(text, encoding="utf-8", errors="surrogateescape")
+    rows = "".join(f"{s.name}\t{s.version or ''}\t{s.kind}\t{s.binding}\t{s.size}\n" for s in kept.values())
+    packed = gzip.compress(rows.encode("utf-8", "surrogateescape"), 6, mtime=0)
+    (entry / _SYMBOLS / f"{soname}{_SUFFIX}").write_bytes(packed)
+
+
+def read_table(file: Path) -> list[Symbol]:
+    """Read what :func:`write_table` kept for stubs. Raises :class:`IntegrityError` when it is damaged."""
+    try:
+        rows = gzip.decompress(file.read_bytes()).decode("utf-8", "surrogateescape").splitlines()
+        return [
+            Symbol(name=name, version=version or None, kind=kind, binding=binding, size=int(size))
+            for name, version, kind, binding, size in (row.split("\t") for row in rows)
+        ]
+    except (OSError, EOFError, ValueError) as error:
+        raise IntegrityError(
+            f"{file} is damaged: {error}", hint="delete its directory; it is fetched again"
+        ) from error
+
+
+def write_stubs(entry: Path, into: Path, host: HostCompiler) -> None:
+    """Make a link stub in ``into`` for every table of ``entry``.
+
+    ``libcublas.so.13`` becomes ``libcublas.so`` with that soname, so that ``-lcublas`` finds it. Raises
+    :class:`ToolchainError` when the host's tools fail.
+    """
+    for file in sorted((entry / _SYMBOLS).glob(f"*{_SUFFIX}")):
+        soname = file.name.removesuffix(_SUFFIX)
+        plain = soname[: soname.index(".so") + 3]
+        write_stub(into / plain, soname=soname, symbols=read_table(file), host=host)

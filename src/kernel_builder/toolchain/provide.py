@@ -1,0 +1,349 @@
+"""Toolchains from the package index, in two steps: which wheels (``resolve``), and their parts on disk (``provide``).
+
+Resolving reads index pages alone and knows every path that providing will make, because store paths follow from the
+wheels' digests. Which wheels were chosen is kept in ``<store>/resolutions/``: for a day it is used as it is, and after
+that as long as the index cannot be reached, provided that everything is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from kernel_builder.errors import NetworkError, ToolchainError
+from kernel_builder.events import FetchFinished, FetchProgress, FetchStarted, Notice, Reporter
+from kernel_builder.store.cache import Source, Store, StoreKey
+from kernel_builder.store.index import Index, IndexFile, choose_wheel
+from kernel_builder.store.parallel import run_all
+from kernel_builder.toolchain.index_cuda import (
+    build_cuda,
+    choose_cuda_wheels,
+    complete_releases,
+    cuda_key,
+    cuda_sdk,
+)
+from kernel_builder.toolchain.index_torch import build_torch, torch_key, torch_sdk
+from kernel_builder.toolchain.link_tables import write_stubs
+from kernel_builder.toolchain.model import CudaSdk, HostCompiler, TorchSdk
+from kernel_builder.toolchain.recipe import Recipe, default_recipe
+
+_STUB_RECIPE = 1  # raise when stubs come out differently from the same tables
+_FORMAT = 1
+_DAY = 24 * 3600.0
+_REPORT_EVERY = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolchainRequest:
+    """What is wanted: torch ``2.13``, and CUDA ``13.0`` or ``None`` for CPU variants."""
+
+    torch: str
+    cuda: str | None = None
+
+    def __str__(self) -> str:
+        return f"torch {self.torch}" + (f" with CUDA {self.cuda}" if self.cuda else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedToolchain:
+    """The exact wheels for a request, and the final values whose directories :meth:`IndexToolchains.provide` makes.
+
+    ``wheels`` starts with torch's. ``expected_bytes`` is 0 when everything is in the store, ``None`` when something
+    must be fetched (how much is known only once the wheels' directories are read).
+    """
+
+    request: ToolchainRequest
+    torch: TorchSdk
+    cuda: CudaSdk | None
+    wheels: tuple[IndexFile, ...]
+    expected_bytes: int | None
+    torch_key: StoreKey
+    torch_stubs_key: StoreKey
+    cuda_key: StoreKey | None
+    cuda_stubs_key: StoreKey | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provided:
+    """The same values as in :class:`ResolvedToolchain`, now with everything they name on disk."""
+
+    torch: TorchSdk
+    cuda: CudaSdk | None
+
+
+class IndexToolchains:
+    """Toolchains out of a package index.
+
+    ``max_age`` is how long, in seconds, a kept resolution is used without asking the index again. Everything is for
+    Linux on the machine that ``host`` compiles for.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        store: Store,
+        host: HostCompiler,
+        reporter: Reporter,
+        *,
+        recipe: Recipe | None = None,
+        max_age: float = _DAY,
+    ) -> None:
+        self._index = index
+        self._store = store
+        self._host = host
+        self._reporter = reporter
+        self._recipe = recipe or default_recipe()
+        self._max_age = max_age
+        self._machine = host.target.partition("-")[0]
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes that came over the wire so far, index pages included."""
+        return self._index.bytes_received
+
+    def cuda_releases(self, major: int) -> tuple[str, ...]:
+        """The CUDA versions of ``major`` for which the index has a complete compiler. Raises :class:`NetworkError`."""
+        with self._transfers():
+            return complete_releases(self._index, self._recipe, self._machine, major)
+
+    def resolve(self, request: ToolchainRequest) -> ResolvedToolchain:
+        """Choose the wheels for ``request``; at most index pages are fetched.
+
+        Raises :class:`ToolchainError` when the index has not what is asked for, :class:`NetworkError` when it cannot
+        be asked and no complete earlier answer is in the store.
+        """
+        self._check_request(request)
+        kept = self._read_kept(request)
+        if kept is not None and kept.age <= self._max_age:
+            return kept.resolved
+        try:
+            with self._transfers():
+                wheels = self._choose(request)
+        except NetworkError as error:
+            if kept is None:
+                raise
+            self._reporter.emit(
+                Notice(
+                    message=f"{error.message}; using what was chosen for {request} {_ago(kept.age)}",
+                    warning=True,
+                )
+            )
+            return kept.resolved
+        self._keep(request, wheels)
+        return self._describe(request, wheels)
+
+    def provide(self, resolved: ResolvedToolchain) -> Provided:
+        """Fetch what is missing of ``resolved``, verified, and make the link stubs.
+
+        Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` and :class:`ToolchainError`; what
+        was complete before the failure stays in the store, nothing else does.
+        """
+        tasks: list[Callable[[], None]] = [lambda: self._provide_torch(resolved)]
+        if resolved.cuda is not None:
+            tasks.append(lambda: self._provide_cuda(resolved))
+        with self._transfers():
+            run_all(tasks, cancel=self._index.cancel)
+        for table in resolved.torch.exports:
+            if not table.is_file():
+                raise ToolchainError(
+                    f"{resolved.wheels[0].filename} holds no {table.stem}: it is a build of torch without CUDA",
+                    hint="build the CPU variants of this torch release, or name an index that has its CUDA build",
+                )
+        return Provided(torch=resolved.torch, cuda=resolved.cuda)
+
+    def _provide_torch(self, resolved: ResolvedToolchain) -> None:
+        wheel = resolved.wheels[0]
+
+        def build(into: Path) -> Sequence[Source]:
+            with self._fetching(f"torch {wheel.version}") as (scratch, on_bytes):
+                return build_torch(wheel, self._recipe, self._index, scratch, on_bytes, into)
+
+        entry = self._store.ensure(resolved.torch_key, build, self._index.check)
+        self._provide_stubs(resolved.torch_stubs_key, entry)
+
+    def _provide_cuda(self, resolved: ResolvedToolchain) -> None:
+        version = resolved.request.cuda
+        if version is None or resolved.cuda_key is None or resolved.cuda_stubs_key is None:
+            return
+
+        def build(into: Path) -> Sequence[Source]:
+            with self._fetching(f"CUDA {version}") as (scratch, on_bytes):
+                return build_cuda(
+                    resolved.wheels[1:], version, self._recipe, self._index, scratch, on_bytes, into
+                )
+
+        entry = self._store.ensure(resolved.cuda_key, build, self._index.check)
+        self._provide_stubs(resolved.cuda_stubs_key, entry)
+
+    def _provide_stubs(self, key: StoreKey, entry: Path) -> None:
+        def build(into: Path) -> Sequence[Source]:
+            write_stubs(entry, into, self._host)
+            return ()
+
+        self._store.ensure(key, build, self._index.check)
+
+    @contextmanager
+    def _fetching(self, what: str) -> Iterator[tuple[Path, Callable[[int], None]]]:
+        """A scratch directory on the store's disk and a byte counter that reports now and then."""
+        lock = threading.Lock()
+        received = reported = 0
+
+        def on_bytes(count: int) -> None:
+            nonlocal received, reported
+            with lock:
+                received += count
+                if received - reported < _REPORT_EVERY:
+                    return
+                reported = received
+                self._reporter.emit(FetchProgress(what=what, received=received))
+
+        self._reporter.emit(FetchStarted(what=what))
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=self._store.root) as scratch:
+            yield Path(scratch), on_bytes
+        self._reporter.emit(FetchFinished(what=what, received=received))
+
+    @contextmanager
+    def _transfers(self) -> Iterator[None]:
+        """A failure cancels the transfers beside it; when all have ended, new ones may start."""
+        try:
+            yield
+        finally:
+            self._index.resume()
+
+    def _check_request(self, request: ToolchainRequest) -> None:
+        if request.cuda is None:
+            return
+        major = int(request.cuda.partition(".")[0])
+        if major not in self._recipe.cuda_majors:
+            known = " and ".join(str(number) for number in self._recipe.cuda_majors)
+            raise ToolchainError(
+                f"the package index has no complete compiler for CUDA {request.cuda}",
+                hint=f"compilers come from the index for CUDA {known}",
+            )
+
+    def _choose(self, request: ToolchainRequest) -> tuple[IndexFile, ...]:
+        torch = choose_wheel(
+            self._index.files(self._recipe.torch.project),
+            project=self._recipe.torch.project,
+            allowed=SpecifierSet(f"=={request.torch}.*"),
+            machine=self._machine,
+        ).file
+        if request.cuda is None:
+            return (torch,)
+        return (torch, *choose_cuda_wheels(request.cuda, self._index, self._recipe, self._machine))
+
+    def _describe(self, request: ToolchainRequest, wheels: tuple[IndexFile, ...]) -> ResolvedToolchain:
+        torch, *others = wheels
+        keys: list[StoreKey] = [torch_key(torch, self._recipe)]
+        keys.append(self._stubs_key(keys[0]))
+        cuda: CudaSdk | None = None
+        cuda_tree: StoreKey | None = None
+        cuda_stubs: StoreKey | None = None
+        if request.cuda is not None:
+            cuda_tree = cuda_key(request.cuda, others, self._recipe)
+            cuda_stubs = self._stubs_key(cuda_tree)
+            keys += [cuda_tree, cuda_stubs]
+            cuda = cuda_sdk(
+                request.cuda, self._recipe, self._store.path(cuda_tree), self._store.path(cuda_stubs)
+            )
+        return ResolvedToolchain(
+            request=request,
+            torch=torch_sdk(
+                torch,
+                self._recipe,
+                self._store.path(keys[0]),
+                self._store.path(keys[1]),
+                cuda=request.cuda is not None,
+            ),
+            cuda=cuda,
+            wheels=wheels,
+            expected_bytes=0 if all(self._store.has(key) for key in keys if key not in keys[1::2]) else None,
+            torch_key=keys[0],
+            torch_stubs_key=keys[1],
+            cuda_key=cuda_tree,
+            cuda_stubs_key=cuda_stubs,
+        )
+
+    def _stubs_key(self, tables: StoreKey) -> StoreKey:
+        return StoreKey.of(
+            f"{tables.stem}-stubs", tables=tables.digest, target=self._host.target, recipe=_STUB_RECIPE
+        )
+
+    def _kept_path(self, request: ToolchainRequest) -> Path:
+        facts = [_FORMAT, self._index.fingerprint, self._recipe.digest, self._machine]
+        digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
+        cuda = f"cuda-{request.cuda}" if request.cuda else "cpu"
+        return self._store.root / "resolutions" / f"torch-{request.torch}-{cuda}-{digest}.json"
+
+    def _keep(self, request: ToolchainRequest, wheels: Sequence[IndexFile]) -> None:
+        path = self._kept_path(request)
+        table = {
+            "format": _FORMAT,
+            "torch": request.torch,
+            "cuda": request.cuda,
+            "wheels": [
+                {
+                    "name": wheel.project,
+                    "version": str(wheel.version),
+                    "filename": wheel.filename,
+                    "sha256": wheel.sha256,
+                    "size": wheel.size,
+                }
+                for wheel in wheels
+            ],
+        }
+        with contextlib.suppress(
+            OSError
+        ):  # it only saves time; providing reports a store that cannot be written
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(
+                "w", dir=path.parent, prefix=".new-", delete=False, encoding="utf-8"
+            ) as file:
+                json.dump(table, file, indent=1)
+            os.replace(file.name, path)
+
+    def _read_kept(self, request: ToolchainRequest) -> _Kept | None:
+        """The kept resolution, if everything that it needs from the network is in the store."""
+        path = self._kept_path(request)
+        try:
+            age = max(0.0, time.time() - path.stat().st_mtime)
+            table = json.loads(path.read_text(encoding="utf-8"))
+            wheels = tuple(
+                IndexFile(
+                    project=entry["name"],
+                    version=Version(entry["version"]),
+                    filename=entry["filename"],
+                    tags=frozenset(),
+                    url="",
+                    sha256=entry["sha256"],
+                    size=entry["size"],
+                )
+                for entry in table["wheels"]
+            )
+            resolved = self._describe(request, wheels)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return _Kept(resolved=resolved, age=age) if resolved.expected_bytes == 0 else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    resolved: ResolvedToolchain
+    age: float
+
+
+def _ago(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:.0f} hours ago" if hours < 48 else f"{hours / 24:.0f} days ago"
