@@ -1,0 +1,29 @@
+"""Time the kernel beside torch: ``kernels benchmark .`` in the project's directory."""
+
+import torch
+from kernels.benchmark import Benchmark
+
+
+class ReluBenchmark(Benchmark):
+    seed = 42
+
+    def _setup(self, dtype: torch.dtype) -> None:
+        self.x = torch.randn(2**24, device=self.device, dtype=dtype)
+
+    def setup_float32(self) -> None:
+        self._setup(torch.float32)
+
+    def benchmark_float32(self) -> None:
+        self.out = self.kernel.relu(self.x)
+
+    def verify_float32(self) -> torch.Tensor:
+        return torch.relu(self.x)
+
+    def setup_bfloat16(self) -> None:
+        self._setup(torch.bfloat16)
+
+    def benchmark_bfloat16(self) -> None:
+        self.out = self.kernel.relu(self.x)
+
+    def verify_bfloat16(self) -> torch.Tensor:
+        return torch.relu(self.x)
