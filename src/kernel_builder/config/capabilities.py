@@ -1,0 +1,127 @@
+"""CUDA compute capabilities: how they are written, and which ones of a list a toolkit compiles for.
+
+Reference: interoperability contract 2.7. Where a list has both ``9.0`` and ``9.0a``, both are kept, which is more than
+the reference builds; nothing is chosen that the toolkit cannot compile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from kernel_builder.config.model import Capability, Suffix
+
+_PATTERN = re.compile(r"([1-9][0-9]?)\.([0-9])([af]?)(\+PTX)?")
+_BARE = re.compile(r"(?:(?:sm|compute)_?)?([1-9][0-9]?)([0-9])([af]?)(\+PTX)?", re.IGNORECASE)
+_LOOSE = re.compile(r"([1-9][0-9]?)(?:\.([0-9]))?([af]?)(?:[ \t]*[+, ]?[ \t]*(PTX))?", re.IGNORECASE)
+_FORM = (
+    "write major.minor, such as '8.0', with 'a' or 'f' and '+PTX' behind it where needed ('9.0a', '8.0+PTX')"
+)
+
+_RENAMED = {(10, 1): (11, 0), (11, 0): (10, 1)}
+"""Capabilities whose number changed: what CUDA 12 called 10.1, CUDA 13 calls 11.0."""
+
+
+def parse_capability(text: str) -> Capability:
+    """Read ``8.0``, ``9.0a``, ``10.0f`` or ``8.0+PTX``; ``str()`` of the result is ``text`` again.
+
+    Raises ``ValueError`` with a sentence that says how capabilities are written, and what was probably meant.
+    """
+    match = _PATTERN.fullmatch(text)
+    if match is None:
+        meant = _guess(text)
+        raise ValueError(
+            f"{_quote(text)} is not a CUDA capability; " + (f"write '{meant}'" if meant else _FORM)
+        )
+    return Capability(int(match[1]), int(match[2]), Suffix(match[3]), ptx=bool(match[4]))
+
+
+def _quote(text: str) -> str:
+    return f"'{text}'" if len(text) <= 40 else f"'{text[:40]}...'"
+
+
+def _guess(text: str) -> Capability | None:
+    """What ``90``, ``sm_90a``, ``9`` or ``9.0 PTX`` was probably meant to be."""
+    stripped = text.strip()
+    match = _BARE.fullmatch(stripped) or _LOOSE.fullmatch(stripped)
+    if match is None:
+        return None
+    return Capability(int(match[1]), int(match[2] or 0), Suffix((match[3] or "").lower()), ptx=bool(match[4]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """What a section is compiled for: ``effective`` in natural order, each once; ``dropped`` are the requested
+    entries that contribute nothing, in the order of the request."""
+
+    effective: tuple[Capability, ...]
+    dropped: tuple[Capability, ...]
+
+
+def select_capabilities(
+    requested: tuple[Capability, ...] | None,
+    supported: tuple[Capability, ...],
+    *,
+    compilable: tuple[Capability, ...] | None = None,
+) -> Selection:
+    """Choose what to compile for.
+
+    ``requested`` is a section's ``cuda-capabilities``, ``None`` where it has none; ``supported`` what the toolkit's
+    default list holds, possibly with a ``+PTX`` default; ``compilable`` everything that this nvcc takes, when that is
+    more than ``supported``. With no request, all of ``supported`` is chosen.
+
+    A plain entry is chosen when it is the best one at hand for some supported capability: the largest that is not
+    newer and has the same major number, or any major number when it asks for ``+PTX``. An entry with ``a`` or ``f`` is
+    chosen when its number is supported. Whatever nvcc cannot compile is dropped. ``effective`` may come out empty;
+    that is for the caller to report, with both lists.
+    """
+    if requested is None:
+        return Selection(effective=_merged(supported), dropped=())
+    targets = sorted({(capability.major, capability.minor) for capability in supported})
+    known = set(targets) | {(capability.major, capability.minor) for capability in compilable or ()}
+    wanted = _merged(requested)
+    plain = [entry for entry in wanted if entry.suffix is Suffix.NONE and (entry.major, entry.minor) in known]
+    chosen = {
+        entry for entry in wanted if entry.suffix is not Suffix.NONE and (entry.major, entry.minor) in targets
+    }
+    for target in targets:
+        usable = [
+            entry
+            for entry in plain
+            if (entry.major, entry.minor) <= target and (entry.major == target[0] or entry.ptx)
+        ]
+        if usable:
+            chosen.add(max(usable, key=_number))
+    kept = {_number(entry) for entry in chosen}
+    return Selection(
+        effective=_merged(chosen),
+        dropped=tuple(dict.fromkeys(entry for entry in requested if _number(entry) not in kept)),
+    )
+
+
+def why_dropped(capability: Capability, supported: tuple[Capability, ...]) -> str:
+    """One clause for people on why :func:`select_capabilities` dropped ``capability``."""
+    numbers = sorted({(entry.major, entry.minor) for entry in supported})
+    number = (capability.major, capability.minor)
+    other = _RENAMED.get(number)
+    if other in numbers and number not in numbers:
+        return f"this toolkit calls it {other[0]}.{other[1]}"
+    if numbers and number < numbers[0]:
+        return f"older than {numbers[0][0]}.{numbers[0][1]}, the oldest that is built with this toolkit"
+    if numbers and number > numbers[-1]:
+        return f"newer than {numbers[-1][0]}.{numbers[-1][1]}, the newest that is built with this toolkit"
+    return "this toolkit does not build it"
+
+
+def _number(capability: Capability) -> tuple[int, int, str]:
+    return capability.major, capability.minor, capability.suffix.value
+
+
+def _merged(capabilities: Iterable[Capability]) -> tuple[Capability, ...]:
+    """Each number once, in natural order; ``+PTX`` when any of its entries asks for it."""
+    merged: dict[tuple[int, int, str], Capability] = {}
+    for capability in capabilities:
+        found = merged.get(_number(capability), capability)
+        merged[_number(capability)] = replace(found, ptx=found.ptx or capability.ptx)
+    return tuple(merged[number] for number in sorted(merged))

@@ -1,0 +1,281 @@
+"""Checks that look at more than one key of ``build.toml``, or at the tree that it describes."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from kernel_builder.config.model import Backend, Framework, Section
+from kernel_builder.config.nodes import quoted
+from kernel_builder.config.report import Report
+from kernel_builder.config.scan import Where
+from kernel_builder.config.tables import TableReader
+from kernel_builder.versions import Version
+
+_CXX = {".cpp", ".cc", ".cxx", ".c", ".mm", ".m"}
+_DEVICE = {".cu", ".hip"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """A section with the reader of its table. Unless ``known``, its backend is missing or wrong."""
+
+    section: Section
+    known: bool
+    reader: TableReader
+
+    def path_of(self, source: str) -> Where:
+        """Where a source stands in the file; its last mention, when there are several."""
+        entries = self.reader.texts("src") or ()
+        return next((entry.path for entry in reversed(entries) if entry.text == source), self.reader.path)
+
+
+def listed_twice(sections: Sequence[Placed], report: Report) -> None:
+    """Warn of a source that one section lists more than once; it is built once."""
+    for placed in sections:
+        seen: dict[str, str] = {}
+        if len({posixpath.normpath(source) for source in placed.section.src}) == len(placed.section.src):
+            continue
+        for entry in placed.reader.texts("src") or ():
+            plain = posixpath.normpath(entry.text)
+            if plain in seen:
+                report.warning(
+                    entry.path,
+                    f"{quoted(entry.text)} is listed twice; it is built once",
+                    hint="remove one of the two",
+                )
+            seen[plain] = entry.text
+
+
+def shared_sources(sections: Sequence[Placed], report: Report) -> None:
+    """Warn of a source that two sections of one backend list with different flags: it is built once, with all."""
+    owners: dict[tuple[Backend, str], Placed] = {}
+    for placed in sections:
+        if not placed.known:
+            continue
+        for source in placed.section.src:
+            plain = posixpath.normpath(source)
+            first = owners.setdefault((placed.section.backend, plain), placed)
+            if first is placed:
+                continue
+            ours, theirs = _flags(placed.section, plain), _flags(first.section, plain)
+            if ours is None or theirs is None or set(ours) == set(theirs):
+                continue
+            only = [
+                f"{flag!r} ({owner})"
+                for owner, flags, others in (
+                    (first.section.id, theirs, ours),
+                    (placed.section.id, ours, theirs),
+                )
+                for flag in dict.fromkeys(flags)
+                if flag not in others
+            ]
+            report.warning(
+                placed.path_of(source),
+                f"{quoted(source)} is in section '{first.section.id}' too, with other flags; it is built once, with the "
+                f"flags of both: {', '.join(only[:6])}{', ...' if len(only) > 6 else ''}",
+                hint="give the sections the same flags, or each its own copy of the source",
+            )
+
+
+def _flags(section: Section, source: str) -> tuple[str, ...] | None:
+    """The flags that a section compiles this source with; ``None`` for one that is not compiled."""
+    suffix = PurePosixPath(source).suffix
+    if suffix in _DEVICE:
+        return section.cuda_flags + section.hip_flags
+    if suffix in _CXX:
+        return section.cxx_flags + section.sycl_flags
+    return None
+
+
+def section_backends(sections: Sequence[Placed], backends: tuple[Backend, ...], report: Report) -> None:
+    """Notice sections for backends that the kernel does not claim to support."""
+    for placed in sections:
+        backend = placed.section.backend
+        if backend not in backends:
+            listed = ", ".join(f'"{name.value}"' for name in (*backends, backend))
+            report.error(
+                (*placed.reader.path, "backend"),
+                f"'{backend.value}' is not in general.backends, so this section would never be built",
+                hint=f"write backends = [{listed}] in [general], or remove the section",
+            )
+
+
+def no_sections(sections: Sequence[Placed], report: Report) -> None:
+    """Notice kernel sections beside ``[torch-noarch]``."""
+    for placed in sections:
+        report.error(
+            placed.reader.path,
+            "kernel sections hold compiled code, and [torch-noarch] says that there is none",
+            hint="write [torch] instead of [torch-noarch], or remove the section",
+            at_key=True,
+        )
+
+
+def backends_without_sections(
+    sections: Sequence[Placed], backends: tuple[Backend, ...], path: Where, report: Report
+) -> None:
+    """Warn of backends that get Python code alone while others have compiled code: often a forgotten section."""
+    present = {placed.section.backend for placed in sections}
+    missing = [backend for backend in backends if backend not in present]
+    if present and missing:
+        one = len(missing) == 1
+        report.warning(
+            path,
+            f"there is no kernel section for {' and '.join(backend.value for backend in missing)}, so "
+            f"{'its variant has' if one else 'their variants have'} Python code alone",
+        )
+
+
+def never_built(sections: Sequence[Placed], maxver: Version, report: Report) -> None:
+    """Warn of a ``cuda-minver`` that no allowed toolkit reaches."""
+    for placed in sections:
+        minver = placed.section.cuda_minver
+        if minver is not None and not minver.is_at_most(maxver):
+            report.warning(
+                (*placed.reader.path, "cuda-minver"),
+                f"this section is never built: general.cuda.maxver allows no CUDA newer than {maxver}",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    text: str
+    path: Where
+    directory: bool
+
+
+@dataclass
+class Tree:
+    """The files and directories that a ``build.toml`` speaks of, looked at in one pass."""
+
+    report: Report
+    root: Path
+    _expected: list[_Expected] = field(default_factory=list)
+    _real: dict[str, str] = field(default_factory=dict)
+
+    def add(self, text: str, path: Where, *, directory: bool) -> None:
+        """Expect a file (or a ``directory``) at ``text``, relative to the root. Its form is judged at once."""
+        if "\\" in text:
+            self.report.error(path, f"{quoted(text)} has a backslash in it", hint="write paths with '/'")
+        elif text.startswith("/") or (len(text) > 1 and text[1] == ":"):
+            self.report.error(
+                path, f"{quoted(text)} is an absolute path", hint="write it relative to the project"
+            )
+        elif posixpath.normpath(text).split("/")[0] == "..":
+            self.report.error(
+                path,
+                f"{quoted(text)} is outside of the project",
+                hint="move or copy what is needed into the project: kernels are built from their own directory alone",
+            )
+        else:
+            self._expected.append(_Expected(text, path, directory))
+
+    def add_binding(self, name: str, reader: TableReader) -> None:
+        """Warn of a source that the framework table lists more than once."""
+        seen: set[str] = set()
+        for entry in reader.texts("src") or ():
+            plain = posixpath.normpath(entry.text)
+            if plain in seen:
+                self.report.warning(
+                    entry.path,
+                    f"{quoted(entry.text)} is listed twice in [{name}]; it is built once",
+                    hint="remove one of the two",
+                )
+            seen.add(plain)
+
+    def judge(self) -> None:
+        """Notice what is missing, of the wrong kind, or a link that leads out of the project."""
+        for expected in self._expected:
+            self._judge(expected)
+
+    def _judge(self, expected: _Expected) -> None:
+        where = os.path.join(self.root, expected.text)  # noqa: PTH118  (thousands of them)
+        try:
+            found = os.stat(where)  # noqa: PTH116
+        except (OSError, ValueError):
+            kind = "directory" if expected.directory else "file"
+            self.report.error(
+                expected.path, f"there is no {kind} {quoted(expected.text)}", hint=self._hint(expected)
+            )
+            return
+        if expected.directory and not stat.S_ISDIR(found.st_mode):
+            self.report.error(
+                expected.path,
+                f"{quoted(expected.text)} is not a directory",
+                hint="name the directory that it is in",
+            )
+        elif not expected.directory and not stat.S_ISREG(found.st_mode):
+            what = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
+            self.report.error(
+                expected.path, f"{quoted(expected.text)} is {what}", hint="list each source file by its name"
+            )
+        elif self._leads_out(where):
+            self.report.warning(
+                expected.path,
+                f"{quoted(expected.text)} is reached through a link that leads out of the project",
+                hint="copy it into the project, so that it can be built from its own directory alone",
+            )
+
+    def _leads_out(self, where: str) -> bool:
+        """Whether the real place of ``where`` is outside of the root; directories are resolved once."""
+        directory, name = os.path.split(where)
+        real = self._real.get(directory)
+        if real is None:
+            real = self._real[directory] = os.path.realpath(directory)
+        full = os.path.join(real, name)  # noqa: PTH118
+        if os.path.islink(full):  # noqa: PTH114
+            full = os.path.realpath(full)
+        root = str(self.root)
+        return full != root and not full.startswith(root.rstrip("/") + "/")
+
+    def _hint(self, expected: _Expected) -> str | None:
+        """A file of that name elsewhere nearby, or another spelling of it."""
+        if "*" in expected.text:
+            return "patterns are not expanded: list each file by its name"
+        pure = PurePosixPath(expected.text)
+        parent = self.root / pure.parent
+        try:
+            names = sorted(entry.name for entry in parent.iterdir() if entry.is_dir() == expected.directory)
+        except (OSError, ValueError):
+            return f"there is no directory {quoted(str(pure.parent))}"
+        near = self.report.near(pure.name, names)
+        if near is not None:
+            return f"did you mean {quoted(str(pure.parent / near))}?"
+        return "paths are relative to the directory of build.toml"
+
+    def package(self, path: Where, name: str, framework: Framework) -> None:
+        """Notice a missing Python package, and one that would be shadowed (interoperability contract 3.7.3)."""
+        python_name = name.replace("-", "_")
+        package = self.root / framework.directory / python_name
+        shown = f"{framework.directory}/{python_name}"
+        if (package / python_name).is_dir():
+            self.report.error(
+                path,
+                f"{shown}/{python_name} must not be there: a build puts the directory for older clients in that place",
+                hint="give the inner directory another name",
+            )
+        if (package / "__init__.py").is_file():
+            return
+        if package.is_dir():
+            self.report.error(
+                path, f"there is no {shown}/__init__.py", hint="add it: it is what users of the kernel import"
+            )
+            return
+        dashed = self.root / framework.directory / name
+        if name != python_name and dashed.is_dir():
+            hint = f"rename {framework.directory}/{name} to {shown}: Python cannot import a name with dashes"
+        else:
+            hint = f"the Python code of the kernel '{name}' is expected there"
+            other = (
+                self.root
+                / ("torch-ext" if framework.directory == "tvm-ffi-ext" else "tvm-ffi-ext")
+                / python_name
+            )
+            if other.is_dir():
+                hint = f"move {other.relative_to(self.root).as_posix()} there"
+        self.report.error(path, f"there is no Python package {shown}/__init__.py", hint=hint)

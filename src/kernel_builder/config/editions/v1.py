@@ -1,0 +1,80 @@
+"""Edition 1 (until May 2025): ``universal`` in ``[torch]``, kernel sections with a ``language``, no ``backends``."""
+
+from __future__ import annotations
+
+from kernel_builder.config.editions.v2 import derived_backends, noarch
+from kernel_builder.config.model import Backend
+from kernel_builder.config.nodes import Leaf, Node, TableNode, describe
+from kernel_builder.config.report import Report
+
+LANGUAGES = {
+    "cuda": (Backend.CUDA,),
+    "cuda-hipify": (Backend.CUDA, Backend.ROCM),
+    "metal": (Backend.METAL,),
+}
+"""What a ``language`` stands for. ``cuda`` is the default."""
+
+_ARCHS = {"cuda-capabilities": Backend.CUDA, "rocm-archs": Backend.ROCM}
+
+
+def upgrade(top: TableNode, report: Report) -> TableNode:
+    """Turn a document of edition 1 into one of edition 3."""
+    general, torch = top.table("general"), top.table("torch")
+    kernels: dict[str, Node] = {}
+    sections = top.table("kernel")
+    for name, section in sections.items.items():
+        if not isinstance(section, TableNode):
+            kernels[name] = section
+            continue
+        for new_name, new_section in _split(name, section, report):
+            if new_name != name and new_name in sections.items:
+                report.error(
+                    section.path,
+                    f"'cuda-hipify' makes a section '{new_name}' of this one, and there already is one of that name",
+                    hint="give one of the two another name",
+                    at_key=True,
+                )
+            kernels[new_name] = new_section
+    if kernels:
+        top = top.but({"kernel": TableNode(sections.path, kernels)})
+    universal = torch.get("universal")
+    if universal is not None:
+        top = top.but({"torch": torch.but({}, without=("universal",))})
+        if not isinstance(universal, Leaf) or not isinstance(universal.value, bool):
+            report.error(universal.path, f"must be true or false, not {describe(universal)}")
+        elif universal.value:
+            return noarch(top, universal, report)
+    return top.but({"general": derived_backends(general, TableNode(sections.path, kernels))})
+
+
+def _split(name: str, section: TableNode, report: Report) -> list[tuple[str, TableNode]]:
+    """The sections that one section of edition 1 stands for: two for ``cuda-hipify``, else one."""
+    language = section.get("language")
+    if language is None:
+        backends: tuple[Backend, ...] = () if "backend" in section.items else LANGUAGES["cuda"]
+        origin = section.path
+    elif isinstance(language, Leaf) and isinstance(language.value, str) and language.value in LANGUAGES:
+        backends, origin = LANGUAGES[language.value], language.path
+    else:
+        report.error(
+            language.path,
+            f"unknown language: {describe(language)}",
+            hint=f"languages: {', '.join(LANGUAGES)}",
+        )
+        backends, origin = LANGUAGES["cuda"], language.path
+    if not backends:
+        return [(name, section)]
+    for key, owner in _ARCHS.items():
+        if key in section.items and owner not in backends:
+            report.warning(
+                section.items[key].path,
+                f"has no effect: the section is not compiled for {owner.value}",
+                hint="remove it",
+                at_key=True,
+            )
+    made = []
+    for backend in backends:
+        foreign = tuple(key for key, owner in _ARCHS.items() if owner is not backend)
+        new = section.but({"backend": Leaf(origin, backend.value)}, without=("language", *foreign))
+        made.append((f"{name}_rocm" if len(backends) > 1 and backend is Backend.ROCM else name, new))
+    return made

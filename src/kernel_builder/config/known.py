@@ -1,0 +1,68 @@
+"""What is known outside of a project's own file: dependencies, licences, releases of torch. Read from ``data/``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+from kernel_builder.config.model import Backend
+from kernel_builder.versions import Version
+
+_DATA = Path(__file__).parent.parent / "data"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonPackage:
+    """A Python package that kernels may import: what to install, and the module to import (``""``: none)."""
+
+    package: str
+    module: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dependencies:
+    """``depends`` maps a C++ library to the backends it is for (empty: all); ``renamed`` an earlier name to the
+    present one; ``python`` ``"general"`` or a backend to the packages that are allowed there."""
+
+    depends: Mapping[str, tuple[Backend, ...]]
+    renamed: Mapping[str, str]
+    python: Mapping[str, Mapping[str, PythonPackage]]
+
+    def python_table(self, backend: Backend | None) -> Mapping[str, PythonPackage]:
+        """Packages allowed in ``general.python-depends`` (``None``) or in ``general.<backend>.python-depends``."""
+        return self.python.get("general" if backend is None else backend.value, MappingProxyType({}))
+
+
+@cache
+def dependencies() -> Dependencies:
+    """The table of allowed dependencies, ``data/dependencies.toml``."""
+    data = tomllib.loads((_DATA / "dependencies.toml").read_text(encoding="utf-8"))
+    return Dependencies(
+        depends={
+            name: tuple(Backend(backend) for backend in backends)
+            for name, backends in data["depends"].items()
+        },
+        renamed=dict(data["renamed"]),
+        python={
+            table: {name: PythonPackage(**entry) for name, entry in packages.items()}
+            for table, packages in data["python-depends"].items()
+        },
+    )
+
+
+@cache
+def licenses() -> frozenset[str]:
+    """Licence identifiers that the Hub knows, in lower case."""
+    text = (_DATA / "licenses.txt").read_text(encoding="utf-8")
+    return frozenset(line for line in text.split("\n") if line and not line.startswith("#"))
+
+
+@cache
+def newest_torch() -> Version:
+    """The newest torch release of the support table."""
+    data = tomllib.loads((_DATA / "support.toml").read_text(encoding="utf-8"))
+    return max(Version.parse(row["version"]) for row in data["torch"])

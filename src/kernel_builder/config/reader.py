@@ -1,0 +1,418 @@
+"""``build.toml`` of any edition to a :class:`Project`, or everything that is wrong with it.
+
+The way: bytes -> text -> TOML (:mod:`scan`) -> edition (:mod:`editions`) -> the keys of :mod:`schema` -> values of the
+model -> checks across keys and against the tree (:mod:`checks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from kernel_builder.config import checks, values
+from kernel_builder.config.editions import Edition, edition_of, upgrade
+from kernel_builder.config.model import (
+    Backend,
+    BackendOptions,
+    Framework,
+    FrameworkKind,
+    Hub,
+    KernelDependency,
+    Project,
+    Section,
+)
+from kernel_builder.config.nodes import TableNode, describe, quoted, table_of
+from kernel_builder.config.report import Report
+from kernel_builder.config.scan import Source
+from kernel_builder.config.schema import (
+    BACKEND_TABLES,
+    COMPILED,
+    CURRENT_EDITION,
+    FRAMEWORK_TABLES,
+    FRAMEWORKS,
+    GENERAL,
+    HUB,
+    KERNEL,
+)
+from kernel_builder.config.tables import TableReader
+from kernel_builder.errors import ConfigError, Diagnostic, Severity
+from kernel_builder.versions import Version
+
+FILE_NAME = "build.toml"
+MAX_BYTES = 4 * 1024 * 1024
+"""The largest file that is read; the largest real one has half a MiB."""
+
+
+def load_project(root: Path) -> tuple[Project, tuple[Diagnostic, ...]]:
+    """Read ``root/build.toml``, any edition, and look at the tree that it describes.
+
+    Returns the project and warnings in file order. Raises :class:`ConfigError` with all diagnostics, warnings
+    included, when any of them is an error or when there is no such file; ``OSError`` when it cannot be read.
+    """
+    file = root / FILE_NAME
+    return read_project(read_file(file), file=file, root=root)
+
+
+def read_file(file: Path) -> bytes:
+    """The bytes of a ``build.toml``. Raises :class:`ConfigError` when there is none, or it is far too large."""
+    try:
+        if file.is_dir():
+            raise ConfigError(f"{file} is a directory", hint="build.toml must be a file")
+        size = file.stat().st_size
+        if size > MAX_BYTES:
+            raise ConfigError(
+                f"{file} has {size / 2**20:.1f} MiB; a build.toml of more than {MAX_BYTES // 2**20} MiB is not read",
+                hint="is it another file under that name?",
+            )
+        return file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise ConfigError(
+            f"there is no {file}",
+            hint="run this in a kernel project, name its directory, or make one with: kernel-builder init",
+        ) from None
+
+
+def read_project(
+    data: bytes, *, file: Path, root: Path, tree: bool = True
+) -> tuple[Project, tuple[Diagnostic, ...]]:
+    """Read ``data``, the content of ``file``, as :func:`load_project` does. Without ``tree``, only the text is judged."""
+    text, problems = decode(data)
+    source = Source(text)
+    report = Report(source, file)
+    for problem in problems:
+        report.error((), problem.message, hint=problem.hint, offset=problem.offset)
+    if data.startswith(b"\xef\xbb\xbf"):
+        report.warning(
+            (),
+            "the file begins with a byte-order mark, which other tools refuse",
+            hint="save it as UTF-8 without BOM",
+        )
+    project = _read(source, report, root.resolve(), tree=tree)
+    diagnostics = report.diagnostics()
+    errors = sum(diagnostic.severity is Severity.ERROR for diagnostic in diagnostics)
+    if errors or project is None:
+        warnings = len(diagnostics) - errors
+        more = f" and {_count(warnings, 'warning')}" if warnings else ""
+        raise ConfigError(f"{file} has {_count(errors, 'mistake')}{more}", diagnostics=diagnostics)
+    return project, diagnostics
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+@dataclass(frozen=True)
+class _Undecodable:
+    offset: int
+    message: str
+    hint: str
+
+
+def decode(data: bytes) -> tuple[str, tuple[_Undecodable, ...]]:
+    """The text of a file, with ``\\n`` line ends and without byte-order mark, and what keeps it from being UTF-8."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "", (_Undecodable(0, "the file is UTF-16", "save it as UTF-8"),)
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return data.decode("utf-8").replace("\r\n", "\n"), ()
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8", "replace").replace("\r\n", "\n")
+        text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+        message = f"the byte 0x{data[error.start]:02x} here is not UTF-8"
+        return text, (_Undecodable(len(before), message, "save the file as UTF-8"),)
+
+
+def _read(source: Source, report: Report, root: Path, *, tree: bool) -> Project | None:
+    data, problems = source.parse()
+    for problem in problems:
+        report.error(problem.path, problem.message, hint=problem.hint, offset=problem.offset)
+    top = _only_tables(table_of(data), report)
+    edition = edition_of(top, report)
+    if edition is None:
+        return None
+    if edition.number < CURRENT_EDITION:
+        _warn_of_edition(top, edition, report)
+        top = upgrade(top, edition, report)
+    return _Reader(top, edition.number, report, root).project(tree=tree)
+
+
+def _only_tables(top: TableNode, report: Report) -> TableNode:
+    """The document without entries that are no tables where tables must be; those are noticed."""
+    tables = {}
+    for name, node in top.items.items():
+        if isinstance(node, TableNode):
+            tables[name] = node
+        elif name in {GENERAL.name, "kernel", *FRAMEWORKS}:
+            report.error(
+                node.path, f"must be a table, not {describe(node)}", hint=f"write: [{name}]", at_key=True
+            )
+        else:
+            owner = next((table for table in (GENERAL, KERNEL) if table.find(name)), None)
+            hint = (
+                f"it belongs into a table: [{owner.name}]"
+                if owner
+                else "tables: [general], a framework, [kernel.<id>]"
+            )
+            if name in {"capabilities", "cuda-capabilities"}:
+                hint = "write 'cuda-capabilities' in every [kernel.<id>] section for cuda"
+            report.error(node.path, "stands outside of any table", hint=hint, at_key=True)
+    if "kernel" in tables:
+        kernels = tables["kernel"]
+        for name, node in kernels.items.items():
+            if not isinstance(node, TableNode):
+                report.error(
+                    node.path,
+                    f"must be a table, not {describe(node)}",
+                    hint=f"kernel sections have a name: [kernel.my_kernel], with {quoted(name)} in it"
+                    if KERNEL.find(name)
+                    else "write: [kernel.<id>]",
+                    at_key=True,
+                )
+        tables["kernel"] = TableNode(
+            kernels.path, {name: node for name, node in kernels.items.items() if isinstance(node, TableNode)}
+        )
+    return TableNode((), tables)
+
+
+def _warn_of_edition(top: TableNode, edition: Edition, report: Report) -> None:
+    why = f" (it has {edition.why})" if edition.why else ""
+    license_hint = ""
+    if edition.number < 4 and "license" not in top.table("general").items:
+        license_hint = " --license <identifier>"
+    report.warning(
+        ("general",) if "general" in top.items else (),
+        f"the file is in edition {edition.number}{why}; the current edition is {CURRENT_EDITION}",
+        hint=f"it is read all the same; bring it up to date with: kernel-builder update-build{license_hint}",
+        at_key=True,
+    )
+
+
+class _Reader:
+    """Reads a document of the current edition. ``number`` is the edition that the file was written in."""
+
+    def __init__(self, top: TableNode, number: int, report: Report, root: Path) -> None:
+        self._top = top
+        self._number = number
+        self._report = report
+        self._root = root
+        self._tree = checks.Tree(report, root)
+
+    def project(self, *, tree: bool) -> Project | None:
+        """The project; ``None`` when anything noticed is an error."""
+        self._judge_tables()
+        if "general" not in self._top.items:
+            self._report.error(
+                ("general",), "the table [general] is missing", hint="begin the file with: [general]"
+            )
+        general = self._top.table("general")
+        tables = {Backend(name): table for name, table in _backend_tables(general)}
+        own = general.but({}, without=("hub", *(backend.value for backend in tables)))
+        optional = {"edition"} if self._number < CURRENT_EDITION else set()
+        if self._number < 4:
+            optional.add("license")
+        if "general" not in self._top.items:
+            optional.update(key.name for key in GENERAL.keys)
+        reader = TableReader(own, GENERAL, self._report, optional=frozenset(optional))
+        name = values.name(reader, self._report)
+        version = reader.uint("version")
+        license_ = values.license_(reader, self._report)
+        backends = values.backends(reader, self._report)
+        upstream, source = (values.git_url(reader, key, self._report) for key in ("upstream", "source"))
+        kernel_depends = values.kernel_depends(reader, self._report)
+        python_depends = values.python_depends(reader, None, self._report)
+        options = {backend: self._options(backend, table, backends) for backend, table in tables.items()}
+        hub = self._hub(general)
+        framework = self._framework(backends or ())
+        sections = self._sections()
+        self._between(backends, framework, sections, options)
+        if tree and name is not None and framework is not None:
+            self._tree.package(self._node_path_of_name(), name, framework)
+        if tree:
+            self._tree.judge()
+        if (
+            self._report.has_errors
+            or name is None
+            or version is None
+            or backends is None
+            or framework is None
+        ):
+            return None
+        return Project(
+            root=self._root,
+            edition=self._number,
+            name=name,
+            version=version,
+            license=license_,
+            backends=backends,
+            framework=framework,
+            sections=tuple(section.section for section in sections),
+            upstream=upstream,
+            source=source,
+            hub=hub,
+            kernel_depends=kernel_depends,
+            python_depends=python_depends,
+            backend_options=MappingProxyType(options),
+        )
+
+    def _node_path_of_name(self) -> tuple[str | int, ...]:
+        return (*self._top.table("general").path, "name")
+
+    def _judge_tables(self) -> None:
+        """Notice tables that nobody knows, and anything but exactly one framework table."""
+        known = [GENERAL.name, *FRAMEWORKS, "kernel"]
+        for name, node in self._top.items.items():
+            if name not in known:
+                near = self._report.near(name, known)
+                hint = f"did you mean [{near}]?" if near else f"tables: {', '.join(f'[{k}]' for k in known)}"
+                self._report.error(node.path, f"there is no table [{name}]", hint=hint, at_key=True)
+        found = [name for name in FRAMEWORKS if name in self._top.items]
+        if not found:
+            self._report.error(
+                ("torch",),
+                "the framework table is missing",
+                hint="add [torch] for a kernel with compiled code, [torch-noarch] for Python alone, or [tvm-ffi]",
+                at_key=True,
+            )
+        for name in found[1:]:
+            self._report.error(
+                self._top.items[name].path,
+                f"a kernel has one framework table, and there is [{found[0]}] already",
+                hint="remove one of the two",
+                at_key=True,
+            )
+
+    def _options(
+        self, backend: Backend, table: TableNode, backends: tuple[Backend, ...] | None
+    ) -> BackendOptions:
+        schema = BACKEND_TABLES[backend]
+        reader = TableReader(table, schema, self._report)
+        if backends is not None and backend not in backends and table.items:
+            self._report.warning(
+                table.path,
+                f"has no effect: '{backend.value}' is not in general.backends",
+                hint="remove the table, or add the backend",
+                at_key=True,
+            )
+        minver = maxver = None
+        if schema.find("minver"):
+            minver, maxver = reader.version("minver"), reader.version("maxver")
+            values.check_range(reader, minver, maxver, self._report)
+        depends: tuple[KernelDependency, ...] = ()
+        if schema.find("kernel-depends"):
+            depends = values.kernel_depends(reader, self._report)
+        python_depends = values.python_depends(reader, backend, self._report)
+        return BackendOptions(
+            minver=minver, maxver=maxver, kernel_depends=depends, python_depends=python_depends
+        )
+
+    def _hub(self, general: TableNode) -> Hub:
+        node = general.get("hub")
+        if node is None:
+            return Hub()
+        if not isinstance(node, TableNode):
+            self._report.error(
+                node.path, f"must be a table, not {describe(node)}", hint="write: [general.hub]"
+            )
+            return Hub()
+        reader = TableReader(node, HUB, self._report)
+        return Hub(repo_id=values.repo_id(reader, self._report), branch=values.branch(reader, self._report))
+
+    def _framework(self, backends: tuple[Backend, ...]) -> Framework | None:
+        name = next((name for name in FRAMEWORKS if name in self._top.items), None)
+        if name is None:
+            return None
+        kind = FrameworkKind(name)
+        schema = FRAMEWORK_TABLES[name]
+        reader = TableReader(self._top.table(name), schema, self._report)
+        pyext = values.suffixes(reader, self._report)
+        if kind is FrameworkKind.TORCH_NOARCH:
+            return Framework(
+                kind=kind,
+                pyext=pyext,
+                cuda_capabilities=values.capabilities(reader, self._report, compiled=False) or (),
+                rocm_archs=values.rocm_archs(reader, self._report) or (),
+            )
+        src, include = values.paths(reader, "src", self._tree), values.paths(reader, "include", self._tree)
+        flags = values.flags(reader, "cxx-flags")
+        self._tree.add_binding(name, reader)
+        minver = maxver = None
+        stable: Mapping[Backend, Version] = MappingProxyType({})
+        if kind is FrameworkKind.TORCH:
+            minver, maxver = reader.version("minver"), reader.version("maxver")
+            values.check_range(reader, minver, maxver, self._report)
+            stable = values.stable_abi(reader, backends, minver, maxver, self._report)
+        return Framework(
+            kind=kind,
+            src=src,
+            include=include,
+            cxx_flags=flags,
+            pyext=pyext,
+            minver=minver,
+            maxver=maxver,
+            stable_abi=stable,
+        )
+
+    def _sections(self) -> list[checks.Placed]:
+        placed = []
+        for id_, node in self._top.table("kernel").items.items():
+            if not isinstance(node, TableNode):
+                continue
+            backend = values.section_backend(node, self._report)
+            reader = TableReader(node, KERNEL, self._report, backend=backend)
+            src = values.paths(reader, "src", self._tree)
+            if reader.node("src") is not None and not src and not self._report.has_errors:
+                self._report.warning(
+                    reader.path, "lists no source files, so nothing is compiled for it", at_key=True
+                )
+            section = Section(
+                id=id_,
+                # Without a backend there is no project, yet the rest of the section is judged all the same.
+                backend=backend or Backend.CPU,
+                src=src,
+                depends=values.depends(reader, backend, self._report),
+                include=values.paths(reader, "include", self._tree),
+                cxx_flags=values.flags(reader, "cxx-flags"),
+                cuda_flags=values.flags(reader, "cuda-flags"),
+                cuda_capabilities=values.capabilities(reader, self._report, compiled=True),
+                cuda_minver=reader.version("cuda-minver"),
+                hip_flags=values.flags(reader, "hip-flags"),
+                rocm_archs=values.rocm_archs(reader, self._report),
+                sycl_flags=values.flags(reader, "sycl-flags"),
+            )
+            placed.append(checks.Placed(section=section, known=backend is not None, reader=reader))
+        return placed
+
+    def _between(
+        self,
+        backends: tuple[Backend, ...] | None,
+        framework: Framework | None,
+        sections: list[checks.Placed],
+        options: Mapping[Backend, BackendOptions],
+    ) -> None:
+        checks.listed_twice(sections, self._report)
+        checks.shared_sources(sections, self._report)
+        known = [placed for placed in sections if placed.known]
+        if backends is not None:
+            checks.section_backends(known, backends, self._report)
+        if framework is not None and framework.kind is FrameworkKind.TORCH_NOARCH:
+            checks.no_sections(sections, self._report)
+        elif backends is not None and framework is not None:
+            checks.backends_without_sections(
+                known,
+                tuple(b for b in backends if b in COMPILED),
+                (*self._top.table("general").path, "backends"),
+                self._report,
+            )
+        cuda = options.get(Backend.CUDA)
+        if cuda is not None and cuda.maxver is not None:
+            checks.never_built(known, cuda.maxver, self._report)
+
+
+def _backend_tables(general: TableNode) -> list[tuple[str, TableNode]]:
+    """``[general.<backend>]`` tables, for the backends that have one."""
+    names = {backend.value for backend in BACKEND_TABLES}
+    return [
+        (name, node) for name, node in general.items.items() if name in names and isinstance(node, TableNode)
+    ]

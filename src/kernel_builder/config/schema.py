@@ -1,0 +1,437 @@
+"""Every key of ``build.toml``, edition 5: the one table that the reader, the JSON schema, the reference page in
+``docs/`` and the hints of error messages are made from.
+
+Reference: interoperability contract 1.2-1.6. Older editions are described by how they differ, in ``editions.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from kernel_builder.config.model import Backend
+
+CURRENT_EDITION = 5
+
+COMPILED = (Backend.CPU, Backend.CUDA, Backend.METAL, Backend.ROCM, Backend.XPU)
+"""Backends that can have compiled code, hence a ``[kernel.<id>]`` section."""
+
+FRAMEWORKS = ("torch", "torch-noarch", "tvm-ffi")
+"""The framework tables; exactly one of them is there."""
+
+
+class Kind(Enum):
+    """What a value may be. The comment is how the reference page calls it."""
+
+    NAME = auto()  # kernel name
+    UINT = auto()  # whole number, 0 or more
+    EDITION = auto()  # the number 5
+    TEXT = auto()  # text
+    LICENSE = auto()  # licence identifier
+    BACKEND = auto()  # backend
+    BACKENDS = auto()  # list of backends
+    GIT_URL = auto()  # git URL
+    VERSION = auto()  # version, as text
+    TEXTS = auto()  # list of text
+    SUFFIXES = auto()  # list of file name suffixes
+    SOURCES = auto()  # list of files
+    INCLUDES = auto()  # list of directories
+    CAPABILITIES = auto()  # list of CUDA capabilities
+    ROCM_ARCHS = auto()  # list of ROCm architectures
+    DEPENDS = auto()  # list of C++ dependencies
+    PYTHON_DEPENDS = auto()  # list of Python dependencies
+    KERNEL_DEPENDS = auto()  # list of kernel dependencies
+    STABLE_ABI = auto()  # version, or a table from backend to version
+    REPO_ID = auto()  # owner/name
+    BRANCH = auto()  # git branch
+
+
+EXAMPLES: Mapping[Kind, str] = {
+    Kind.NAME: '"my-kernel"',
+    Kind.UINT: "1",
+    Kind.EDITION: "5",
+    Kind.TEXT: '"main"',
+    Kind.LICENSE: '"Apache-2.0"',
+    Kind.BACKEND: '"cuda"',
+    Kind.BACKENDS: '["cpu", "cuda"]',
+    Kind.GIT_URL: '"https://github.com/owner/name"',
+    Kind.VERSION: '"2.12"',
+    Kind.TEXTS: '["-O3"]',
+    Kind.SUFFIXES: '["py", "json"]',
+    Kind.SOURCES: '["my_kernel_cuda/my_kernel.cu"]',
+    Kind.INCLUDES: '["include"]',
+    Kind.CAPABILITIES: '["8.0", "9.0a", "10.0+PTX"]',
+    Kind.ROCM_ARCHS: '["gfx90a", "gfx942"]',
+    Kind.DEPENDS: '["torch"]',
+    Kind.PYTHON_DEPENDS: '["einops"]',
+    Kind.KERNEL_DEPENDS: '[{ repo-id = "owner/name", version = 1 }]',
+    Kind.STABLE_ABI: '"2.11"',
+    Kind.REPO_ID: '"owner/name"',
+    Kind.BRANCH: '"main"',
+}
+"""A value of each kind, as it is written; hints and the reference page show it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """One key. ``field`` is the attribute of the model that holds its value; ``only`` the backends whose kernel
+    sections may have it (empty: all); ``aliases`` other spellings that are read."""
+
+    name: str
+    kind: Kind
+    summary: str
+    field: str
+    required: bool = False
+    only: tuple[Backend, ...] = ()
+    aliases: tuple[str, ...] = ()
+    default: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One table. ``name`` is what stands in its header, with ``<id>`` where users choose; ``model`` the class of the
+    model that it is read into."""
+
+    name: str
+    model: str
+    summary: str
+    keys: tuple[Key, ...]
+
+    def find(self, name: str) -> Key | None:
+        """The key of that name or alias."""
+        return next((key for key in self.keys if name == key.name or name in key.aliases), None)
+
+    def __getitem__(self, name: str) -> Key:
+        return next(key for key in self.keys if key.name == name)
+
+
+_SRC = "Source files and headers, relative to the project. Headers are listed so that they belong to the sources too."
+_INCLUDE = "Directories to look for headers in, relative to the project. `csrc` is always looked into when it is there."
+_PYEXT = "Suffixes (without the dot) of further files of the Python package to ship: data, headers for run-time compilers."
+_CXX_FLAGS = "Further flags for the C++ compiler, on these sources only."
+_PYTHON_DEPENDS = "Python packages that the kernel imports on this backend, from the table of allowed names."
+_KERNEL_DEPENDS = "Hub kernels that this kernel loads on this backend."
+
+GENERAL = Table(
+    name="general",
+    model="Project",
+    summary="What the kernel is called, and what it is for.",
+    keys=(
+        Key(
+            name="name",
+            kind=Kind.NAME,
+            field="name",
+            required=True,
+            summary="Name of the kernel: lower-case letters, digits and dashes, at least two characters. The Python "
+            "package is named alike, with underscores for dashes.",
+        ),
+        Key(
+            name="version",
+            kind=Kind.UINT,
+            field="version",
+            required=True,
+            summary="Major version of the kernel's interface. It goes up when callers must change. Uploads go to the "
+            "branch `v<version>`.",
+        ),
+        Key(
+            name="edition",
+            kind=Kind.EDITION,
+            field="edition",
+            required=True,
+            summary="Edition of this file's format. Older files have none; `kernel-builder update-build` adds it.",
+        ),
+        Key(
+            name="license",
+            kind=Kind.LICENSE,
+            field="license",
+            required=True,
+            summary="Licence of the kernel, as an identifier of the Hub's list.",
+        ),
+        Key(
+            name="backends",
+            kind=Kind.BACKENDS,
+            field="backends",
+            required=True,
+            summary="Compute backends that the kernel supports. One without a kernel section gets a variant of Python "
+            "code alone.",
+        ),
+        Key(
+            name="upstream",
+            kind=Kind.GIT_URL,
+            field="upstream",
+            summary="Repository that the kernel was taken from.",
+        ),
+        Key(
+            name="source",
+            kind=Kind.GIT_URL,
+            field="source",
+            summary="Repository that this project is kept in.",
+        ),
+        Key(
+            name="kernel-depends",
+            kind=Kind.KERNEL_DEPENDS,
+            field="kernel_depends",
+            summary="Hub kernels that this kernel loads, on every backend.",
+        ),
+        Key(
+            name="python-depends",
+            kind=Kind.PYTHON_DEPENDS,
+            field="python_depends",
+            summary="Python packages that the kernel imports on every backend, from the table of allowed names.",
+        ),
+    ),
+)
+
+HUB = Table(
+    name="general.hub",
+    model="Hub",
+    summary="Where the kernel is uploaded to.",
+    keys=(
+        Key(
+            name="repo-id", kind=Kind.REPO_ID, field="repo_id", summary="Repository on the Hub, `owner/name`."
+        ),
+        Key(
+            name="branch",
+            kind=Kind.BRANCH,
+            field="branch",
+            summary="Branch to upload to instead of `v<version>`.",
+        ),
+    ),
+)
+
+_BACKEND_PYTHON_DEPENDS = Key(
+    name="python-depends", kind=Kind.PYTHON_DEPENDS, field="python_depends", summary=_PYTHON_DEPENDS
+)
+_BACKEND_KERNEL_DEPENDS = Key(
+    name="kernel-depends", kind=Kind.KERNEL_DEPENDS, field="kernel_depends", summary=_KERNEL_DEPENDS
+)
+
+GENERAL_CUDA = Table(
+    name="general.cuda",
+    model="BackendOptions",
+    summary="What holds for the CUDA backend as a whole.",
+    keys=(
+        Key(
+            name="minver",
+            kind=Kind.VERSION,
+            field="minver",
+            summary="Oldest CUDA toolkit to build with. Leaves out required variants: use it only when older ones fail.",
+        ),
+        Key(
+            name="maxver",
+            kind=Kind.VERSION,
+            field="maxver",
+            summary="Newest CUDA toolkit to build with, its patch releases included. Leaves out required variants.",
+        ),
+        _BACKEND_KERNEL_DEPENDS,
+        _BACKEND_PYTHON_DEPENDS,
+    ),
+)
+GENERAL_NEURON = Table(
+    name="general.neuron",
+    model="BackendOptions",
+    summary="What holds for the Neuron backend.",
+    keys=(_BACKEND_KERNEL_DEPENDS, _BACKEND_PYTHON_DEPENDS),
+)
+GENERAL_XPU = Table(
+    name="general.xpu",
+    model="BackendOptions",
+    summary="What holds for the XPU backend as a whole.",
+    keys=(_BACKEND_KERNEL_DEPENDS, _BACKEND_PYTHON_DEPENDS),
+)
+GENERAL_TPU = Table(
+    name="general.tpu",
+    model="BackendOptions",
+    summary="What holds for the TPU backend.",
+    keys=(_BACKEND_PYTHON_DEPENDS,),
+)
+
+BACKEND_TABLES: Mapping[Backend, Table] = {
+    Backend.CUDA: GENERAL_CUDA,
+    Backend.NEURON: GENERAL_NEURON,
+    Backend.XPU: GENERAL_XPU,
+    Backend.TPU: GENERAL_TPU,
+}
+"""``[general.<backend>]``, for the backends that have one."""
+
+TORCH = Table(
+    name="torch",
+    model="Framework",
+    summary="A kernel for PyTorch with compiled code. Its Python package is `torch-ext/<python name>`.",
+    keys=(
+        Key(
+            name="src",
+            kind=Kind.SOURCES,
+            field="src",
+            default="[]",
+            summary="Sources and headers of the binding that registers the operators. Compiled for every backend.",
+        ),
+        Key(name="include", kind=Kind.INCLUDES, field="include", default="[]", summary=_INCLUDE),
+        Key(
+            name="cxx-flags",
+            kind=Kind.TEXTS,
+            field="cxx_flags",
+            default="[]",
+            summary="Further flags for the C++ compiler, on the binding's sources only.",
+        ),
+        Key(name="pyext", kind=Kind.SUFFIXES, field="pyext", default='["py", "pyi"]', summary=_PYEXT),
+        Key(
+            name="minver",
+            kind=Kind.VERSION,
+            field="minver",
+            summary="Oldest torch to build for. Leaves out required variants: use it only when older ones fail.",
+        ),
+        Key(
+            name="maxver",
+            kind=Kind.VERSION,
+            field="maxver",
+            summary="Newest torch to build for, its patch releases included. Leaves out required variants.",
+        ),
+        Key(
+            name="stable-abi",
+            kind=Kind.STABLE_ABI,
+            field="stable_abi",
+            summary="Build against torch's stable ABI of this release, so that one build serves every later torch. A "
+            'version holds for all backends; a table, `{ cuda = "2.10" }`, for those that it names.',
+        ),
+    ),
+)
+
+TVM_FFI = Table(
+    name="tvm-ffi",
+    model="Framework",
+    summary="A kernel for every framework that speaks TVM FFI. Its Python package is `tvm-ffi-ext/<python name>`.",
+    keys=(
+        Key(name="src", kind=Kind.SOURCES, field="src", required=True, summary=_SRC),
+        Key(name="include", kind=Kind.INCLUDES, field="include", default="[]", summary=_INCLUDE),
+        Key(name="cxx-flags", kind=Kind.TEXTS, field="cxx_flags", default="[]", summary=_CXX_FLAGS),
+        Key(name="pyext", kind=Kind.SUFFIXES, field="pyext", default='["py", "pyi"]', summary=_PYEXT),
+    ),
+)
+
+TORCH_NOARCH = Table(
+    name="torch-noarch",
+    model="Framework",
+    summary="A kernel of Python code alone, such as one for Triton. Its Python package is `torch-ext/<python name>`.",
+    keys=(
+        Key(name="pyext", kind=Kind.SUFFIXES, field="pyext", default='["py", "pyi"]', summary=_PYEXT),
+        Key(
+            name="cuda-capabilities",
+            kind=Kind.CAPABILITIES,
+            field="cuda_capabilities",
+            aliases=("cuda_capabilities",),
+            summary="CUDA capabilities that the kernel works on. They are written into the metadata.",
+        ),
+        Key(
+            name="rocm-archs",
+            kind=Kind.ROCM_ARCHS,
+            field="rocm_archs",
+            aliases=("rocm_archs",),
+            summary="ROCm architectures that the kernel works on. They are written into the metadata.",
+        ),
+    ),
+)
+
+KERNEL = Table(
+    name="kernel.<id>",
+    model="Section",
+    summary="Sources of one backend that are compiled alike. There can be any number of these sections.",
+    keys=(
+        Key(
+            name="backend",
+            kind=Kind.BACKEND,
+            field="backend",
+            required=True,
+            summary="Backend of these sources.",
+        ),
+        Key(
+            name="depends",
+            kind=Kind.DEPENDS,
+            field="depends",
+            required=True,
+            summary="C++ libraries that these sources include headers of. May be empty.",
+        ),
+        Key(name="src", kind=Kind.SOURCES, field="src", required=True, summary=_SRC),
+        Key(name="include", kind=Kind.INCLUDES, field="include", default="[]", summary=_INCLUDE),
+        Key(name="cxx-flags", kind=Kind.TEXTS, field="cxx_flags", default="[]", summary=_CXX_FLAGS),
+        Key(
+            name="cuda-capabilities",
+            kind=Kind.CAPABILITIES,
+            field="cuda_capabilities",
+            only=(Backend.CUDA,),
+            summary="CUDA capabilities to compile for, as far as the toolkit knows them. Leave it out unless the "
+            "kernel needs particular ones: without it, every capability of the toolkit is compiled for.",
+        ),
+        Key(
+            name="cuda-flags",
+            kind=Kind.TEXTS,
+            field="cuda_flags",
+            only=(Backend.CUDA,),
+            default="[]",
+            summary="Further flags for nvcc, on the `.cu` files of this section only.",
+        ),
+        Key(
+            name="cuda-minver",
+            kind=Kind.VERSION,
+            field="cuda_minver",
+            only=(Backend.CUDA,),
+            summary="Oldest CUDA toolkit that compiles this section. With an older one the section is left out, and "
+            "the build says so.",
+        ),
+        Key(
+            name="hip-flags",
+            kind=Kind.TEXTS,
+            field="hip_flags",
+            only=(Backend.ROCM,),
+            default="[]",
+            summary="Further flags for the HIP compiler, on the `.cu` and `.hip` files of this section only.",
+        ),
+        Key(
+            name="rocm-archs",
+            kind=Kind.ROCM_ARCHS,
+            field="rocm_archs",
+            only=(Backend.ROCM,),
+            summary="ROCm architectures to compile for. Without it, every supported one.",
+        ),
+        Key(
+            name="sycl-flags",
+            kind=Kind.TEXTS,
+            field="sycl_flags",
+            only=(Backend.XPU,),
+            default="[]",
+            summary="Further flags for the SYCL compiler, on the C++ files of this section only.",
+        ),
+    ),
+)
+
+KERNEL_DEPENDENCY = Table(
+    name="kernel-depends",
+    model="KernelDependency",
+    summary="One Hub kernel that this kernel loads, with either a version or a revision.",
+    keys=(
+        Key(
+            name="repo-id",
+            kind=Kind.REPO_ID,
+            field="repo_id",
+            required=True,
+            summary="Repository, `owner/name`.",
+        ),
+        Key(name="version", kind=Kind.UINT, field="version", summary="Major version of that kernel."),
+        Key(
+            name="revision", kind=Kind.TEXT, field="revision", summary="Branch, tag or commit of that kernel."
+        ),
+    ),
+)
+
+FRAMEWORK_TABLES: Mapping[str, Table] = {"torch": TORCH, "torch-noarch": TORCH_NOARCH, "tvm-ffi": TVM_FFI}
+
+TABLES: tuple[Table, ...] = (
+    GENERAL,
+    HUB,
+    *BACKEND_TABLES.values(),
+    *FRAMEWORK_TABLES.values(),
+    KERNEL,
+    KERNEL_DEPENDENCY,
+)
+"""All tables, in the order of the reference page."""

@@ -1,0 +1,191 @@
+"""Reading one table of ``build.toml`` as :mod:`schema` describes it, with every mistake noticed and none raised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernel_builder.config.model import Backend
+from kernel_builder.config.nodes import Leaf, ListNode, Node, TableNode, describe, quoted
+from kernel_builder.config.report import Report
+from kernel_builder.config.scan import Where
+from kernel_builder.config.schema import EXAMPLES, Kind, Table
+from kernel_builder.versions import Version
+
+RETIRED = {
+    ("general", "universal"): "write a [torch-noarch] table instead",
+    ("torch", "universal"): "write a [torch-noarch] table instead of [torch]",
+    ("general", "cuda-minver"): "write 'minver' in a [general.cuda] table",
+    ("general", "cuda-maxver"): "write 'maxver' in a [general.cuda] table",
+    ("general", "capabilities"): "write 'cuda-capabilities' in every [kernel.<id>] section for cuda",
+    ("general", "cuda-capabilities"): "write it in every [kernel.<id>] section for cuda",
+    ("torch", "name"): "write 'name' in the [general] table",
+    ("torch", "capabilities"): "write 'cuda-capabilities' in every [kernel.<id>] section for cuda",
+    ("torch", "cuda-capabilities"): "write it in every [kernel.<id>] section for cuda",
+    ("kernel.<id>", "language"): "write 'backend' instead: backend = \"cuda\"",
+    ("kernel.<id>", "capabilities"): "write 'cuda-capabilities'",
+    ("kernel.<id>", "name"): "the name stands in the header: [kernel.<name>]",
+}
+"""Keys of older editions, and near misses of present ones, with the edit that each one needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A piece of text and where it stands."""
+
+    text: str
+    path: Where
+
+
+class TableReader:
+    """Takes the values of one table. Unknown keys and missing required ones are noticed at once.
+
+    Every getter returns ``None`` where the key is not written or its value is wrong; the latter is noticed.
+    """
+
+    def __init__(
+        self,
+        node: TableNode,
+        table: Table,
+        report: Report,
+        *,
+        backend: Backend | None = None,
+        optional: frozenset[str] = frozenset(),
+    ) -> None:
+        self._node = node
+        self._table = table
+        self._report = report
+        self.path = node.path
+        self._allowed = [key for key in table.keys if backend is None or not key.only or backend in key.only]
+        for name in node.items:
+            self._judge_name(name, backend)
+        for key in table.keys:
+            if key.required and key.name not in optional and self.node(key.name) is None:
+                example = EXAMPLES[key.kind]
+                report.error(
+                    (*self.path, key.name), "is missing", hint=f"add: {key.name} = {example}", at_key=True
+                )
+
+    def node(self, name: str) -> Node | None:
+        """The value of that key, whatever it is."""
+        return next((self._node.items[s] for s in self._spellings(name) if s in self._node.items), None)
+
+    def text(self, name: str) -> Entry | None:
+        """A text that is not empty."""
+        node = self.node(name)
+        return None if node is None else text_of(node, self._report, example=self._example(name))
+
+    def uint(self, name: str) -> int | None:
+        """A whole number, 0 or more."""
+        node = self.node(name)
+        if node is None:
+            return None
+        if not isinstance(node, Leaf) or not isinstance(node.value, int) or isinstance(node.value, bool):
+            self._report.error(
+                node.path, f"must be a whole number, not {describe(node)}", hint=f"write: {name} = 1"
+            )
+            return None
+        if not 0 <= node.value < 2**32:
+            self._report.error(
+                node.path, "must be a whole number from 0 to 4294967295", hint=f"write: {name} = 1"
+            )
+            return None
+        return node.value
+
+    def version(self, name: str) -> Version | None:
+        """A version, written as text."""
+        node = self.node(name)
+        return None if node is None else version_of(node, self._report)
+
+    def texts(self, name: str) -> tuple[Entry, ...] | None:
+        """A list of texts, none of them empty; those that are wrong are left out."""
+        node = self.node(name)
+        if node is None:
+            return None
+        example = self._example(name)
+        if not isinstance(node, ListNode):
+            self._report.error(
+                node.path, f"must be a list of texts, not {describe(node)}", hint=f"write: {name} = {example}"
+            )
+            return None
+        found = (text_of(item, self._report, example=example) for item in node.items)
+        return tuple(entry for entry in found if entry is not None)
+
+    def _example(self, name: str) -> str:
+        return EXAMPLES[self._table[name].kind]
+
+    def _spellings(self, name: str) -> tuple[str, ...]:
+        key = self._table[name]
+        return (key.name, *key.aliases)
+
+    def _judge_name(self, name: str, backend: Backend | None) -> None:
+        key = self._table.find(name)
+        path = (*self.path, name)
+        if key is None:
+            self._unknown(name, path)
+        elif key not in self._allowed and backend is not None:
+            owners = " and ".join(owner.value for owner in key.only)
+            self._report.error(
+                path,
+                f"belongs to kernel sections for {owners}; this one is for {backend.value}, where it has no effect",
+                hint="remove it, or move it to a section of that backend",
+                at_key=True,
+            )
+        elif name != key.name and key.name in self._node.items:
+            self._report.error(
+                path, f"is given twice, as '{key.name}' too", hint="keep one of the two", at_key=True
+            )
+
+    def _unknown(self, name: str, path: Where) -> None:
+        where = f"[{self._table.name}]"
+        hint = RETIRED.get((self._table.name, name))
+        if hint is None:
+            names = [key.name for key in self._allowed]
+            near = self._report.near(name, names)
+            hint = f"did you mean '{near}'?" if near else f"keys of {where}: {', '.join(names)}"
+        self._report.error(path, f"is no key of {where}", hint=hint, at_key=True)
+
+
+def text_of(node: Node, report: Report, *, example: str) -> Entry | None:
+    """The text in ``node``; ``None``, noticed, when it is none, is empty, or has control characters in it."""
+    if not isinstance(node, Leaf) or not isinstance(node.value, str):
+        hint = f"write: {example}"
+        if (
+            isinstance(node, Leaf)
+            and isinstance(node.value, int | float)
+            and not isinstance(node.value, bool)
+        ):
+            hint = f"put it in quotes, such as {example}"
+        report.error(node.path, f"must be text, not {describe(node)}", hint=hint)
+        return None
+    if not node.value.strip():
+        report.error(node.path, "must not be empty", hint=f"write something like {example}, or remove it")
+        return None
+    if any(ord(char) < 32 or 127 <= ord(char) < 160 for char in node.value):
+        report.error(
+            node.path, f"must not have control characters in it: {quoted(node.value)}", hint="remove them"
+        )
+        return None
+    return Entry(node.value, node.path)
+
+
+def version_of(node: Node, report: Report) -> Version | None:
+    """The version in ``node``, which must be text: as a number, 2.10 would be 2.1."""
+    if isinstance(node, Leaf) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+        report.error(
+            node.path,
+            f"must be text, not {describe(node)}: numbers drop zeros, and 2.10 is not 2.1",
+            hint=f'put it in quotes: "{node.value}"' if abs(node.value) < 1000 else "put it in quotes",
+        )
+        return None
+    entry = text_of(node, report, example=EXAMPLES[Kind.VERSION])
+    if entry is None:
+        return None
+    try:
+        return Version.parse(entry.text)
+    except ValueError:
+        report.error(
+            node.path,
+            f"{quoted(entry.text)} is not a version",
+            hint='write numbers joined by dots, such as "2.10"',
+        )
+        return None
