@@ -325,3 +325,48 @@ def read_leading_exports(prefix: bytes) -> tuple[Symbol, ...]:
         raise ElfError("the string table does not follow the symbol table; read the whole file instead")
     symbols = list(_symbols(image, table, count, strings, {}, None))
     return tuple(symbol for defined, symbol in symbols if defined)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A section header. ``kind`` is ``sh_type``; ``link`` the number of the section that belongs to it."""
+
+    kind: int
+    offset: int
+    size: int
+    link: int
+
+
+SHT_DYNSYM = 11
+_SHDR = struct.Struct("<IIQQQQIIQQ")
+
+
+def section_table(header: bytes) -> tuple[int, int]:
+    """Offset and size in bytes of the section header table, from the first 64 bytes of a file."""
+    if len(header) < _EHDR.size or header[:4] != b"\x7fELF":
+        raise ElfError("not an ELF file")
+    fields = _EHDR.unpack_from(header)
+    return fields[6], fields[11] * fields[12]
+
+
+def read_sections(table: bytes) -> tuple[Section, ...]:
+    """Read a section header table."""
+    return tuple(
+        Section(kind=fields[1], offset=fields[4], size=fields[5], link=fields[6])
+        for fields in _SHDR.iter_unpack(table[: len(table) // _SHDR.size * _SHDR.size])
+    )
+
+
+def read_symbol_table(table: bytes, strings: bytes) -> tuple[Symbol, ...]:
+    """Exported symbols out of the bytes of ``.dynsym`` and ``.dynstr``; versions are not known."""
+    found: list[Symbol] = []
+    for name, info, _, section, _, size in _SYM.iter_unpack(table):
+        binding, kind = _BINDINGS.get(info >> 4), _KINDS.get(info & 0xF)
+        if binding is None or kind is None or not name or not section:
+            continue
+        end = strings.find(b"\0", name)
+        if end < 0:
+            raise ElfError("a name runs past the end of the string table")
+        text = strings[name:end].decode("utf-8", "surrogateescape")
+        found.append(Symbol(name=text, kind=kind, binding=binding, size=size))
+    return tuple(found)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from kernel_builder.errors import IntegrityError
+from kernel_builder.store.deflate import inflate_end
 
 COALESCE_GAP = 64 * 1024
 """Members closer than this are read in one request: the bytes between cost less than a round trip (F1)."""
@@ -30,6 +31,8 @@ _TAIL = 64 * 1024
 _WHOLE_BELOW = 256 * 1024
 _PREFIX_STEP = 256 * 1024
 _HEADER_ROOM = 1024  # what a local header takes, with room to spare
+_END_STEP = 1024 * 1024
+_END_LIMIT = 16 * 1024 * 1024
 _PREFIX_LIMIT = 96 * 1024 * 1024
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 _SLACK = 65_535 + 24  # the longest local extra field, and a data descriptor
@@ -192,7 +195,7 @@ class Wheel:
         self._reader = reader
         self._tail = _Tail(reader)
         try:
-            with zipfile.ZipFile(self._tail) as archive:  # type: ignore[arg-type]  # typeshed wants IO[bytes]
+            with zipfile.ZipFile(self._tail) as archive:
                 infos = archive.infolist()
                 directory = archive.start_dir
         except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error) as error:
@@ -312,6 +315,29 @@ class Wheel:
                         f"{self.filename}: {name} is not what was expected: {error}"
                     ) from error
             step = member.compressed - left  # twice as much as before, in all
+
+    def read_end(self, name: str, wanted: int) -> bytes:
+        """The last ``wanted`` bytes of a member, unverified as with :meth:`read_prefix`.
+
+        Fetches about what these take when compressed (see :mod:`kernel_builder.store.deflate`), and the whole member
+        only where its end cannot be understood alone.
+        """
+        member = self.members[name]
+        wanted = min(wanted, member.size)
+        pieces = _Pieces(self._bytes(member.offset, member.offset + _LOCAL_HEADER.size + len(name.encode()) + _SLACK))
+        start = member.offset + self._skip_local_header(member, pieces)
+        stop = start + member.compressed
+        if member.method == zipfile.ZIP_STORED:
+            return b"".join(self._bytes(stop - wanted, stop))
+        size = _END_STEP
+        tail = b""
+        while size < member.compressed and size <= _END_LIMIT:
+            tail = b"".join(self._bytes(stop - size, stop - len(tail))) + tail
+            found = inflate_end(tail, wanted)
+            if found is not None:
+                return found
+            size *= 2
+        return self.read(name)[-wanted:]
 
     def _growing(self, member: Member) -> Iterator[bytes]:
         """The bytes of a member in ever longer requests, each sent only when the one before is used up."""

@@ -10,7 +10,17 @@ import gzip
 from collections.abc import Iterable
 from pathlib import Path
 
-from kernel_builder.elf import ElfError, Symbol, read_elf, read_leading_exports
+from kernel_builder.elf import (
+    SHT_DYNSYM,
+    ElfError,
+    Section,
+    Symbol,
+    read_elf,
+    read_leading_exports,
+    read_sections,
+    read_symbol_table,
+    section_table,
+)
 from kernel_builder.errors import IntegrityError, ToolchainError
 from kernel_builder.store.wheel import NeedMoreError, Wheel
 from kernel_builder.toolchain.model import HostCompiler
@@ -30,23 +40,62 @@ def _leading(prefix: bytes) -> tuple[Symbol, ...]:
         raise
 
 
+def _scattered(wheel: Wheel, member: str) -> tuple[Symbol, ...]:
+    """Exports of a library whose string table was moved to its end.
+
+    That is what patchelf does when it gives a library another run path, as the torch wheels of the public index had
+    done to them: ``.dynsym`` stays where it was, ``.dynstr`` and the section headers go to the end of the file.
+    """
+    size = wheel.members[member].size
+
+    def beginning(stop: int) -> bytes:
+        def accept(prefix: bytes) -> bytes:
+            if len(prefix) < stop:
+                raise NeedMoreError(f"it ends before byte {stop}")
+            return prefix
+
+        return wheel.read_prefix(member, accept)
+
+    table_at, table_size = section_table(beginning(64))
+    if not 0 < table_at <= size - table_size:
+        raise ElfError("it has no section headers")
+    end_at = table_at
+    end = wheel.read_end(member, size - end_at)
+    sections = read_sections(end[:table_size])
+    symbols = next((section for section in sections if section.kind == SHT_DYNSYM), None)
+    if symbols is None or symbols.link >= len(sections):
+        raise ElfError("its section headers name no dynamic symbols")
+    strings = sections[symbols.link]
+
+    def contents(section: Section) -> bytes:
+        stop = section.offset + section.size
+        if section.offset >= end_at:
+            return end[section.offset - end_at : stop - end_at]
+        return beginning(stop)[section.offset : stop]
+
+    return read_symbol_table(contents(symbols), contents(strings))
+
+
 def read_symbols(wheel: Wheel, member: str, *, leading: bool) -> tuple[str, tuple[Symbol, ...]]:
     """``(soname, exported symbols)`` of a shared library in a wheel.
 
-    With ``leading`` only its beginning is fetched, its soname is taken to be its file name, and versions of symbols
-    stay unknown. Raises :class:`ToolchainError` when the wheel lacks it, :class:`IntegrityError` when it is not such
-    a library, and what reading the wheel raises.
+    With ``leading`` only its beginning is fetched, and its end if need be; its soname is then taken to be its file
+    name, and versions of symbols stay unknown. Raises :class:`ToolchainError` when the wheel lacks it,
+    :class:`IntegrityError` when it is not such a library, and what reading the wheel raises.
     """
     name = member.rpartition("/")[2]
     if member not in wheel.members:
         raise ToolchainError(f"{wheel.filename} holds no {member}, which kernels are linked with")
     try:
-        if leading:
+        if not leading:
+            elf = read_elf(wheel.read(member))
+            return elf.soname or name, elf.exports
+        try:
             return name, wheel.read_prefix(member, _leading)
-        elf = read_elf(wheel.read(member))
+        except ElfError:
+            return name, _scattered(wheel, member)
     except ElfError as error:
         raise IntegrityError(f"{wheel.filename}: the names of {member} cannot be read: {error}") from error
-    return elf.soname or name, elf.exports
 
 
 def write_table(entry: Path, soname: str, symbols: Iterable[Symbol]) -> None:
