@@ -18,8 +18,10 @@ def _load():
         except FileNotFoundError as error:
             reasons.append(f"{device}: {error}")
     if not loaded:
-        reason = "\n".join(reasons)
-        pytest.exit(f"nothing in build/ runs here; `kernel-builder build --local` makes it\n{reason}", returncode=1)
+        why = "\n".join(reasons)
+        pytest.exit(
+            f"nothing in build/ runs here; `kernel-builder build --local` makes it\n{why}", returncode=1
+        )
     return loaded
 
 

@@ -65,8 +65,8 @@ at::Tensor relu(at::Tensor const &input) {
 } // namespace
 
 TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {
-  ops.def("relu(Tensor input) -> Tensor");
-  ops.def("relu_out(Tensor! out, Tensor input) -> ()");
+  ops.def("relu(Tensor x) -> Tensor");
+  ops.def("relu_out(Tensor! out, Tensor x) -> ()");
 #if defined(CPU_KERNEL)
   ops.impl("relu", c10::kCPU, &relu);
   ops.impl("relu_out", c10::kCPU, &relu_out);

@@ -10,7 +10,7 @@
 
 enum class Element { Float, Double, Half, BFloat16 };
 
-// Each applies the operation to `count` elements that lie next to each other. `out` may be `input`.
+// Each applies the operation to `count` > 0 elements that lie next to each other. `out` may be `input`.
 #if defined(CPU_KERNEL)
 void relu_cpu(void *out, void const *input, std::int64_t count, Element element);
 #elif defined(CUDA_KERNEL)

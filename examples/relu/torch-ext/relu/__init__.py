@@ -31,12 +31,12 @@ def relu(x: torch.Tensor, out: Optional[torch.Tensor] = None) -> torch.Tensor:
 
 # What torch.compile needs to know of an op: the shape, dtype and layout of its result.
 @torch.library.register_fake(add_op_namespace_prefix("relu"))
-def _(input):
-    return torch.empty_like(input)
+def _(x):
+    return torch.empty_like(x)
 
 
 @torch.library.register_fake(add_op_namespace_prefix("relu_out"))
-def _(out, input):
+def _(out, x):
     return None
 
 

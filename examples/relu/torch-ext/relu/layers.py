@@ -10,5 +10,5 @@ class ReLU(torch.nn.Module):
 
     can_torch_compile = True
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return ops.relu(input)
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return ops.relu(x)

@@ -1,0 +1,149 @@
+"""``kernel-builder init``: write a new kernel project that builds as it stands."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+import click
+
+from kernel_builder.config.model import Backend
+from kernel_builder.errors import UsageError
+from kernel_builder.scaffold.names import ProjectName, parse_name, parse_repo_id
+from kernel_builder.scaffold.render import BACKENDS, choose_backends, render_project
+from kernel_builder.scaffold.repository import start_repository
+from kernel_builder.scaffold.write import write_project
+
+_OPTION = "--backends"
+_WORDS = frozenset({*Backend, "all"})
+
+
+def spread_backends(args: Sequence[str]) -> list[str]:
+    """Rewrite ``--backends cpu cuda`` as ``--backends=cpu --backends=cuda``: click's options take one word.
+
+    The word after the option is its value whatever it says; further words belong to it as long as each is a
+    list of backends. Raises :class:`UsageError` if there is no word, and for the first further one that looks
+    like a misspelled backend: it would otherwise pass for the directory.
+    """
+    result: list[str] = []
+    words = list(args)
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            return [*result, word, *words]
+        if word == _OPTION:
+            if not words or words[0].startswith("-"):
+                raise UsageError(
+                    f"{_OPTION} names no backend", hint=f"for instance {_OPTION} {' '.join(BACKENDS)}"
+                )
+            result.append(f"{_OPTION}={words.pop(0)}")
+        elif word.startswith(f"{_OPTION}="):
+            result.append(word)
+        else:
+            result.append(word)
+            continue
+        while words and _are_backends(words[0]):
+            result.append(f"{_OPTION}={words.pop(0)}")
+        if words and not words[0].startswith("-"):
+            _refuse_misspelled(words[0])
+    return result
+
+
+def _are_backends(word: str) -> bool:
+    return all(part.lower() in _WORDS for part in word.split(",") if part) and word.strip(",") != ""
+
+
+def _refuse_misspelled(word: str) -> None:
+    near = get_close_matches(word.lower(), sorted(_WORDS), n=1, cutoff=0.7)
+    if near and not Path(word).exists():
+        raise UsageError(
+            f"{word!r} is not a backend",
+            hint=f"write {near[0]}, or ./{word} if it is the directory of the project",
+        )
+
+
+class _InitCommand(click.Command):
+    """A command whose ``--backends`` takes any number of words."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spread_backends(args))
+
+
+@click.command("init", cls=_InitCommand)
+@click.argument("path", required=False, type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--name",
+    "repo_id",
+    metavar="OWNER/REPO",
+    help="Where the kernel will live on the Hub; REPO is also the kernel's name. OWNER/ may be left out.",
+)
+@click.option(
+    _OPTION,
+    "backends",
+    multiple=True,
+    metavar="BACKEND...",
+    help=f"What the kernel is for: {', '.join(BACKENDS)}, or all of them. Several words, commas and"
+    f" repetition work. A directory with the name of a backend is written ./cpu.  [default: {' '.join(BACKENDS)}]",
+)
+@click.option(
+    "--license",
+    "license_id",
+    default="Apache-2.0",
+    show_default=True,
+    help="Identifier of the kernel's license.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace files of an earlier project that are in the way.")
+def command(
+    path: Path | None, repo_id: str | None, backends: tuple[str, ...], license_id: str, overwrite: bool
+) -> None:
+    """Write a new kernel project that builds as it stands.
+
+    The project goes to PATH, or to ./REPO when only --name is given, or to the current directory when
+    neither is. Without --name the kernel is called like that directory, and build.toml leaves open who
+    owns it.
+
+    \b
+      kernel-builder init --name me/my-kernel
+      kernel-builder init my-kernel --backends cpu
+    """
+    words = [word for value in backends for word in value.split(",")]
+    chosen = choose_backends(words) if words else BACKENDS
+    names, root, notes = _place(path, repo_id)
+    files = render_project(names, backends=chosen, license_id=_check_license(license_id))
+    write_project(root, files, overwrite=overwrite)
+    start_repository(root, files)
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(f"Initialized `{names.repo_id or names.name}` at {root}")
+    click.echo("Next:")
+    if root != Path.cwd():
+        click.echo(f"  cd {shlex.quote(str(_shown(root)))}")
+    click.echo("  kernel-builder build --local   # the variant that fits the torch in this environment")
+    click.echo("  python example.py")
+    click.echo("  pytest")
+
+
+def _place(path: Path | None, repo_id: str | None) -> tuple[ProjectName, Path, tuple[str, ...]]:
+    """The names and the directory of the project, with notes on spellings that were changed."""
+    if repo_id is not None:
+        names, notes = parse_repo_id(repo_id)
+        return names, (Path(names.name) if path is None else path).absolute().resolve(), notes
+    root = (Path() if path is None else path).resolve()
+    name, notes = parse_name(root.name)
+    return ProjectName(name=name), root, notes
+
+
+def _check_license(license_id: str) -> str:
+    if not license_id.strip() or not license_id.isprintable():
+        raise UsageError(
+            f"{license_id!r} cannot be the identifier of a license", hint="for instance --license Apache-2.0"
+        )
+    return license_id.strip()
+
+
+def _shown(root: Path) -> Path:
+    """``root`` as one would type it from here."""
+    here = Path.cwd()
+    return root.relative_to(here) if root.is_relative_to(here) else root

@@ -1,0 +1,1 @@
+"""New kernel projects: names, rendered files, and putting them on disk. Nothing here prints."""

@@ -1,0 +1,116 @@
+"""A new project as a mapping of paths to text, made from the templates in ``templates/init``. Pure.
+
+Reference: interoperability contract 6.2 (the tree) and 6.3 (the card, itself a template that builds fill in).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import jinja2
+
+from kernel_builder.config.model import Backend
+from kernel_builder.errors import UsageError
+from kernel_builder.scaffold.names import ProjectName
+
+BACKENDS: tuple[Backend, ...] = (Backend.CPU, Backend.CUDA)
+"""Backends that a project can be made for; it lists them in this order."""
+
+_KNOWN = frozenset(Backend)
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of the project: its path (``{py}`` is the Python name), template, and the backend it is for."""
+
+    path: str
+    template: str | None
+    backend: Backend | None = None
+
+
+_FILES: tuple[_File, ...] = (
+    _File(".gitattributes", "gitattributes.j2"),
+    _File(".gitignore", "gitignore.j2"),
+    _File("CARD.md", "CARD.md.j2"),
+    _File("benchmarks/benchmark.py", "benchmark.py.j2"),
+    _File("build.toml", "build.toml.j2"),
+    _File("example.py", "example.py.j2"),
+    _File("pytest.ini", "pytest.ini.j2"),
+    _File("tests/__init__.py", None),
+    _File("tests/conftest.py", "conftest.py.j2"),
+    _File("tests/test_{py}.py", "test.py.j2"),
+    _File("torch-ext/torch_binding.cpp", "torch_binding.cpp.j2"),
+    _File("torch-ext/torch_binding.h", "torch_binding.h.j2"),
+    _File("torch-ext/{py}/__init__.py", "init.py.j2"),
+    _File("torch-ext/{py}/layers.py", "layers.py.j2"),
+    _File("{py}_cpu/{py}_cpu.cpp", "cpu.cpp.j2", Backend.CPU),
+    _File("{py}_cuda/{py}.cu", "cuda.cu.j2", Backend.CUDA),
+)
+
+
+def choose_backends(words: Sequence[str]) -> tuple[Backend, ...]:
+    """Read the words that the user gave for backends; ``all`` stands for all that a project can be made for.
+
+    Returns them once each, in the order of :data:`BACKENDS`. Raises :class:`UsageError` that names every word
+    that is no backend, or none that a project can be made for yet.
+    """
+    chosen: set[Backend] = set()
+    unknown: list[str] = []
+    later: list[str] = []
+    for word in words:
+        lowered = word.lower()
+        if lowered == "all":
+            chosen.update(BACKENDS)
+        elif lowered not in _KNOWN:
+            unknown.append(word)
+        elif Backend(lowered) not in BACKENDS:
+            later.append(lowered)
+        else:
+            chosen.add(Backend(lowered))
+    writes = " and ".join(BACKENDS)
+    others = ", ".join(backend for backend in Backend if backend not in BACKENDS)
+    if unknown:
+        raise UsageError(
+            f"there is no backend {', '.join(repr(word) for word in unknown)}",
+            hint=f"init writes {writes}; it knows, but does not write yet, {others}",
+        )
+    if later:
+        raise UsageError(
+            f"init does not write {', '.join(later)} yet: it knows the backend but has no template for it",
+            hint=f"init writes {writes}",
+        )
+    return tuple(backend for backend in BACKENDS if backend in chosen)
+
+
+def render_project(names: ProjectName, *, backends: Sequence[Backend], license_id: str) -> Mapping[str, str]:
+    """Render every file of a new project, keyed by its POSIX path in the project, in path order.
+
+    ``backends`` are among :data:`BACKENDS`; ``license_id`` is an identifier such as ``Apache-2.0``.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("kernel_builder", "templates/init"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701  (source code, not HTML)
+    )
+    values = {
+        "name": names.name,
+        "py": names.python_name,
+        "layer": names.class_name,
+        "repo_id": names.repo_id,
+        "license_toml": json.dumps(license_id, ensure_ascii=False),
+        "backends": [backend.value for backend in backends],
+    }
+    files = {
+        file.path.format(py=names.python_name): (
+            "" if file.template is None else environment.get_template(file.template).render(values)
+        )
+        for file in _FILES
+        if file.backend is None or file.backend in backends
+    }
+    return MappingProxyType(dict(sorted(files.items())))
