@@ -85,7 +85,8 @@ class _InitCommand(click.Command):
     multiple=True,
     metavar="BACKEND...",
     help=f"What the kernel is for: {', '.join(BACKENDS)}, or all of them. Several words, commas and"
-    f" repetition work. A directory with the name of a backend is written ./cpu.  [default: {' '.join(BACKENDS)}]",
+    " repetition work. A directory with the name of a backend is written ./cpu.  "
+    f"[default: {' '.join(BACKENDS)}]",
 )
 @click.option(
     "--license",
