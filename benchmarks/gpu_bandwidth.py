@@ -4,9 +4,9 @@
 
 Each PATH holds a ``build/`` with a CUDA variant for the torch in this environment; it is loaded with the
 ``kernels`` client. It is either ``examples/relu`` or a project as ``kernel-builder init`` writes it
-(``x * factor``): both read every element once and write it once, as torch.relu does. A table goes to stdout. The
-exit code is 1 if a kernel gives another answer than torch, or has less than ``--minimum-ratio`` times the bandwidth
-of torch.relu, and 2 if it cannot be loaded.
+(``x * factor``): both read every element once and write it once, as torch.relu does. A table goes to stdout.
+The exit code is 1 if a kernel gives another answer than torch, or has less than ``--minimum-ratio`` times the
+bandwidth of torch.relu, and 2 if it cannot be loaded.
 """
 
 from __future__ import annotations
