@@ -179,7 +179,8 @@ def link_step(context: Context, objects: tuple[Path, ...], library: Path) -> Ste
     sysroot, torch, cuda = toolchain.sysroot, toolchain.torch, toolchain.cuda
     libraries = [torch.libraries, *([cuda.libraries] if cuda else []), sysroot.libraries]
     tables = [*torch.exports, *(cuda.exports if cuda else ())]
-    needed = [table.name.removesuffix(".txt") for table in tables]
+    # A table is named by soname, its stub by the name that -l looks for: libcublas.so.13.txt, libcublas.so.
+    needed = [table.name[: table.name.index(".so") + 3] for table in tables]
     command = [
         str(toolchain.host.cxx),
         "-shared",

@@ -13,12 +13,13 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from kernel_builder.elf import ElfError, Symbol, read_elf
 from kernel_builder.errors import ToolchainError
+from kernel_builder.store.cache import Source, Store, StoreKey
 from kernel_builder.toolchain.host import compiler_file
 from kernel_builder.toolchain.model import HostCompiler, Sysroot
 from kernel_builder.toolchain.stubs import write_stub
@@ -92,6 +93,17 @@ def sysroot_digest(host: HostCompiler) -> str:
         digest.update(f"{path.name} ".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
+
+
+def provide_sysroot(store: Store, host: HostCompiler) -> Sysroot:
+    """The sysroot of this host out of ``store``, made now if it is not there. Raises what :func:`write_sysroot` does."""
+
+    def build(into: Path) -> Sequence[Source]:
+        write_sysroot(into, host)
+        return ()
+
+    key = StoreKey.of(f"glibc-{GLIBC_FLOOR}-{host.target}", inputs=sysroot_digest(host))
+    return sysroot_at(store.ensure(key, build))
 
 
 def sysroot_at(directory: Path) -> Sysroot:

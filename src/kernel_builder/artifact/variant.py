@@ -1,0 +1,148 @@
+"""Makes variant directories: complete beside their place, then renamed into it, or not at all.
+
+Reference: interoperability contract 3.5 (install layout) and 4.1 (metadata).
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kernel_builder.artifact.digest import METADATA, hash_variant
+from kernel_builder.errors import BuildError, MachineError
+from kernel_builder.plan.model import VariantPlan
+
+_FILE_MODE = 0o644
+_LIBRARY_MODE = 0o755
+_NEW, _OLD = ".new", ".old"
+
+
+def metadata_text(plan: VariantPlan, digest: dict[str, str]) -> str:
+    """``metadata.json`` of a finished variant: the plan's document with the digest before the provenance."""
+    document: dict[str, object] = {}
+    for key, value in plan.metadata.items():
+        if key == "provenance":
+            document["digest"] = {"algorithm": "sha256", "files": digest}
+        document[key] = value
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def check_space(output: Path, needed: int) -> None:
+    """Raise :class:`MachineError` before any work when ``needed`` bytes cannot fit on the disk of ``output``."""
+    existing = next(path for path in (output, *output.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    if free < needed:
+        raise MachineError(
+            f"the disk of {output} is too full: about {needed / 2**20:.0f} MiB are needed,"
+            f" {free / 2**20:.0f} MiB are free",
+            hint="free some space, or choose another place with --output",
+        )
+
+
+@contextmanager
+def staged(plan: VariantPlan, output: Path) -> Iterator[Path]:
+    """A directory beside ``output / plan.name`` that holds the whole variant, metadata included.
+
+    Use :func:`publish` inside the block to put it in place; otherwise nothing is left of it. Raises
+    :class:`MachineError` when the disk is full or cannot be written.
+    """
+    with _disk_errors(output):
+        output.mkdir(parents=True, exist_ok=True)
+        _recover(output, plan.name)
+        stage = Path(tempfile.mkdtemp(prefix=f".{plan.name}-", suffix=_NEW, dir=output))
+    try:
+        with _disk_errors(output):
+            stage.chmod(0o755)
+            _fill(stage, plan)
+        yield stage
+    finally:
+        if stage.exists():
+            shutil.rmtree(stage, ignore_errors=True)
+
+
+def publish(stage: Path, output: Path, name: str) -> bool:
+    """Rename a staged variant to ``output / name`` and remove what was there. False when that was the same already."""
+    final = output / name
+    with _disk_errors(output):
+        if _same(stage, final):
+            return False
+        if final.is_symlink():
+            final.unlink()
+        if final.exists():
+            old = output / f".{name}{_OLD}"
+            if old.exists():
+                shutil.rmtree(old)
+            final.rename(old)
+            stage.rename(final)
+            shutil.rmtree(old)
+        else:
+            stage.rename(final)
+    return True
+
+
+def _same(stage: Path, final: Path) -> bool:
+    """Whether ``final`` already holds exactly what ``stage`` does."""
+    if final.is_symlink() or not (final / METADATA).is_file():
+        return False
+    if (stage / METADATA).read_bytes() != (final / METADATA).read_bytes():
+        return False
+    try:
+        return hash_variant(final) == hash_variant(stage)
+    except OSError:
+        return False
+
+
+def _recover(output: Path, name: str) -> None:
+    """Clean up after a process that was killed: bring back an old variant without successor, drop what is half done."""
+    old, final = output / f".{name}{_OLD}", output / name
+    if old.exists():
+        if final.exists():
+            shutil.rmtree(old)
+        else:
+            old.rename(final)
+    for stage in output.glob(f".{name}-*{_NEW}"):
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _fill(stage: Path, plan: VariantPlan) -> None:
+    for file in plan.installed:
+        target = stage / file.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if file.content is not None:
+            target.write_text(file.content, encoding="utf-8")
+        elif file.origin is not None:
+            try:
+                shutil.copyfile(file.origin, target)
+            except FileNotFoundError as error:
+                raise BuildError(f"{file.origin} vanished while the variant was made") from error
+        target.chmod(_FILE_MODE)
+    if plan.library is not None:
+        target = stage / plan.library.name
+        shutil.copyfile(plan.library, target)
+        target.chmod(_LIBRARY_MODE)
+    text = metadata_text(plan, hash_variant(stage))
+    (stage / METADATA).write_text(text, encoding="utf-8")
+    (stage / METADATA).chmod(_FILE_MODE)
+    for directory in (path for path in stage.rglob("*") if path.is_dir()):
+        directory.chmod(stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
+
+
+@contextmanager
+def _disk_errors(output: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise MachineError(
+                f"the disk of {output} is full; the variant was not installed", hint="free some space and build again"
+            ) from error
+        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            raise MachineError(f"{error.filename or output} cannot be written: {os.strerror(error.errno)}") from error
+        raise

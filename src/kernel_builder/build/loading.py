@@ -1,0 +1,225 @@
+"""Proof of loading: each finished variant is loaded by the real ``kernels`` client, in a fresh and clean process.
+
+The interpreter is one that has torch and ``kernels``; kernel-builder needs neither. It runs isolated (``-I``): no
+PYTHONPATH, no user site-packages, no current directory, so a package that happens to have the kernel's name cannot be
+imported in its place (case T10).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from kernel_builder.config.model import Backend
+from kernel_builder.errors import UsageError
+from kernel_builder.variants.names import Abi, ArchVariant, System, TorchTag, Variant
+
+_PROBE = Path(__file__).with_name("load_probe.py")
+_ANSWER = "kernel-builder-probe: "
+_SECONDS = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """A Python with torch and the ``kernels`` client.
+
+    ``torch`` is its full version, ``cuda`` the CUDA version that torch was built with, ``others`` further backends it
+    has.
+    """
+
+    python: Path
+    torch: str
+    cuda: str | None
+    others: frozenset[Backend]
+    abi: Abi | None
+    client: str
+
+    @property
+    def release(self) -> tuple[int, int]:
+        """torch's major and minor."""
+        major, minor = self.torch.split("+")[0].split(".")[:2]
+        return int(major), int(minor)
+
+    @property
+    def label(self) -> str:
+        """For people: ``torch 2.13.0+cpu``."""
+        return f"torch {self.torch}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoEnvironment:
+    """Why variants cannot be loaded on this machine."""
+
+    reason: str
+
+
+class LoadStatus(StrEnum):
+    """What came of loading a variant."""
+
+    LOADED = "loaded"
+    FAILED = "failed"
+    NOT_LOADED = "not loaded here"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadResult:
+    """``reason`` says why a variant was not loaded, or what went wrong; ``trace`` is the loader's traceback.
+
+    ``ops`` are the ops that the variant registered, ``unimplemented`` those that nothing implements for its backend.
+    """
+
+    status: LoadStatus
+    reason: str | None = None
+    trace: str | None = None
+    ops: tuple[str, ...] = ()
+    unimplemented: tuple[str, ...] = ()
+
+
+def _candidates(chosen: Path | None, environ: Mapping[str, str]) -> list[Path]:
+    """Interpreters to ask: the chosen one alone, else ours, the active environment's, and PATH's."""
+    if chosen is not None:
+        return [chosen]
+    found = [Path(sys.executable)]
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if environ.get(variable):
+            found.append(Path(environ[variable]) / "bin" / "python")
+    on_path = shutil.which("python3", path=environ.get("PATH"))
+    if on_path:
+        found.append(Path(on_path))
+    unique: dict[Path, Path] = {}
+    for path in found:
+        if path.exists():
+            # Not resolved: a virtual environment's python is a link, and what it is depends on where it lies.
+            unique.setdefault(Path(os.path.abspath(path)), path)  # noqa: PTH100
+    return list(unique.values())
+
+
+def _ask(python: Path, *arguments: str) -> dict[str, object] | str:
+    """The probe's answer, or a sentence saying why there is none."""
+    try:
+        completed = subprocess.run(
+            [python, "-I", "-B", str(_PROBE), *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_SECONDS,
+            stdin=subprocess.DEVNULL,
+            cwd=python.parent,
+        )
+    except OSError as error:
+        return f"{python} does not run: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        return f"{python} did not answer in {_SECONDS} s"
+    for line in reversed(completed.stdout.splitlines()):
+        if line.startswith(_ANSWER):
+            answer: dict[str, object] = json.loads(line.removeprefix(_ANSWER))
+            return answer
+    words = (completed.stderr.strip() or completed.stdout.strip()).splitlines()
+    end = "\n".join(words[-15:])
+    code = completed.returncode
+    died = f"died of signal {-code}" if code < 0 else f"ended with code {code}"
+    return f"the Python that loads it {died}{f':{chr(10)}{end}' if end else ''}"
+
+
+def find_environment(chosen: Path | None = None, environ: Mapping[str, str] | None = None) -> Environment | NoEnvironment:
+    """The first Python with torch and ``kernels``: ``chosen`` if given, else ours, the active one, PATH's.
+
+    Raises :class:`UsageError` when ``chosen`` cannot be run at all.
+    """
+    reasons: list[str] = []
+    for python in _candidates(chosen, os.environ if environ is None else environ):
+        answer = _ask(python, "describe")
+        if isinstance(answer, str):
+            reasons.append(answer)
+            continue
+        if answer.get("problem") is not None:
+            reasons.append(f"{python}: {answer['problem']}")
+            continue
+        if answer["free_threaded"]:
+            reasons.append(f"{python} is free-threaded, which the limited API does not serve")
+            continue
+        others = {Backend.ROCM: answer["hip"], Backend.XPU: answer["xpu"], Backend.METAL: answer["metal"]}
+        return Environment(
+            python=python,
+            torch=str(answer["torch"]),
+            cuda=str(answer["cuda"]) if answer["cuda"] else None,
+            others=frozenset(backend for backend, present in others.items() if present),
+            abi=(Abi.CXX11 if answer["cxx11"] else Abi.CXX98) if sys.platform == "linux" else None,
+            client=str(answer["kernels"]),
+        )
+    if chosen is not None and not chosen.exists():
+        raise UsageError(f"--python {chosen}: there is no such file")
+    return NoEnvironment(reason=reasons[0] if reasons else "no Python was found")
+
+
+def why_not_loadable(variant: Variant, environment: Environment) -> str | None:
+    """The reason why ``environment`` cannot load ``variant``; ``None`` when it can (contract 5.2)."""
+    here = f"{environment.label} is installed here"
+    backend = variant.backend
+    if backend is Backend.CUDA and environment.cuda is None:
+        return f"it needs torch with CUDA, and {here}"
+    if backend not in {Backend.CPU, Backend.CUDA} and backend not in environment.others:
+        return f"it needs torch with {backend.value}, and {here}"
+    if not isinstance(variant, ArchVariant):
+        return None
+    if variant.system is not System(sys.platform):
+        return f"it is for {variant.system.value}"
+    tag = variant.tag
+    if isinstance(tag, TorchTag):
+        if tag.version != environment.release:
+            return f"it needs torch {tag.version[0]}.{tag.version[1]}, and {here}"
+        if tag.abi is not None and tag.abi is not environment.abi:
+            return f"it needs the {tag.abi.value} ABI, and {here}"
+    if variant.compute.version is not None and environment.cuda is not None:
+        major, minor = (int(part) for part in environment.cuda.split(".")[:2])
+        needed_major, needed_minor = variant.compute.version
+        if needed_major != major or needed_minor > minor:
+            return f"it needs CUDA {needed_major}.{needed_minor}, and {here} (CUDA {environment.cuda})"
+    return None
+
+
+def load_variant(
+    directory: Path,
+    *,
+    variant: Variant,
+    ops_id: str,
+    python_name: str,
+    depends: Mapping[str, str],
+    environment: Environment | NoEnvironment,
+) -> LoadResult:
+    """Load the variant in ``directory`` if this machine can.
+
+    ``depends`` maps the Python dependencies that the kernel declares to the modules they bring.
+    """
+    if isinstance(environment, NoEnvironment):
+        return LoadResult(status=LoadStatus.NOT_LOADED, reason=environment.reason)
+    reason = why_not_loadable(variant, environment)
+    if reason is not None:
+        return LoadResult(status=LoadStatus.NOT_LOADED, reason=reason)
+    request = {
+        "path": str(directory),
+        "backend": variant.backend.value,
+        "id": ops_id,
+        "name": python_name,
+        "depends": dict(depends),
+    }
+    answer = _ask(environment.python, "load", json.dumps(request))
+    if isinstance(answer, str):
+        return LoadResult(status=LoadStatus.FAILED, reason=answer)
+    if answer["status"] == "unavailable":
+        return LoadResult(status=LoadStatus.NOT_LOADED, reason=str(answer["reason"]))
+    if answer["status"] == "failed":
+        return LoadResult(status=LoadStatus.FAILED, reason=str(answer["reason"]), trace=str(answer["trace"]))
+    return LoadResult(status=LoadStatus.LOADED, ops=_texts(answer["ops"]), unimplemented=_texts(answer["unimplemented"]))
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, list) else ()

@@ -1,0 +1,207 @@
+"""``kernel-builder build``: thin; the work is in :mod:`kernel_builder.pipeline`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from kernel_builder.build.loading import LoadStatus
+from kernel_builder.cli.console import ConsoleReporter, mebibytes, show_error
+from kernel_builder.config.model import Backend
+from kernel_builder.errors import ExitCode, UsageError
+from kernel_builder.pipeline import BuildOutcome, BuildRequest, VariantOutcome, VariantStatus, build, prepare
+from kernel_builder.plan.model import BuildPlan
+
+
+def _stop(signum: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _root(directory: Path) -> Path:
+    if not directory.is_dir():
+        raise UsageError(f"{directory} is not a directory", hint="name the directory that holds build.toml")
+    return directory.resolve()
+
+
+@click.command(short_help="Build the project's variants into build/<variant>/.")
+@click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), default=Path())
+@click.option(
+    "--variant",
+    "variants",
+    metavar="NAME",
+    multiple=True,
+    help="Build this variant; a glob such as 'torch213-*' means all that match. Can be given several times. Without"
+    " it, everything that Hub kernels must have now is built.",
+)
+@click.option(
+    "--backend",
+    "backends",
+    metavar="NAME",
+    multiple=True,
+    type=click.Choice([backend.value for backend in Backend]),
+    help="Build variants of this backend only. Can be given several times.",
+)
+@click.option("--local", is_flag=True, help="Build the one variant that fits the torch in the active environment.")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Run N compilers at once. Default: as many as processors and free memory allow.",
+)
+@click.option("-k", "--keep-going", is_flag=True, help="After a failure, go on with the other sources and variants.")
+@click.option("-v", "-L", "--verbose", "verbose", is_flag=True, help="Show every command and the compilers' words.")
+@click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
+@click.option("--dry-run", is_flag=True, help="Print what would be built and run; fetch and write nothing of it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result (or with --dry-run the plan) as JSON.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Where variants are installed. Default: build/ in the project.",
+)
+@click.option(
+    "--python",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The interpreter, with torch and kernels, that variants are loaded with. Default: the first that has both of"
+    " this one, the active environment's, and python3 on PATH.",
+)
+def command(
+    directory: Path,
+    *,
+    variants: tuple[str, ...],
+    backends: tuple[str, ...],
+    local: bool,
+    jobs: int | None,
+    keep_going: bool,
+    verbose: bool,
+    quiet: bool,
+    dry_run: bool,
+    as_json: bool,
+    output: Path | None,
+    python: Path | None,
+) -> int:
+    """Build the kernel in DIR (default: here) into DIR/build/<variant>/.
+
+    Every variant is replaced as a whole when it is complete and has been loaded, and not touched otherwise.
+    """
+    request = BuildRequest(
+        root=_root(directory),
+        patterns=variants,
+        backends=tuple(Backend(name) for name in backends),
+        local=local,
+        jobs=jobs,
+        keep_going=keep_going,
+        verbose=verbose,
+        output=output,
+        python=python,
+    )
+    signal.signal(signal.SIGTERM, _stop)  # a stopped build ends like an interrupted one: in order
+    started = time.monotonic()
+    with ConsoleReporter(quiet=quiet) as reporter:
+        if dry_run:
+            plan = prepare(request, reporter).plan
+        else:
+            outcome = build(request, reporter)
+    if dry_run:
+        click.echo(json.dumps(plan.to_json(), indent=2) if as_json else _plan_text(plan))
+        return ExitCode.OK
+    if as_json:
+        click.echo(json.dumps(_outcome_json(outcome), indent=2))
+    for failed in outcome.variants:
+        if failed.status is VariantStatus.FAILED:
+            show_error(f"error: {failed.plan.name}: {failed.problem}")
+    if not as_json:
+        click.echo(_summary(outcome, time.monotonic() - started))
+    return ExitCode.OK if outcome.ok else ExitCode.FAILED
+
+
+def _plan_text(plan: BuildPlan) -> str:
+    lines: list[str] = []
+    for text in plan.warnings:
+        lines.append(f"warning: {text}")
+    for text in plan.notes:
+        lines.append(f"note: {text}")
+    for variant in plan.variants:
+        tools = ", ".join(f"{name} {version}" for name, version in variant.toolchain.items())
+        lines.append(f"{variant.name}: {variant.ops_id}" + (f" ({tools})" if tools else " (Python only)"))
+        for section in variant.sections:
+            lines.append(f"  {section.id}: {', '.join(str(capability) for capability in section.capabilities)}")
+        for step in variant.steps:
+            lines.append(f"  {step.kind.value} {step.source}")
+            lines.append(f"    {' '.join(step.command)}")
+        lines.extend(f"  install {file.path}" for file in variant.installed)
+    return "\n".join(lines)
+
+
+def _load_text(outcome: VariantOutcome) -> str:
+    load = outcome.load
+    if load is None:
+        return ""
+    if load.status is LoadStatus.NOT_LOADED:
+        return f"not loaded here: {load.reason}"
+    count = len(load.ops)
+    text = f"loaded, {count} op{'' if count == 1 else 's'}" if count else "loaded"
+    if load.unimplemented:
+        names = ", ".join(name.split("::", 1)[1] for name in load.unimplemented)
+        text += f" (without an implementation for {outcome.plan.backend.value}: {names})"
+    return text
+
+
+def _summary(outcome: BuildOutcome, seconds: float) -> str:
+    """A line per variant, a line of figures."""
+    width = max(len(variant.plan.name) for variant in outcome.variants)
+    lines = []
+    for variant in outcome.variants:
+        details = [f"{len(variant.compiled)} compiled", _load_text(variant)]
+        if variant.status is VariantStatus.NOT_BUILT:
+            details = [variant.problem or ""]
+        elif variant.status is VariantStatus.FAILED:
+            details = ["see above"]
+        elif variant.plan.library is None:
+            details = ["Python only", _load_text(variant)]
+        lines.append(f"{variant.plan.name:<{width}}  {variant.status.value}: {'; '.join(filter(None, details))}")
+    good = sum(variant.path is not None for variant in outcome.variants)
+    lines.append(
+        f"{good} of {len(outcome.variants)} variants in {outcome.plan.output};"
+        f" {mebibytes(outcome.fetched)} fetched; {seconds:.0f} s"
+    )
+    return "\n".join(lines)
+
+
+def _outcome_json(outcome: BuildOutcome) -> dict[str, object]:
+    return {
+        "ok": outcome.ok,
+        "output": str(outcome.plan.output),
+        "fetched-bytes": outcome.fetched,
+        "warnings": list(outcome.plan.warnings),
+        "notes": list(outcome.plan.notes),
+        "variants": [
+            {
+                "name": variant.plan.name,
+                "status": variant.status.value,
+                "path": str(variant.path) if variant.path else None,
+                "ops-id": variant.plan.ops_id,
+                "compiled": list(variant.compiled),
+                "load": (
+                    {
+                        "status": variant.load.status.value,
+                        "reason": variant.load.reason,
+                        "ops": list(variant.load.ops),
+                        "unimplemented": list(variant.load.unimplemented),
+                    }
+                    if variant.load
+                    else None
+                ),
+                "problem": variant.problem,
+            }
+            for variant in outcome.variants
+        ],
+    }

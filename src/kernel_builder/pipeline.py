@@ -1,0 +1,427 @@
+"""The chain from a project directory to finished variants: every command runs a prefix of it.
+
+    Project -> Matrix -> Toolchains -> BuildPlan -> ninja -> variant directories -> proof of loading
+
+Nothing here prints; progress goes to a reporter and the result is a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from kernel_builder.artifact.variant import check_space, publish, staged
+from kernel_builder.build.engine import EngineResult, StepFailure, exclusive, run_plan
+from kernel_builder.build.loading import (
+    Environment,
+    LoadResult,
+    LoadStatus,
+    NoEnvironment,
+    find_environment,
+    load_variant,
+    why_not_loadable,
+)
+from kernel_builder.build.resources import measure, plan_jobs
+from kernel_builder.build.undefined import blame, find_missing
+from kernel_builder.config.known import dependencies
+from kernel_builder.config.model import Backend, Project
+from kernel_builder.config.reader import load_project
+from kernel_builder.elf import read_elf
+from kernel_builder.errors import BuildError, ConfigError, Diagnostic, UsageError
+from kernel_builder.events import Notice, Reporter
+from kernel_builder.plan.identity import identify
+from kernel_builder.plan.model import BuildPlan, Step, StepKind, VariantPlan
+from kernel_builder.plan.planner import Places, plan_build
+from kernel_builder.plan.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY
+from kernel_builder.store.cache import Store
+from kernel_builder.store.index import SimpleIndex
+from kernel_builder.store.settings import find_index
+from kernel_builder.toolchain.host import find_host_compiler
+from kernel_builder.toolchain.model import Toolchain
+from kernel_builder.toolchain.provide import IndexToolchains, ResolvedToolchain, ToolchainRequest
+from kernel_builder.toolchain.sysroot import provide_sysroot
+from kernel_builder.variants.matrix import Host, Kept, Matrix, all_variants, choose, unmatched
+from kernel_builder.variants.support import load_support
+
+_LOG_TAIL = 40
+_SPACE_PER_ARCHITECTURE = 1 << 20
+_SPACE_PER_LIBRARY = 2 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildRequest:
+    """What ``kernel-builder build`` was asked for.
+
+    ``patterns`` are globs over variant names, ``local`` means the one variant that fits the torch in the active
+    environment, ``jobs`` overrides the number of jobs, ``output`` the directory for variants (default ``build``),
+    ``python`` the interpreter that loads them.
+    """
+
+    root: Path
+    patterns: tuple[str, ...] = ()
+    backends: tuple[Backend, ...] = ()
+    local: bool = False
+    jobs: int | None = None
+    keep_going: bool = False
+    verbose: bool = False
+    output: Path | None = None
+    python: Path | None = None
+
+
+class VariantStatus(StrEnum):
+    """How a variant ended."""
+
+    BUILT = "built"
+    UNCHANGED = "unchanged"
+    FAILED = "failed"
+    NOT_BUILT = "not built"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantOutcome:
+    """One variant: where it is, what ran for it, and whether it loads. ``problem`` is set when it failed."""
+
+    plan: VariantPlan
+    status: VariantStatus
+    path: Path | None = None
+    compiled: tuple[str, ...] = ()
+    load: LoadResult | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOutcome:
+    """All variants in plan order. ``fetched`` is in bytes over the network."""
+
+    plan: BuildPlan
+    variants: tuple[VariantOutcome, ...]
+    fetched: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether every variant was made."""
+        return all(outcome.status in {VariantStatus.BUILT, VariantStatus.UNCHANGED} for outcome in self.variants)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A plan with what carrying it out needs."""
+
+    project: Project
+    plan: BuildPlan
+    matrix: Matrix
+    warnings: tuple[Diagnostic, ...]
+    resolved: Mapping[str, ResolvedToolchain] = field(default_factory=dict)
+    toolchains: IndexToolchains | None = None
+
+
+def select_variants(project: Project, request: BuildRequest) -> Matrix:
+    """The variants that ``request`` means.
+
+    Raises :class:`UsageError` for a name or a backend that the project does not have, :class:`ConfigError` when
+    nothing is left to build.
+    """
+    host = _host()
+    everything = all_variants(project, load_support(), host)
+    absent = [backend.value for backend in request.backends if backend not in project.backends]
+    if absent:
+        known = ", ".join(backend.value for backend in project.backends)
+        raise UsageError(f"this kernel has no backend {', '.join(absent)}", hint=f"its backends are: {known}")
+    wrong = unmatched(everything, request.patterns)
+    if wrong:
+        raise UsageError(
+            f"no variant of this kernel matches {', '.join(wrong)}{_why_dropped(everything, wrong)}",
+            hint="its variants here: " + (", ".join(entry.name for entry in everything.kept) or "none"),
+        )
+    if request.local:
+        return _local(everything, request)
+    matrix = choose(
+        everything,
+        patterns=request.patterns,
+        backends=request.backends,
+        required_only=not request.patterns,
+    )
+    if not matrix.kept:
+        reasons = "".join(f"\n  {entry.name}: {entry.reason}" for entry in matrix.dropped)
+        raise ConfigError(f"there is nothing to build: no variant is left{reasons}")
+    return matrix
+
+
+def _host() -> Host:
+    try:
+        return Host.current()
+    except ValueError as error:
+        raise UsageError(f"kernels cannot be built on this platform: {error}") from error
+
+
+def _why_dropped(matrix: Matrix, patterns: tuple[str, ...]) -> str:
+    reasons = {entry.name: entry.reason for entry in matrix.dropped}
+    found = [f" ({reasons[pattern]})" for pattern in patterns if pattern in reasons]
+    return "".join(found)
+
+
+def _local(everything: Matrix, request: BuildRequest) -> Matrix:
+    """The variant that fits the active environment best: its accelerator's before the CPU's."""
+    environment = find_environment(request.python)
+    if isinstance(environment, NoEnvironment):
+        raise UsageError(
+            f"--local builds for the torch of the active environment: {environment.reason}",
+            hint="install torch and kernels there, or name an interpreter with --python",
+        )
+    candidates = choose(everything, patterns=request.patterns, backends=request.backends)
+    fitting = [entry for entry in candidates.kept if why_not_loadable(entry.variant, environment) is None]
+    if not fitting:
+        raise UsageError(
+            f"no variant of this kernel fits {environment.label} ({environment.python})",
+            hint="its variants here: " + ", ".join(entry.name for entry in candidates.kept),
+        )
+
+    def rank(entry: Kept) -> tuple[bool, tuple[int, int]]:
+        version = entry.row.variant.compute.version if entry.row else None
+        return entry.backend is not Backend.CPU, version or (0, 0)
+
+    return Matrix(kept=(max(fitting, key=rank),), dropped=everything.dropped)
+
+
+def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = None) -> Prepared:
+    """Everything up to the plan. Toolchains are chosen, not fetched, so that a dry run costs nothing."""
+    project, warnings = load_project(request.root)
+    matrix = select_variants(project, request)
+    compiled = [entry for entry in matrix.kept if entry.row is not None]
+    store = store or Store(reporter=reporter)
+    toolchains: dict[str, Toolchain] = {}
+    resolved: dict[str, ResolvedToolchain] = {}
+    provider: IndexToolchains | None = None
+    if compiled:
+        _refuse_unknown_dependencies(project, compiled)
+        host = find_host_compiler()
+        sysroot = provide_sysroot(store, host)
+        provider = IndexToolchains(SimpleIndex(find_index(), reporter), store, host, reporter)
+        for entry in compiled:
+            answer = provider.resolve(_toolchain_request(entry))
+            resolved[entry.name] = answer
+            toolchains[entry.name] = Toolchain(host=host, sysroot=sysroot, torch=answer.torch, cuda=answer.cuda)
+    plan = plan_build(
+        project,
+        matrix.kept,
+        toolchains=toolchains,
+        table=load_support(),
+        identity=identify(project),
+        places=Places(
+            root=project.root,
+            work=project.root / WORK_DIRECTORY,
+            output=(request.output or project.root / OUTPUT_DIRECTORY).absolute(),
+            store=store.root,
+        ),
+    )
+    return Prepared(
+        project=project, plan=plan, matrix=matrix, warnings=warnings, resolved=resolved, toolchains=provider
+    )
+
+
+def _refuse_unknown_dependencies(project: Project, compiled: list[Kept]) -> None:
+    backends = {entry.backend for entry in compiled}
+    problems = [
+        f"kernel.{section.id}.depends: {name}"
+        for section in project.sections
+        if section.backend in backends
+        for name in section.depends
+        if name != "torch"
+    ]
+    if problems:
+        raise ConfigError(
+            "this version of kernel-builder cannot provide: " + "; ".join(problems),
+            hint="only torch can be depended on so far; vendor the headers and list their directory in include",
+        )
+
+
+def _toolchain_request(entry: Kept) -> ToolchainRequest:
+    assert entry.row is not None  # noqa: S101  (compiled variants have a row)
+    version = entry.row.variant.compute.version
+    return ToolchainRequest(torch=str(entry.row.torch), cuda=f"{version[0]}.{version[1]}" if version else None)
+
+
+def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = None) -> BuildOutcome:
+    """Build, install and load the variants of ``request``.
+
+    A variant that fails is a value of the outcome. Raises what the earlier stages raise; Ctrl-C leaves no child and no
+    half-made variant.
+    """
+    prepared = prepare(request, reporter, store=store)
+    plan = prepared.plan
+    for diagnostic in prepared.warnings:
+        reporter.emit(Notice(message=diagnostic.render(), warning=True))
+    for text in plan.warnings:
+        reporter.emit(Notice(message=text, warning=True))
+    for text in plan.notes:
+        reporter.emit(Notice(message=text))
+    check_space(plan.output, _space_needed(plan))
+    if prepared.toolchains is not None:
+        for answer in dict.fromkeys(prepared.resolved.values()):
+            prepared.toolchains.provide(answer)
+    with exclusive(plan.work, reporter):
+        result = _run(request, plan, reporter)
+        environment = find_environment(request.python)
+        outcomes = [_finish(prepared, variant, result, environment) for variant in plan.variants]
+    fetched = prepared.toolchains.bytes_received if prepared.toolchains else 0
+    return BuildOutcome(plan=plan, variants=tuple(outcomes), fetched=fetched)
+
+
+def _space_needed(plan: BuildPlan) -> int:
+    """A careful guess, in bytes, of what the variants will take in the output directory."""
+    needed = 0
+    for variant in plan.variants:
+        needed += sum(file.origin.stat().st_size for file in variant.installed if file.origin is not None)
+        if variant.library is not None:
+            architectures = sum(word.startswith("-gencode") for step in variant.steps for word in step.command)
+            needed += _SPACE_PER_LIBRARY + architectures * _SPACE_PER_ARCHITECTURE
+    return needed
+
+
+def _run(request: BuildRequest, plan: BuildPlan, reporter: Reporter) -> EngineResult:
+    device_passes = [
+        sum(word.startswith("-gencode") for word in step.command)
+        for step in plan.steps
+        if any(word.startswith("-gencode") for word in step.command)
+    ]
+    budget = plan_jobs(
+        measure(),
+        largest_step=max((step.memory for step in plan.steps), default=1),
+        nvcc_steps=len(device_passes),
+        architectures=max(device_passes, default=1),
+        asked=request.jobs,
+    )
+    return run_plan(plan, budget=budget, keep_going=request.keep_going, verbose=request.verbose, reporter=reporter)
+
+
+def _finish(
+    prepared: Prepared, variant: VariantPlan, result: EngineResult, environment: Environment | NoEnvironment
+) -> VariantOutcome:
+    """Check, install and load one variant whose steps have ended."""
+    ran = result.ran.get(variant.name, ())
+    compiled = tuple(
+        step.source for step in ran if step.kind is StepKind.COMPILE and not step.source.startswith("(")
+    )
+    failures = [failure for failure in result.failures if failure.variant == variant.name]
+    if failures:
+        return VariantOutcome(
+            plan=variant,
+            status=VariantStatus.FAILED,
+            compiled=compiled,
+            problem="\n".join(_failure_text(failure) for failure in failures),
+        )
+    if variant.library is not None:
+        if result.stopped_early and not _is_finished(variant, result):
+            return VariantOutcome(
+                plan=variant,
+                status=VariantStatus.NOT_BUILT,
+                compiled=compiled,
+                problem="the build stopped at another variant's failure; --keep-going builds the rest",
+            )
+        problem = _check_undefined(variant, variant.library)
+        if problem is not None:
+            # Gone, so that the next build links and checks again.
+            variant.library.unlink()
+            return VariantOutcome(plan=variant, status=VariantStatus.FAILED, compiled=compiled, problem=problem)
+        _remove_earlier_libraries(variant.library)
+    return _install(prepared, variant, environment, compiled)
+
+
+def _is_finished(variant: VariantPlan, result: EngineResult) -> bool:
+    """Whether a variant was complete when the build stopped: its library is newer than everything it is made of."""
+    library = variant.library
+    if library is None or not library.exists():
+        return False
+    if any(step.kind is StepKind.LINK for step in result.ran.get(variant.name, ())):
+        return True
+    made = library.stat().st_mtime_ns
+    inputs = [path for step in variant.steps for path in (*step.inputs, *step.implicit)]
+    return all(path.exists() and path.stat().st_mtime_ns <= made for path in inputs)
+
+
+def _failure_text(failure: StepFailure) -> str:
+    step: Step = failure.step
+    words = step.log.read_text(encoding="utf-8", errors="replace").splitlines()[1:] if step.log.exists() else []
+    tail = "\n".join(f"    {line}" for line in words[-_LOG_TAIL:])
+    cut = f"    ... ({len(words) - _LOG_TAIL} lines before)\n" if len(words) > _LOG_TAIL else ""
+    verb = "could not be linked" if step.kind is StepKind.LINK else "does not compile"
+    return f"{step.source} {verb}:\n{cut}{tail}\n  the command and all of its words: {step.log}"
+
+
+def _check_undefined(variant: VariantPlan, library: Path) -> str | None:
+    if variant.undefined is None:
+        return None
+    missing = find_missing(read_elf(library.read_bytes()), variant.undefined)
+    if not missing:
+        return None
+    objects = {step.output: step.source for step in variant.steps if step.kind is StepKind.COMPILE}
+    release = ", ".join(f"{name} {version}" for name, version in variant.toolchain.items() if name in {"torch", "cuda"})
+    lines = [f"{library.name} needs names that it will not find when it is loaded ({release}):"]
+    for entry in blame(missing, objects):
+        users = f" (used by {', '.join(entry.used_by)})" if entry.used_by else ""
+        lines.append(f"    {entry.readable}{users}: {entry.reason}")
+    return "\n".join(lines)
+
+
+def _remove_earlier_libraries(library: Path) -> None:
+    """The ops id is in the file name, so every edit of a dirty tree makes a new one."""
+    for path in library.parent.glob("*.abi3.so"):
+        if path != library:
+            path.unlink()
+
+
+def _install(
+    prepared: Prepared,
+    variant: VariantPlan,
+    environment: Environment | NoEnvironment,
+    compiled: tuple[str, ...],
+) -> VariantOutcome:
+    plan = prepared.plan
+    with staged(variant, plan.output) as stage:
+        load = load_variant(
+            stage,
+            variant=variant.variant,
+            ops_id=variant.ops_id,
+            python_name=plan.python_name,
+            depends=_modules(variant),
+            environment=environment,
+        )
+        problem = _load_problem(prepared.project, load)
+        if problem is not None:
+            return VariantOutcome(
+                plan=variant, status=VariantStatus.FAILED, compiled=compiled, load=load, problem=problem
+            )
+        changed = publish(stage, plan.output, variant.name)
+    return VariantOutcome(
+        plan=variant,
+        status=VariantStatus.BUILT if changed else VariantStatus.UNCHANGED,
+        path=plan.output / variant.name,
+        compiled=compiled,
+        load=load,
+    )
+
+
+def _modules(variant: VariantPlan) -> dict[str, str]:
+    """Declared Python dependencies of a variant -> the modules that the client will look for."""
+    known = dependencies()
+    tables = {**known.python_table(None), **known.python_table(variant.backend)}
+    declared = variant.metadata["python-depends"]
+    if not isinstance(declared, list):
+        raise BuildError("metadata without python-depends")
+    return {tables[name].package: tables[name].module for name in declared if tables[name].module}
+
+
+def _load_problem(project: Project, load: LoadResult) -> str | None:
+    """Why a loaded variant is no good. An op without implementation is wrong only where no other backend has one."""
+    if load.status is LoadStatus.FAILED:
+        trace = "\n".join(f"    {line}" for line in (load.trace or "").strip().splitlines()[-_LOG_TAIL:])
+        return f"the kernels client cannot load it: {load.reason}" + (f"\n{trace}" if trace else "")
+    if load.unimplemented and len(project.backends) == 1:
+        names = ", ".join(name.split("::", 1)[1] for name in load.unimplemented)
+        return (
+            f"ops are declared but nothing implements them: {names}"
+            " (a def() without impl(), or an impl() for another device)"
+        )
+    return None
