@@ -1,8 +1,8 @@
 """The content-addressed store: finished directories that never change, and how they come to be.
 
-An entry is a directory named by a readable stem and a digest over everything that determines its contents, so its
-path is known before it exists. It is built beside its place and renamed into it: whoever sees it sees all of it.
-Processes exclude each other with a lock per entry, which the kernel releases when a process dies.
+An entry is a directory named by a readable stem and a digest over everything that determines its contents, so
+its path is known before it exists. It is built beside its place and renamed into it: whoever sees it sees all
+of it. Processes exclude each other with a lock per entry, which the kernel releases when a process dies.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class StoreKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A wheel that an entry was made from. ``sha256`` is what the index says of the whole file, if it says."""
+    """A wheel that an entry was made from. ``sha256`` is what the index says of the whole file, if it says.
+    """
 
     name: str
     version: str
@@ -83,7 +84,9 @@ def default_root() -> Path:
 
 
 def require_space(folder: Path, needed: int) -> None:
-    """Raise :class:`MachineError` unless ``needed`` bytes fit on the disk of ``folder``, with a little to spare."""
+    """Raise :class:`MachineError` unless ``needed`` bytes fit on the disk of ``folder``, with a little to
+    spare.
+    """
     free = shutil.disk_usage(folder).free
     if free < needed + _SPARE:
         raise MachineError(
@@ -118,8 +121,9 @@ class Store:
     def ensure(self, key: StoreKey, build: Build, check: Callable[[], None] = lambda: None) -> Path:
         """The path of the entry, built now if it is not there.
 
-        While another process builds it, waits (and says so); ``check`` is called now and then, and may raise. On any exception of ``build``, Ctrl-C included, nothing
-        is left. Raises :class:`MachineError` for a full disk or a directory that cannot be written.
+        While another process builds it, waits (and says so); ``check`` is called now and then, and may raise.
+        On any exception of ``build``, Ctrl-C included, nothing is left. Raises :class:`MachineError` for a
+        full disk or a directory that cannot be written.
         """
         final = self.path(key)
         if self.has(key):
@@ -142,7 +146,8 @@ class Store:
         return final
 
     def verify(self, key: StoreKey) -> list[Problem]:
-        """Compare an entry with its manifest: every file's size and SHA-256, files missing and files too many.
+        """Compare an entry with its manifest: every file's size and SHA-256, files missing and files too
+        many.
 
         Raises :class:`IntegrityError` when the entry or its manifest cannot be read.
         """
@@ -195,7 +200,9 @@ class Store:
             lock.release()
 
     def _sweep(self) -> None:
-        """Remove what killed processes left. A work directory whose entry's lock is free has no owner any more."""
+        """Remove what killed processes left. A work directory whose entry's lock is free has no owner any
+        more.
+        """
         for work in self._entries.glob(f"{_WORK}*"):
             name = work.name.removeprefix(_WORK).rpartition("-")[0]
             lock = FileLock(self.root / "locks" / f"{name}.lock")

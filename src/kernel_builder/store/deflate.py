@@ -1,9 +1,10 @@
 """Reading the end of a deflate stream without its beginning.
 
-Deflate has no index, but it is made of blocks, and a block with its own codes can be recognised: a wrong guess soon
-meets an impossible code, and a right one ends exactly where the stream does. What such a start lacks is the 32 KiB of
-text before it, to which copies refer; bytes that depend on it are found by inflating with two different inventions of
-that text and comparing. Data that follows a few hundred KiB later rarely depends on it. Reference: RFC 1951.
+Deflate has no index, but it is made of blocks, and a block with its own codes can be recognised: a wrong
+guess soon meets an impossible code, and a right one ends exactly where the stream does. What such a start
+lacks is the 32 KiB of text before it, to which copies refer; bytes that depend on it are found by inflating
+with two different inventions of that text and comparing. Data that follows a few hundred KiB later rarely
+depends on it. Reference: RFC 1951.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def _plausible(header: bytes) -> bool:
 
 
 def _starts(tail: bytes) -> Iterator[tuple[bytes, int]]:
-    """``(bytes, offset)`` pairs where a dynamic block may begin at the offset's lowest bit, early ones first."""
+    """``(bytes, offset)`` pairs where a dynamic block may begin at the offset's lowest bit, early ones first.
+    """
     whole = int.from_bytes(tail, "little")
     shifted = [(whole >> shift).to_bytes(len(tail), "little") for shift in range(8)]
     last = max(0, len(tail) - _HEADER_BYTES)
@@ -59,8 +61,9 @@ def _inflate(data: memoryview, dictionary: bytes) -> bytes | None:
 def inflate_end(tail: bytes, wanted: int) -> bytes | None:
     """The last ``wanted`` bytes of a raw deflate stream that ends with ``tail``.
 
-    ``None`` when ``tail`` is too short for that: no block begins in it early enough, or bytes within what is wanted
-    depend on what came before. The caller knows from elsewhere what the bytes should look like and should check it.
+    ``None`` when ``tail`` is too short for that: no block begins in it early enough, or bytes within what is
+    wanted depend on what came before. The caller knows from elsewhere what the bytes should look like and
+    should check it.
     """
     for shifted, offset in _starts(tail):
         data = memoryview(shifted)[offset:]

@@ -72,11 +72,13 @@ class Index(Protocol):
         ...
 
     def files(self, project: str) -> tuple[IndexFile, ...]:
-        """All wheels of ``project``. Raises :class:`NetworkError`; :class:`NotFoundError` when there is none."""
+        """All wheels of ``project``. Raises :class:`NetworkError`; :class:`NotFoundError` when there is none.
+        """
         ...
 
     def open(self, file: IndexFile, scratch: Path, on_bytes: Callable[[int], None]) -> Wheel:
-        """Open a wheel for reading in parts; ``scratch`` may take the whole file where that is the only way."""
+        """Open a wheel for reading in parts; ``scratch`` may take the whole file where that is the only way.
+        """
         ...
 
     @property
@@ -127,10 +129,12 @@ def choose_wheel(
     machine: str,
     pythons: Sequence[str] = PYTHONS,
 ) -> Choice:
-    """The wheel to take: newest version that ``allowed`` admits, for Linux on ``machine``, of the preferred Python.
+    """The wheel to take: newest version that ``allowed`` admits, for Linux on ``machine``, of the preferred
+    Python.
 
     A yanked file is taken only when nothing else is left (PEP 592), a pre-release never. Raises
-    :class:`ToolchainError` with the reasons when nothing fits. The result does not depend on the order of ``files``.
+    :class:`ToolchainError` with the reasons when nothing fits. The result does not depend on the order of
+    ``files``.
     """
     rejections: list[Rejection] = []
     fitting: list[IndexFile] = []
@@ -149,11 +153,12 @@ def choose_wheel(
         else:
             rejections.append(Rejection(filename=file.filename, reason=reason))
     sound = [file for file in fitting if file.yanked is None]
-    for file in fitting if sound else ():
-        if file.yanked is not None:
-            rejections.append(
-                Rejection(filename=file.filename, reason=f"it was yanked: {file.yanked or 'no reason'}")
-            )
+    if sound:
+        rejections += [
+            Rejection(filename=file.filename, reason=f"it was yanked: {file.yanked or 'no reason given'}")
+            for file in fitting
+            if file.yanked is not None
+        ]
     candidates = sound or fitting
     if not candidates:
         raise ToolchainError(
@@ -275,7 +280,7 @@ class SimpleIndex:
         amount = f" ({file.size / 2**20:.0f} MiB)" if file.size else ""
         self._reporter.emit(
             Notice(
-                message=f"the index does not serve parts of files: downloading all of {file.filename}{amount}",
+                message=f"the index serves no parts of files: downloading all of {file.filename}{amount}",
                 warning=True,
             )
         )

@@ -16,8 +16,9 @@ def run_all(
 ) -> list[_Result]:
     """The results of ``tasks``, in their order, from up to ``workers`` threads.
 
-    When one raises, ``cancel`` is called, the others are waited for, and the first real failure in the order of
-    ``tasks`` is raised (:class:`CancelledError` only when there is nothing else). The same goes for Ctrl-C.
+    When one raises, ``cancel`` is called, the others are waited for, and the first real failure in the order
+    of ``tasks`` is raised (:class:`CancelledError` only when there is nothing else). The same goes for
+    Ctrl-C.
     """
     with ThreadPoolExecutor(max_workers=max(1, min(workers, len(tasks)))) as pool:
         futures = [pool.submit(task) for task in tasks]

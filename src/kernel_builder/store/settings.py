@@ -43,8 +43,8 @@ def _host(parts: SplitResult) -> str:
 class IndexSettings:
     """An index: its address without credentials, the credentials apart, and what said so.
 
-    ``origin`` is for messages (``PIP_INDEX_URL``, the path of a file, ``default``). ``certificates`` is a file or
-    directory of certificate authorities; ``None`` leaves the choice to the HTTP library.
+    ``origin`` is for messages (``PIP_INDEX_URL``, the path of a file, ``default``). ``certificates`` is a
+    file or directory of certificate authorities; ``None`` leaves the choice to the HTTP library.
     """
 
     url: str

@@ -1,7 +1,7 @@
 """HTTP for the store: one session, short retries, bytes counted, failures told in one sentence.
 
-A refusal (4xx, nothing listens, no such host, a bad certificate) is final at once: trying again would only make
-people wait. What may pass (5xx, 429, a reset, a read that times out) is tried at most twice more.
+A refusal (4xx, nothing listens, no such host, a bad certificate) is final at once: trying again would only
+make people wait. What may pass (5xx, 429, a reset, a read that times out) is tried at most twice more.
 """
 
 from __future__ import annotations
@@ -79,39 +79,35 @@ def _words(error: BaseException) -> str:
     return type(error).__name__
 
 
+_NO_NETWORK = "check the network, or name a mirror in PIP_INDEX_URL"
+_REFUSALS: tuple[tuple[type[Exception], str, str | None], ...] = (
+    (
+        requests.exceptions.SSLError,
+        "its certificate was not accepted",
+        "behind a proxy that inspects traffic, set PIP_CERT or SSL_CERT_FILE to its certificate file",
+    ),
+    (requests.exceptions.ProxyError, "the proxy refused", "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"),
+    (requests.exceptions.ConnectTimeout, f"no connection within {CONNECT_SECONDS:.0f} s", _NO_NETWORK),
+)
+_TRANSIENT = (
+    requests.exceptions.ConnectionError,
+    requests.exceptions.Timeout,
+    requests.exceptions.ChunkedEncodingError,
+    requests.exceptions.ContentDecodingError,
+    urllib3.exceptions.HTTPError,
+)
+
+
 def _refusal(error: Exception) -> tuple[str, str | None] | None:
     """``(what happened, hint)`` when trying again is pointless; ``None`` when the failure may pass."""
-    if isinstance(error, requests.exceptions.SSLError):
-        return (
-            "its certificate was not accepted",
-            "behind a proxy that inspects traffic, set PIP_CERT or SSL_CERT_FILE to its certificate file",
-        )
-    if isinstance(error, requests.exceptions.ProxyError):
-        return f"the proxy refused: {_words(error)}", "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
-    if isinstance(error, requests.exceptions.ConnectTimeout):
-        return (
-            f"no connection within {CONNECT_SECONDS:.0f} s",
-            "check the network, or name a mirror in PIP_INDEX_URL",
-        )
-    if isinstance(error, requests.exceptions.ConnectionError):
-        for cause in _causes(error):
-            if isinstance(cause, urllib3.exceptions.NewConnectionError):
-                return (
-                    f"no connection: {_words(error)}",
-                    "check the network, or name a mirror in PIP_INDEX_URL",
-                )
+    for kind, what, hint in _REFUSALS:
+        if isinstance(error, kind):
+            return what, hint
+    if any(isinstance(cause, urllib3.exceptions.NewConnectionError) for cause in _causes(error)):
+        return f"no connection: {_words(error)}", _NO_NETWORK
+    if isinstance(error, _TRANSIENT):
         return None
-    if isinstance(
-        error,
-        requests.exceptions.Timeout
-        | requests.exceptions.ChunkedEncodingError
-        | requests.exceptions.ContentDecodingError
-        | urllib3.exceptions.HTTPError,
-    ):
-        return None
-    if isinstance(error, requests.RequestException):  # redirect loops, unreadable addresses
-        return f"the request failed: {_words(error)}", None
-    return None
+    return f"the request failed: {_words(error)}", None  # redirect loops, unreadable addresses
 
 
 def _describe(error: Exception) -> str:
@@ -143,7 +139,8 @@ def _check_status(response: requests.Response, url: str) -> None:
 class Transport:
     """Sends requests. May be used from several threads; :meth:`cancel` stops them all.
 
-    ``received`` counts the bytes of bodies as they came over the wire, ``requests`` the requests, retries included.
+    ``received`` counts the bytes of bodies as they came over the wire, ``requests`` the requests, retries
+    included.
     """
 
     def __init__(
@@ -206,7 +203,8 @@ class Transport:
     ) -> Iterator[bytes]:
         """Bytes ``start`` to ``stop`` of a file of ``size`` bytes; after a break it goes on where it stopped.
 
-        Raises :class:`RangesUnsupportedError` before the first byte when the server sends the whole file instead.
+        Raises :class:`RangesUnsupportedError` before the first byte when the server sends the whole file
+        instead.
         """
         position, failures = start, 0
         while position < stop:
@@ -216,8 +214,6 @@ class Transport:
                     self.count(len(chunk))
                     on_bytes(len(chunk))
                     yield chunk
-                if position < stop:
-                    raise _TransientError("the server sent fewer bytes than it promised")
             except _TransientError as error:
                 failures += 1
                 self._after_failure(url, failures, error)
@@ -244,7 +240,7 @@ class Transport:
                 raise RangesUnsupportedError(f"{redact(url)} is not served in parts")
             if _total(response) not in {size, None} or _first(response) != start:
                 raise IntegrityError(
-                    f"{redact(url)}: the server sent another part than asked for, or the file changed meanwhile",
+                    f"{redact(url)}: the server sent another part than asked for, or the file changed",
                     hint="run the command again",
                 )
             left = stop - start
@@ -253,6 +249,8 @@ class Transport:
                     raise IntegrityError(f"{redact(url)}: the server sent more bytes than asked for")
                 left -= len(chunk)
                 yield chunk
+            if left:
+                raise _TransientError("the server sent fewer bytes than it promised")
 
     def _chunks(self, response: requests.Response) -> Iterator[bytes]:
         chunks = response.raw.stream(CHUNK, decode_content=False)

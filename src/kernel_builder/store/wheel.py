@@ -1,7 +1,8 @@
 """Reading parts of a wheel without having it: DESIGN.md F1 (whole members) and F2 (the beginning of one).
 
-A wheel is a zip file: the directory at its end says where each member lies. Everything that is kept is checked
-against the wheel's RECORD. References: PyPA "Binary distribution format" (RECORD); PKWARE APPNOTE 4.3.
+A wheel is a zip file: the directory at its end says where each member lies. Everything that is kept is
+checked against the wheel's RECORD. References: PyPA "Binary distribution format" (RECORD); PKWARE APPNOTE
+4.3.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ COALESCE_GAP = 64 * 1024
 _TAIL = 64 * 1024
 _WHOLE_BELOW = 256 * 1024
 _PREFIX_STEP = 256 * 1024
-_HEADER_ROOM = 1024  # what a local header takes, with room to spare
+_HEADER_ROOM = 2048  # what a local header takes, with room to spare
 _END_STEP = 1024 * 1024
 _END_LIMIT = 16 * 1024 * 1024
 _PREFIX_LIMIT = 96 * 1024 * 1024
@@ -79,7 +80,9 @@ class NeedMoreError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """One file in a wheel. Sizes are in bytes; ``end`` bounds what belongs to it; ``mode`` holds Unix permissions."""
+    """One file in a wheel. Sizes are in bytes; ``end`` bounds what belongs to it; ``mode`` holds Unix
+    permissions.
+    """
 
     name: str
     offset: int
@@ -92,7 +95,8 @@ class Member:
 
 
 class _Tail(io.RawIOBase):
-    """The end of the file as a seekable file for :mod:`zipfile`; grows towards the beginning as that is read."""
+    """The end of the file as a seekable file for :mod:`zipfile`; grows towards the beginning as that is read.
+    """
 
     def __init__(self, reader: RangeReader) -> None:
         super().__init__()
@@ -161,14 +165,15 @@ class _Pieces:
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
-    out: list[str] = []
-    for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern):
-        out.append({"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(part, re.escape(part)))
-    return re.compile("".join(out))
+    wild = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    parts = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
+    return re.compile("".join(wild.get(part, re.escape(part)) for part in parts))
 
 
 def matching(names: Iterable[str], include: Iterable[str], exclude: Iterable[str] = ()) -> tuple[str, ...]:
-    """The names that some pattern of ``include`` matches and none of ``exclude``. ``**`` crosses ``/``, ``*`` does not."""
+    """The names that some pattern of ``include`` matches and none of ``exclude``. ``**`` crosses ``/``, ``*``
+    does not.
+    """
     wanted = [_compile(pattern) for pattern in include]
     unwanted = [_compile(pattern) for pattern in exclude]
     return tuple(
@@ -186,8 +191,8 @@ def _is_safe(name: str) -> bool:
 class Wheel:
     """A wheel behind a :class:`RangeReader`. ``filename`` is used in messages.
 
-    Opening it reads the directory. Raises :class:`IntegrityError` when it is no wheel or holds names that point
-    outside of it, and whatever the reader raises.
+    Opening it reads the directory. Raises :class:`IntegrityError` when it is no wheel or holds names that
+    point outside of it, and whatever the reader raises.
     """
 
     def __init__(self, reader: RangeReader, *, filename: str) -> None:
@@ -267,8 +272,8 @@ class Wheel:
     ) -> None:
         """Write members below ``into``, verified, read-only, with their executable bit.
 
-        ``rename`` gives the path relative to ``into``. Raises :class:`IntegrityError` when a member differs from
-        RECORD or from the directory, or would land outside ``into``; what was written so far stays.
+        ``rename`` gives the path relative to ``into``. Raises :class:`IntegrityError` when a member differs
+        from RECORD or from the directory, or would land outside ``into``; what was written so far stays.
         """
         folders: set[Path] = set()
 
@@ -293,9 +298,9 @@ class Wheel:
     def read_prefix(self, name: str, accept: Callable[[bytes], _Result]) -> _Result:
         """What ``accept`` makes of the beginning of a member.
 
-        ``accept`` gets ever longer beginnings and raises :class:`NeedMoreError` to see more. Nothing after that is
-        fetched, so neither RECORD's digest nor the checksum can be verified: use it for facts that a wrong byte
-        cannot turn into a wrong build, such as a table of names.
+        ``accept`` gets ever longer beginnings and raises :class:`NeedMoreError` to see more. Nothing after
+        that is fetched, so neither RECORD's digest nor the checksum can be verified: use it for facts that a
+        wrong byte cannot turn into a wrong build, such as a table of names.
         """
         member = self.members[name]
         inflate = zlib.decompressobj(-15) if member.method == zipfile.ZIP_DEFLATED else None
@@ -319,12 +324,12 @@ class Wheel:
     def read_end(self, name: str, wanted: int) -> bytes:
         """The last ``wanted`` bytes of a member, unverified as with :meth:`read_prefix`.
 
-        Fetches about what these take when compressed (see :mod:`kernel_builder.store.deflate`), and the whole member
-        only where its end cannot be understood alone.
+        Fetches about what these take when compressed (see :mod:`kernel_builder.store.deflate`), and the whole
+        member only where its end cannot be understood alone.
         """
         member = self.members[name]
         wanted = min(wanted, member.size)
-        pieces = _Pieces(self._bytes(member.offset, member.offset + _LOCAL_HEADER.size + len(name.encode()) + _SLACK))
+        pieces = _Pieces(self._bytes(member.offset, min(member.end, member.offset + _HEADER_ROOM)))
         start = member.offset + self._skip_local_header(member, pieces)
         stop = start + member.compressed
         if member.method == zipfile.ZIP_STORED:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from packaging.metadata import Metadata
@@ -15,16 +17,18 @@ from kernel_builder.errors import ToolchainError
 from kernel_builder.store.cache import Source, StoreKey, require_space
 from kernel_builder.store.index import Index, IndexFile, choose_wheel
 from kernel_builder.store.parallel import run_all
+from kernel_builder.store.progress import Progress
 from kernel_builder.store.transport import NotFoundError
 from kernel_builder.store.wheel import Member, Wheel, matching
 from kernel_builder.toolchain.index_torch import source_of
-from kernel_builder.toolchain.link_tables import EXPORTS, read_symbols, write_table
+from kernel_builder.toolchain.link_tables import EXPORTS, read_symbols, table_cost, write_table
 from kernel_builder.toolchain.model import CudaSdk
 from kernel_builder.toolchain.recipe import PackageRecipe, Recipe, fill
 
 _NVCC = "bin/nvcc"
 _PROFILE = "bin/nvcc.profile"
 _TABLE_SPACE = 8 * 2**20
+_LEADING = 2**18  # bytes that the names of one large library take over the wire
 _WORKERS = 4
 
 
@@ -51,9 +55,10 @@ def cuda_sdk(version: str, recipe: Recipe, entry: Path, stubs: Path) -> CudaSdk:
 
 
 def complete_releases(index: Index, recipe: Recipe, machine: str, major: int) -> tuple[str, ...]:
-    """The CUDA versions (``13.0``, ``13.2``) of ``major`` for which ``index`` has every part of the compiler."""
+    """The CUDA versions (``13.0``, ``13.2``) of ``major`` for which ``index`` has every part of the compiler.
+    """
     pages = run_all(
-        [lambda project=project: index.files(project) for project in recipe.cuda_compiler],
+        [partial(index.files, project) for project in recipe.cuda_compiler],
         cancel=index.cancel,
     )
     pages_by_project = dict(zip(recipe.cuda_compiler, pages, strict=True))
@@ -82,15 +87,15 @@ def complete_releases(index: Index, recipe: Recipe, machine: str, major: int) ->
 def choose_cuda_wheels(version: str, index: Index, recipe: Recipe, machine: str) -> tuple[IndexFile, ...]:
     """The wheels of CUDA ``version`` (``13.0``), in the order of the recipe.
 
-    Taken are the versions that NVIDIA's meta package pins for the newest release of that minor whose parts are all on
-    the index; without such a release, the newest of each package that its own rule admits. Raises
+    Taken are the versions that NVIDIA's meta package pins for the newest release of that minor whose parts
+    are all on the index; without such a release, the newest of each package that its own rule admits. Raises
     :class:`ToolchainError` when a package is missing, :class:`NetworkError`.
     """
     packages = [package.for_cuda(version) for package in recipe.cuda]
     projects = [package.project for package in packages]
     release_files, *pages = run_all(
-        [lambda: _files_or_none(index, recipe.cuda_release)]
-        + [lambda project=project: index.files(project) for project in projects],
+        [partial(_files_or_none, index, recipe.cuda_release)]
+        + [partial(index.files, project) for project in projects],
         cancel=index.cancel,
     )
     files = dict(zip(projects, pages, strict=True))
@@ -120,8 +125,15 @@ def _files_or_none(index: Index, project: str) -> tuple[IndexFile, ...]:
 def _choose(
     package: PackageRecipe, files: Sequence[IndexFile], machine: str, pins: Mapping[str, SpecifierSet]
 ) -> IndexFile:
-    allowed = pins.get(package.project, SpecifierSet(package.version))
-    return choose_wheel(files, project=package.project, allowed=allowed, machine=machine).file
+    own = SpecifierSet(package.version)
+    pin = pins.get(package.project)
+    if pin is not None:
+        # A range such as ">=13.0.88,<14" leaves a choice: then the version of this very release is right.
+        with contextlib.suppress(ToolchainError):
+            return choose_wheel(files, project=package.project, allowed=pin & own, machine=machine).file
+    return choose_wheel(
+        files, project=package.project, allowed=own if pin is None else pin, machine=machine
+    ).file
 
 
 def _pins(index: Index, file: IndexFile) -> dict[str, SpecifierSet]:
@@ -137,43 +149,44 @@ def _pins(index: Index, file: IndexFile) -> dict[str, SpecifierSet]:
 
 def build_cuda(
     files: Sequence[IndexFile],
+    *,
     version: str,
     recipe: Recipe,
     index: Index,
     scratch: Path,
-    on_bytes: Callable[[int], None],
+    progress: Progress,
     into: Path,
 ) -> Sequence[Source]:
     """Fill ``into`` with the compiler, headers and export tables of CUDA ``version``, and see nvcc run.
 
-    Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` (disk), and :class:`ToolchainError`
-    when the parts do not make a working compiler.
+    Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` (disk), and
+    :class:`ToolchainError` when the parts do not make a working compiler.
     """
-    packages = {canonicalize_name(p.project): p.for_cuda(version) for p in recipe.cuda}
+    by_project = {canonicalize_name(package.project): package.for_cuda(version) for package in recipe.cuda}
+    packages = [by_project[canonicalize_name(file.project)] for file in files]
     wheels = run_all(
-        [lambda file=file: index.open(file, scratch, on_bytes) for file in files],
+        [partial(index.open, file, scratch, progress.add) for file in files],
         workers=_WORKERS,
         cancel=index.cancel,
     )
-    selected = [
-        wheel.select(packages[canonicalize_name(file.project)].include)
-        for file, wheel in zip(files, wheels, strict=True)
-    ]
-    require_space(into, sum(member.size for members in selected for member in members) + _TABLE_SPACE)
+    selected = [wheel.select(package.include) for package, wheel in zip(packages, wheels, strict=True)]
+    members = [member for group in selected for member in group]
+    require_space(into, sum(member.size for member in members) + _TABLE_SPACE)
+    tables = sum(
+        table_cost(wheel, package.libraries, leading_bytes=_LEADING)
+        for package, wheel in zip(packages, wheels, strict=True)
+    )
+    progress.expect(sum(member.compressed for member in members) + tables)
     strip = fill(recipe.cuda_strip, version)
 
-    def fetch(file: IndexFile, wheel: Wheel, members: Sequence[Member]) -> Source:
-        package = packages[canonicalize_name(file.project)]
+    def fetch(file: IndexFile, package: PackageRecipe, wheel: Wheel, members: Sequence[Member]) -> Source:
         wheel.extract(members, into, lambda name: name.removeprefix(strip))
         for library in package.libraries:
             write_table(into, *read_symbols(wheel, library.member, leading=library.leading))
         return source_of(file, wheel)
 
     sources = run_all(
-        [
-            lambda file=file, wheel=wheel, members=members: fetch(file, wheel, members)
-            for file, wheel, members in zip(files, wheels, selected, strict=True)
-        ],
+        [partial(fetch, *parts) for parts in zip(files, packages, wheels, selected, strict=True)],
         workers=_WORKERS,
         cancel=index.cancel,
     )

@@ -1,21 +1,25 @@
-"""Headers and export tables of one torch release, out of the beginning and the middle of its wheel (F1, F2, F11).
+"""Headers and export tables of one torch release, out of the beginning and the middle of its wheel (F1, F2,
+F11).
 
-The wheel that the index has serves the CPU variant and every CUDA version of its release: the headers are the same.
+The wheel that the index has serves the CPU variant and every CUDA version of its release: the headers are the
+same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from kernel_builder.errors import ToolchainError
 from kernel_builder.store.cache import Source, StoreKey, require_space
 from kernel_builder.store.index import Index, IndexFile
+from kernel_builder.store.progress import Progress
 from kernel_builder.store.wheel import Wheel
-from kernel_builder.toolchain.link_tables import EXPORTS, read_symbols, write_table
+from kernel_builder.toolchain.link_tables import EXPORTS, read_symbols, table_cost, write_table
 from kernel_builder.toolchain.model import TorchSdk
 from kernel_builder.toolchain.recipe import Recipe
 
+_LEADING = 5 * 2**19  # bytes that the names of one of its large libraries take over the wire
 _TABLE_SPACE = 32 * 2**20
 """Room for the export tables, in bytes; torch's take about 15 MiB."""
 
@@ -39,22 +43,26 @@ def torch_sdk(file: IndexFile, recipe: Recipe, entry: Path, stubs: Path, *, cuda
 
 
 def build_torch(
-    file: IndexFile, recipe: Recipe, index: Index, scratch: Path, on_bytes: Callable[[int], None], into: Path
+    file: IndexFile, *, recipe: Recipe, index: Index, scratch: Path, progress: Progress, into: Path
 ) -> Sequence[Source]:
-    """Fill ``into`` with headers, ``version.py`` and export tables. ``scratch`` is outside of it.
+    """Fill ``into`` with headers, ``version.py`` and export tables. ``scratch`` takes what is only passing.
 
-    Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` (disk) and :class:`ToolchainError`
-    when the wheel has no headers.
+    Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` (disk), and
+    :class:`ToolchainError` when the wheel has no headers.
     """
-    wheel = index.open(file, scratch, on_bytes)
+    wheel = index.open(file, scratch, progress.add)
     members = wheel.select(recipe.torch.include)
     if not members:
         raise ToolchainError(f"{file.filename} holds no C++ headers, so nothing can be compiled with it")
+    libraries = [
+        library for library in recipe.torch.libraries if not library.cuda or library.member in wheel.members
+    ]
     require_space(into, sum(member.size for member in members) + _TABLE_SPACE)
+    progress.expect(
+        sum(member.compressed for member in members) + table_cost(wheel, libraries, leading_bytes=_LEADING)
+    )
     wheel.extract(members, into, lambda name: name.removeprefix(recipe.torch_strip))
-    for library in recipe.torch.libraries:
-        if library.cuda and library.member not in wheel.members:
-            continue  # a CPU build; whether that will do is the caller's question
+    for library in libraries:
         write_table(into, *read_symbols(wheel, library.member, leading=library.leading))
     return (source_of(file, wheel),)
 

@@ -1,7 +1,8 @@
-"""The names that a library exports, kept instead of the library: as text for people and checks, and for making stubs.
+"""The names that a library exports, kept instead of the library: as text for people and checks, and for
+making stubs.
 
-A table does not depend on the machine that wrote it; a stub depends on its assembler and linker. So an entry of the
-store holds tables, and stubs are made from them into an entry of their own.
+A table does not depend on the machine that wrote it; a stub depends on its assembler and linker. So an entry
+of the store holds tables, and stubs are made from them into an entry of their own.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from kernel_builder.elf import (
 from kernel_builder.errors import IntegrityError, ToolchainError
 from kernel_builder.store.wheel import NeedMoreError, Wheel
 from kernel_builder.toolchain.model import HostCompiler
+from kernel_builder.toolchain.recipe import LibraryRecipe
 from kernel_builder.toolchain.stubs import write_stub
 
 EXPORTS = "exports"
@@ -43,8 +45,9 @@ def _leading(prefix: bytes) -> tuple[Symbol, ...]:
 def _scattered(wheel: Wheel, member: str) -> tuple[Symbol, ...]:
     """Exports of a library whose string table was moved to its end.
 
-    That is what patchelf does when it gives a library another run path, as the torch wheels of the public index had
-    done to them: ``.dynsym`` stays where it was, ``.dynstr`` and the section headers go to the end of the file.
+    That is what patchelf does when it gives a library another run path, as the torch wheels of the public
+    index had done to them: ``.dynsym`` stays where it was, ``.dynstr`` and the section headers go to the end
+    of the file.
     """
     size = wheel.members[member].size
 
@@ -79,8 +82,8 @@ def _scattered(wheel: Wheel, member: str) -> tuple[Symbol, ...]:
 def read_symbols(wheel: Wheel, member: str, *, leading: bool) -> tuple[str, tuple[Symbol, ...]]:
     """``(soname, exported symbols)`` of a shared library in a wheel.
 
-    With ``leading`` only its beginning is fetched, and its end if need be; its soname is then taken to be its file
-    name, and versions of symbols stay unknown. Raises :class:`ToolchainError` when the wheel lacks it,
+    With ``leading`` only its beginning is fetched, and its end if need be; its soname is then taken to be its
+    file name, and versions of symbols stay unknown. Raises :class:`ToolchainError` when the wheel lacks it,
     :class:`IntegrityError` when it is not such a library, and what reading the wheel raises.
     """
     name = member.rpartition("/")[2]
@@ -91,11 +94,22 @@ def read_symbols(wheel: Wheel, member: str, *, leading: bool) -> tuple[str, tupl
             elf = read_elf(wheel.read(member))
             return elf.soname or name, elf.exports
         try:
-            return name, wheel.read_prefix(member, _leading)
+            symbols = wheel.read_prefix(member, _leading)
         except ElfError:
-            return name, _scattered(wheel, member)
+            symbols = _scattered(wheel, member)
+        return name, tuple(
+            symbol for symbol in symbols if symbol.name != name
+        )  # the version node's own marker
     except ElfError as error:
         raise IntegrityError(f"{wheel.filename}: the names of {member} cannot be read: {error}") from error
+
+
+def table_cost(wheel: Wheel, libraries: Iterable[LibraryRecipe], *, leading_bytes: int) -> int:
+    """About how many bytes reading the names of ``libraries`` takes: ``leading_bytes`` each for the large
+    ones.
+    """
+    members = [(wheel.members.get(library.member), library.leading) for library in libraries]
+    return sum(min(m.compressed, leading_bytes) if leading else m.compressed for m, leading in members if m)
 
 
 def write_table(entry: Path, soname: str, symbols: Iterable[Symbol]) -> None:

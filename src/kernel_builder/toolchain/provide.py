@@ -1,8 +1,9 @@
-"""Toolchains from the package index, in two steps: which wheels (``resolve``), and their parts on disk (``provide``).
+"""Toolchains from the package index, in two steps: which wheels (``resolve``), and their parts on disk
+(``provide``).
 
-Resolving reads index pages alone and knows every path that providing will make, because store paths follow from the
-wheels' digests. Which wheels were chosen is kept in ``<store>/resolutions/``: for a day it is used as it is, and after
-that as long as the index cannot be reached, provided that everything is there.
+Resolving reads index pages alone and knows every path that providing will make, because store paths follow
+from the wheels' digests. Which wheels were chosen is kept in ``<store>/resolutions/``: for a day it is used
+as it is, and after that as long as the index cannot be reached, provided that everything is there.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
+import shutil
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,10 +23,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from kernel_builder.errors import NetworkError, ToolchainError
-from kernel_builder.events import FetchFinished, FetchProgress, FetchStarted, Notice, Reporter
+from kernel_builder.events import Notice, Reporter
 from kernel_builder.store.cache import Source, Store, StoreKey
 from kernel_builder.store.index import Index, IndexFile, choose_wheel
 from kernel_builder.store.parallel import run_all
+from kernel_builder.store.progress import Fetch
 from kernel_builder.toolchain.index_cuda import (
     build_cuda,
     choose_cuda_wheels,
@@ -42,7 +43,6 @@ from kernel_builder.toolchain.recipe import Recipe, default_recipe
 _STUB_RECIPE = 1  # raise when stubs come out differently from the same tables
 _FORMAT = 1
 _DAY = 24 * 3600.0
-_REPORT_EVERY = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +58,11 @@ class ToolchainRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedToolchain:
-    """The exact wheels for a request, and the final values whose directories :meth:`IndexToolchains.provide` makes.
+    """The exact wheels for a request, and the final values whose directories :meth:`IndexToolchains.provide`
+    makes.
 
-    ``wheels`` starts with torch's. ``expected_bytes`` is 0 when everything is in the store, ``None`` when something
-    must be fetched (how much is known only once the wheels' directories are read).
+    ``wheels`` starts with torch's. ``expected_bytes`` is 0 when everything is in the store, ``None`` when
+    something must be fetched (how much is known only once the wheels' directories are read).
     """
 
     request: ToolchainRequest
@@ -86,8 +87,8 @@ class Provided:
 class IndexToolchains:
     """Toolchains out of a package index.
 
-    ``max_age`` is how long, in seconds, a kept resolution is used without asking the index again. Everything is for
-    Linux on the machine that ``host`` compiles for.
+    ``max_age`` is how long, in seconds, a kept resolution is used without asking the index again. Everything
+    is for Linux on the machine that ``host`` compiles for.
     """
 
     def __init__(
@@ -114,15 +115,17 @@ class IndexToolchains:
         return self._index.bytes_received
 
     def cuda_releases(self, major: int) -> tuple[str, ...]:
-        """The CUDA versions of ``major`` for which the index has a complete compiler. Raises :class:`NetworkError`."""
+        """The CUDA versions of ``major`` for which the index has a complete compiler. Raises
+        :class:`NetworkError`.
+        """
         with self._transfers():
             return complete_releases(self._index, self._recipe, self._machine, major)
 
     def resolve(self, request: ToolchainRequest) -> ResolvedToolchain:
         """Choose the wheels for ``request``; at most index pages are fetched.
 
-        Raises :class:`ToolchainError` when the index has not what is asked for, :class:`NetworkError` when it cannot
-        be asked and no complete earlier answer is in the store.
+        Raises :class:`ToolchainError` when the index has not what is asked for, :class:`NetworkError` when it
+        cannot be asked and no complete earlier answer is in the store.
         """
         self._check_request(request)
         kept = self._read_kept(request)
@@ -147,8 +150,8 @@ class IndexToolchains:
     def provide(self, resolved: ResolvedToolchain) -> Provided:
         """Fetch what is missing of ``resolved``, verified, and make the link stubs.
 
-        Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` and :class:`ToolchainError`; what
-        was complete before the failure stays in the store, nothing else does.
+        Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` and
+        :class:`ToolchainError`; what was complete before the failure stays in the store, nothing else does.
         """
         tasks: list[Callable[[], None]] = [lambda: self._provide_torch(resolved)]
         if resolved.cuda is not None:
@@ -158,8 +161,8 @@ class IndexToolchains:
         for table in resolved.torch.exports:
             if not table.is_file():
                 raise ToolchainError(
-                    f"{resolved.wheels[0].filename} holds no {table.stem}: it is a build of torch without CUDA",
-                    hint="build the CPU variants of this torch release, or name an index that has its CUDA build",
+                    f"{resolved.wheels[0].filename} holds no {table.stem}: it is a torch without CUDA",
+                    hint="build the CPU variants of this release, or name an index that has its CUDA build",
                 )
         return Provided(torch=resolved.torch, cuda=resolved.cuda)
 
@@ -167,8 +170,15 @@ class IndexToolchains:
         wheel = resolved.wheels[0]
 
         def build(into: Path) -> Sequence[Source]:
-            with self._fetching(f"torch {wheel.version}") as (scratch, on_bytes):
-                return build_torch(wheel, self._recipe, self._index, scratch, on_bytes, into)
+            with self._fetching(f"torch {wheel.version}", into) as (scratch, progress):
+                return build_torch(
+                    wheel,
+                    recipe=self._recipe,
+                    index=self._index,
+                    scratch=scratch,
+                    progress=progress,
+                    into=into,
+                )
 
         entry = self._store.ensure(resolved.torch_key, build, self._index.check)
         self._provide_stubs(resolved.torch_stubs_key, entry)
@@ -179,9 +189,15 @@ class IndexToolchains:
             return
 
         def build(into: Path) -> Sequence[Source]:
-            with self._fetching(f"CUDA {version}") as (scratch, on_bytes):
+            with self._fetching(f"CUDA {version}", into) as (scratch, progress):
                 return build_cuda(
-                    resolved.wheels[1:], version, self._recipe, self._index, scratch, on_bytes, into
+                    resolved.wheels[1:],
+                    version=version,
+                    recipe=self._recipe,
+                    index=self._index,
+                    scratch=scratch,
+                    progress=progress,
+                    into=into,
                 )
 
         entry = self._store.ensure(resolved.cuda_key, build, self._index.check)
@@ -195,24 +211,14 @@ class IndexToolchains:
         self._store.ensure(key, build, self._index.check)
 
     @contextmanager
-    def _fetching(self, what: str) -> Iterator[tuple[Path, Callable[[int], None]]]:
-        """A scratch directory on the store's disk and a byte counter that reports now and then."""
-        lock = threading.Lock()
-        received = reported = 0
-
-        def on_bytes(count: int) -> None:
-            nonlocal received, reported
-            with lock:
-                received += count
-                if received - reported < _REPORT_EVERY:
-                    return
-                reported = received
-                self._reporter.emit(FetchProgress(what=what, received=received))
-
-        self._reporter.emit(FetchStarted(what=what))
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=self._store.root) as scratch:
-            yield Path(scratch), on_bytes
-        self._reporter.emit(FetchFinished(what=what, received=received))
+    def _fetching(self, what: str, into: Path) -> Iterator[tuple[Path, Fetch]]:
+        """A scratch directory within the entry that is being built, and who hears about bytes."""
+        scratch = into / ".scratch"
+        scratch.mkdir()
+        progress = Fetch(what, self._reporter)
+        yield scratch, progress
+        shutil.rmtree(scratch)
+        progress.finish()
 
     @contextmanager
     def _transfers(self) -> Iterator[None]:
@@ -312,7 +318,7 @@ class IndexToolchains:
                 "w", dir=path.parent, prefix=".new-", delete=False, encoding="utf-8"
             ) as file:
                 json.dump(table, file, indent=1)
-            os.replace(file.name, path)
+            Path(file.name).replace(path)
 
     def _read_kept(self, request: ToolchainRequest) -> _Kept | None:
         """The kept resolution, if everything that it needs from the network is in the store."""

@@ -14,8 +14,8 @@ from importlib.resources import files
 class LibraryRecipe:
     """A shared library of which only the names are kept. ``member`` is its path in the wheel.
 
-    ``leading`` tells that the names stand at its beginning and are read from there; otherwise it is read whole.
-    ``cuda`` marks a library that only CUDA variants link.
+    ``leading`` tells that the names stand at its beginning and are read from there; otherwise it is read
+    whole. ``cuda`` marks a library that only CUDA variants link.
     """
 
     member: str
@@ -105,7 +105,9 @@ def _libraries(tables: list[Mapping[str, object]]) -> tuple[LibraryRecipe, ...]:
 
 
 def parse_recipe(text: str) -> Recipe:
-    """Read the table. Raises ``KeyError``, ``TypeError`` or ``tomllib.TOMLDecodeError``: it ships with the package."""
+    """Read the table. Raises ``KeyError``, ``TypeError`` or ``tomllib.TOMLDecodeError``: it ships with the
+    package.
+    """
     table = tomllib.loads(text)
     torch, cuda = table["torch"], table["cuda"]
     return Recipe(
