@@ -1,7 +1,7 @@
 """CUDA compute capabilities: how they are written, and which ones of a list a toolkit compiles for.
 
-Reference: interoperability contract 2.7. Where a list has both ``9.0`` and ``9.0a``, both are kept, which is more than
-the reference builds; nothing is chosen that the toolkit cannot compile.
+Reference: interoperability contract 2.7. Where a list has both ``9.0`` and ``9.0a``, both are kept, which is
+more than the reference builds; nothing is chosen that the toolkit cannot compile.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ def _guess(text: str) -> Capability | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """What a section is compiled for: ``effective`` in natural order, each once; ``dropped`` are the requested
-    entries that contribute nothing, in the order of the request."""
+    """What a section is compiled for: ``effective`` in natural order, each once; ``dropped`` are the
+    requested entries that contribute nothing, in the order of the request.
+    """
 
     effective: tuple[Capability, ...]
     dropped: tuple[Capability, ...]
@@ -67,14 +68,14 @@ def select_capabilities(
 ) -> Selection:
     """Choose what to compile for.
 
-    ``requested`` is a section's ``cuda-capabilities``, ``None`` where it has none; ``supported`` what the toolkit's
-    default list holds, possibly with a ``+PTX`` default; ``compilable`` everything that this nvcc takes, when that is
-    more than ``supported``. With no request, all of ``supported`` is chosen.
+    ``requested`` is a section's ``cuda-capabilities``, ``None`` where it has none; ``supported`` what the
+    toolkit's default list holds, possibly with a ``+PTX`` default; ``compilable`` everything that this nvcc
+    takes, when that is more than ``supported``. With no request, all of ``supported`` is chosen.
 
-    A plain entry is chosen when it is the best one at hand for some supported capability: the largest that is not
-    newer and has the same major number, or any major number when it asks for ``+PTX``. An entry with ``a`` or ``f`` is
-    chosen when its number is supported. Whatever nvcc cannot compile is dropped. ``effective`` may come out empty;
-    that is for the caller to report, with both lists.
+    A plain entry is chosen when it is the best one at hand for some supported capability: the largest that is
+    not newer and has the same major number, or any major number when it asks for ``+PTX``. An entry with
+    ``a`` or ``f`` is chosen when its number is supported. Whatever nvcc cannot compile is dropped.
+    ``effective`` may come out empty; that is for the caller to report, with both lists.
     """
     if requested is None:
         return Selection(effective=_merged(supported), dropped=())

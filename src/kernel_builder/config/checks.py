@@ -8,20 +8,27 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from kernel_builder.config.model import Backend, Framework, Section
 from kernel_builder.config.nodes import quoted
 from kernel_builder.config.report import Report
 from kernel_builder.config.scan import Where
-from kernel_builder.config.tables import TableReader
+from kernel_builder.config.tables import Entry, TableReader
 from kernel_builder.versions import Version
 
 _CXX = {".cpp", ".cc", ".cxx", ".c", ".mm", ".m"}
 _DEVICE = {".cu", ".hip"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Placed:
+def plain_path(text: str) -> str:
+    """``text`` without ``.``, ``..``, doubled and trailing slashes; a quick answer for the usual path."""
+    if "/." in text or "//" in text or text.startswith(".") or text.endswith("/"):
+        return posixpath.normpath(text)
+    return text
+
+
+class Placed(NamedTuple):
     """A section with the reader of its table. Unless ``known``, its backend is missing or wrong."""
 
     section: Section
@@ -34,31 +41,36 @@ class Placed:
         return next((entry.path for entry in reversed(entries) if entry.text == source), self.reader.path)
 
 
-def listed_twice(sections: Sequence[Placed], report: Report) -> None:
-    """Warn of a source that one section lists more than once; it is built once."""
-    for placed in sections:
-        seen: dict[str, str] = {}
-        if len({posixpath.normpath(source) for source in placed.section.src}) == len(placed.section.src):
-            continue
-        for entry in placed.reader.texts("src") or ():
-            plain = posixpath.normpath(entry.text)
-            if plain in seen:
-                report.warning(
-                    entry.path,
-                    f"{quoted(entry.text)} is listed twice; it is built once",
-                    hint="remove one of the two",
-                )
-            seen[plain] = entry.text
+def listed_twice(entries: Sequence[Entry], report: Report) -> None:
+    """Warn, once for a list, of paths that it has more than once; they count once."""
+    if len(entries) == len({plain_path(entry.text) for entry in entries}):
+        return
+    seen: set[str] = set()
+    again: dict[str, Entry] = {}
+    for entry in entries:
+        plain = plain_path(entry.text)
+        if plain in seen:
+            again.setdefault(plain, entry)
+        seen.add(plain)
+    shown = ", ".join(quoted(plain) for plain in list(again)[:3])
+    more = f" and {len(again) - 3} more" if len(again) > 3 else ""
+    report.warning(
+        next(iter(again.values())).path,
+        f"{shown}{more} {'is' if len(again) == 1 else 'are'} listed twice; once is enough",
+        hint="remove what is repeated",
+    )
 
 
 def shared_sources(sections: Sequence[Placed], report: Report) -> None:
-    """Warn of a source that two sections of one backend list with different flags: it is built once, with all."""
+    """Warn of a source that two sections of one backend list with different flags: it is built once, with
+    all.
+    """
     owners: dict[tuple[Backend, str], Placed] = {}
     for placed in sections:
         if not placed.known:
             continue
         for source in placed.section.src:
-            plain = posixpath.normpath(source)
+            plain = plain_path(source)
             first = owners.setdefault((placed.section.backend, plain), placed)
             if first is placed:
                 continue
@@ -76,7 +88,8 @@ def shared_sources(sections: Sequence[Placed], report: Report) -> None:
             ]
             report.warning(
                 placed.path_of(source),
-                f"{quoted(source)} is in section '{first.section.id}' too, with other flags; it is built once, with the "
+                f"{quoted(source)} is in section '{first.section.id}' too, with other flags; it is built "
+                f"once, with the "
                 f"flags of both: {', '.join(only[:6])}{', ...' if len(only) > 6 else ''}",
                 hint="give the sections the same flags, or each its own copy of the source",
             )
@@ -119,7 +132,9 @@ def no_sections(sections: Sequence[Placed], report: Report) -> None:
 def backends_without_sections(
     sections: Sequence[Placed], backends: tuple[Backend, ...], path: Where, report: Report
 ) -> None:
-    """Warn of backends that get Python code alone while others have compiled code: often a forgotten section."""
+    """Warn of backends that get Python code alone while others have compiled code: often a forgotten
+    section.
+    """
     present = {placed.section.backend for placed in sections}
     missing = [backend for backend in backends if backend not in present]
     if present and missing:
@@ -142,11 +157,17 @@ def never_built(sections: Sequence[Placed], maxver: Version, report: Report) -> 
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Expected:
+class _Expected(NamedTuple):
     text: str
     path: Where
     directory: bool
+
+
+class _Directory(NamedTuple):
+    """The plain files in a directory, and whether it really is somewhere else."""
+
+    files: frozenset[str]
+    leads_out: bool
 
 
 @dataclass
@@ -156,37 +177,27 @@ class Tree:
     report: Report
     root: Path
     _expected: list[_Expected] = field(default_factory=list)
-    _real: dict[str, str] = field(default_factory=dict)
+    _directories: dict[str, _Directory] = field(default_factory=dict)
 
     def add(self, text: str, path: Where, *, directory: bool) -> None:
-        """Expect a file (or a ``directory``) at ``text``, relative to the root. Its form is judged at once."""
+        """Expect a file (or a ``directory``) at ``text``, relative to the root. Its form is judged at
+        once.
+        """
         if "\\" in text:
             self.report.error(path, f"{quoted(text)} has a backslash in it", hint="write paths with '/'")
         elif text.startswith("/") or (len(text) > 1 and text[1] == ":"):
             self.report.error(
                 path, f"{quoted(text)} is an absolute path", hint="write it relative to the project"
             )
-        elif posixpath.normpath(text).split("/")[0] == "..":
+        elif plain_path(text).split("/", 1)[0] == "..":
             self.report.error(
                 path,
                 f"{quoted(text)} is outside of the project",
-                hint="move or copy what is needed into the project: kernels are built from their own directory alone",
+                hint="move or copy what is needed into the project: kernels are built from their own "
+                "directory alone",
             )
         else:
             self._expected.append(_Expected(text, path, directory))
-
-    def add_binding(self, name: str, reader: TableReader) -> None:
-        """Warn of a source that the framework table lists more than once."""
-        seen: set[str] = set()
-        for entry in reader.texts("src") or ():
-            plain = posixpath.normpath(entry.text)
-            if plain in seen:
-                self.report.warning(
-                    entry.path,
-                    f"{quoted(entry.text)} is listed twice in [{name}]; it is built once",
-                    hint="remove one of the two",
-                )
-            seen.add(plain)
 
     def judge(self) -> None:
         """Notice what is missing, of the wrong kind, or a link that leads out of the project."""
@@ -194,44 +205,55 @@ class Tree:
             self._judge(expected)
 
     def _judge(self, expected: _Expected) -> None:
-        where = os.path.join(self.root, expected.text)  # noqa: PTH118  (thousands of them)
+        parent, _, name = expected.text.rpartition("/")
+        directory = self._directories.get(parent)
+        if directory is None:
+            directory = self._directories[parent] = self._directory(parent)
+        if not expected.directory and name in directory.files and not directory.leads_out:
+            return
+        # Not a plain file of the project: a directory, a link, or nothing. These are few, and cost a look each.
+        where = os.path.join(self.root, expected.text)  # noqa: PTH118
         try:
-            found = os.stat(where)  # noqa: PTH116
+            mode = os.stat(where).st_mode  # noqa: PTH116
         except (OSError, ValueError):
             kind = "directory" if expected.directory else "file"
             self.report.error(
                 expected.path, f"there is no {kind} {quoted(expected.text)}", hint=self._hint(expected)
             )
             return
-        if expected.directory and not stat.S_ISDIR(found.st_mode):
-            self.report.error(
-                expected.path,
-                f"{quoted(expected.text)} is not a directory",
-                hint="name the directory that it is in",
-            )
-        elif not expected.directory and not stat.S_ISREG(found.st_mode):
-            what = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
-            self.report.error(
-                expected.path, f"{quoted(expected.text)} is {what}", hint="list each source file by its name"
-            )
-        elif self._leads_out(where):
+        if not self._is_right(expected, mode):
+            return
+        if self._leads_out(where):
             self.report.warning(
                 expected.path,
                 f"{quoted(expected.text)} is reached through a link that leads out of the project",
                 hint="copy it into the project, so that it can be built from its own directory alone",
             )
 
+    def _is_right(self, expected: _Expected, mode: int) -> bool:
+        if expected.directory and not stat.S_ISDIR(mode):
+            message, hint = "is not a directory", "name the directory that it is in"
+        elif not expected.directory and not stat.S_ISREG(mode):
+            message = "is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
+            hint = "list each source file by its name"
+        else:
+            return True
+        self.report.error(expected.path, f"{quoted(expected.text)} {message}", hint=hint)
+        return False
+
+    def _directory(self, parent: str) -> _Directory:
+        where = os.path.join(self.root, parent)  # noqa: PTH118
+        try:
+            with os.scandir(where) as entries:
+                files = frozenset(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+        except (OSError, ValueError):
+            files = frozenset()
+        return _Directory(files, self._leads_out(where))
+
     def _leads_out(self, where: str) -> bool:
-        """Whether the real place of ``where`` is outside of the root; directories are resolved once."""
-        directory, name = os.path.split(where)
-        real = self._real.get(directory)
-        if real is None:
-            real = self._real[directory] = os.path.realpath(directory)
-        full = os.path.join(real, name)  # noqa: PTH118
-        if os.path.islink(full):  # noqa: PTH114
-            full = os.path.realpath(full)
-        root = str(self.root)
-        return full != root and not full.startswith(root.rstrip("/") + "/")
+        """Whether the real place of ``where`` is outside of the root."""
+        real, root = os.path.realpath(where), str(self.root)
+        return real != root and not real.startswith(root.rstrip("/") + "/")
 
     def _hint(self, expected: _Expected) -> str | None:
         """A file of that name elsewhere nearby, or another spelling of it."""
@@ -249,14 +271,17 @@ class Tree:
         return "paths are relative to the directory of build.toml"
 
     def package(self, path: Where, name: str, framework: Framework) -> None:
-        """Notice a missing Python package, and one that would be shadowed (interoperability contract 3.7.3)."""
+        """Notice a missing Python package, and one that would be shadowed (interoperability contract
+        3.7.3).
+        """
         python_name = name.replace("-", "_")
         package = self.root / framework.directory / python_name
         shown = f"{framework.directory}/{python_name}"
         if (package / python_name).is_dir():
             self.report.error(
                 path,
-                f"{shown}/{python_name} must not be there: a build puts the directory for older clients in that place",
+                f"{shown}/{python_name} must not be there: a build puts the directory for older clients in "
+                f"that place",
                 hint="give the inner directory another name",
             )
         if (package / "__init__.py").is_file():

@@ -1,13 +1,15 @@
-"""What is known outside of a project's own file: dependencies, licences, releases of torch. Read from ``data/``."""
+"""What is known outside of a project's own file: dependencies, licences, releases of torch. Read from
+``data/``.
+"""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from kernel_builder.config.model import Backend
 from kernel_builder.versions import Version
@@ -15,25 +17,26 @@ from kernel_builder.versions import Version
 _DATA = Path(__file__).parent.parent / "data"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PythonPackage:
+class PythonPackage(NamedTuple):
     """A Python package that kernels may import: what to install, and the module to import (``""``: none)."""
 
     package: str
     module: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Dependencies:
-    """``depends`` maps a C++ library to the backends it is for (empty: all); ``renamed`` an earlier name to the
-    present one; ``python`` ``"general"`` or a backend to the packages that are allowed there."""
+class Dependencies(NamedTuple):
+    """``depends`` maps a C++ library to the backends it is for (empty: all); ``renamed`` an earlier name to
+    the present one; ``python`` ``"general"`` or a backend to the packages that are allowed there.
+    """
 
     depends: Mapping[str, tuple[Backend, ...]]
     renamed: Mapping[str, str]
     python: Mapping[str, Mapping[str, PythonPackage]]
 
     def python_table(self, backend: Backend | None) -> Mapping[str, PythonPackage]:
-        """Packages allowed in ``general.python-depends`` (``None``) or in ``general.<backend>.python-depends``."""
+        """Packages allowed in ``general.python-depends`` (``None``) or in
+        ``general.<backend>.python-depends``.
+        """
         return self.python.get("general" if backend is None else backend.value, MappingProxyType({}))
 
 

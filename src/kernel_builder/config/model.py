@@ -1,8 +1,8 @@
 """The one model of a kernel project that every edition of ``build.toml`` is read into.
 
-Frozen values only: a reader (``config/reader.py``) has judged everything before one of these exists, so the rest of
-the package never validates again. Paths in ``src`` and ``include`` are POSIX text relative to the project root, as
-written. Reference: interoperability contract 1.2-1.6.
+Frozen values only: a reader (``config/reader.py``) has judged everything before one of these exists, so the
+rest of the package never validates again. Paths in ``src`` and ``include`` are POSIX text relative to the
+project root, as written. Reference: interoperability contract 1.2-1.6.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class Framework:
     """``[torch]``, ``[torch-noarch]`` or ``[tvm-ffi]``.
 
     ``pyext`` is ``None`` when it is not written. ``cuda_capabilities`` and ``rocm_archs`` are those of
-    ``[torch-noarch]``, which only describe the kernel. ``stable_abi`` maps the backends that use torch's stable ABI
-    to the torch version they target.
+    ``[torch-noarch]``, which only describe the kernel. ``stable_abi`` maps the backends that use torch's
+    stable ABI to the torch version they target.
     """
 
     kind: FrameworkKind

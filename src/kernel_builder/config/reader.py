@@ -1,15 +1,15 @@
 """``build.toml`` of any edition to a :class:`Project`, or everything that is wrong with it.
 
-The way: bytes -> text -> TOML (:mod:`scan`) -> edition (:mod:`editions`) -> the keys of :mod:`schema` -> values of the
-model -> checks across keys and against the tree (:mod:`checks`).
+The way: bytes -> text -> TOML (:mod:`scan`) -> edition (:mod:`editions`) -> the keys of :mod:`schema` ->
+values of the model -> checks across keys and against the tree (:mod:`checks`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from kernel_builder.config import checks, values
 from kernel_builder.config.editions import Edition, edition_of, upgrade
@@ -56,14 +56,17 @@ def load_project(root: Path) -> tuple[Project, tuple[Diagnostic, ...]]:
 
 
 def read_file(file: Path) -> bytes:
-    """The bytes of a ``build.toml``. Raises :class:`ConfigError` when there is none, or it is far too large."""
+    """The bytes of a ``build.toml``. Raises :class:`ConfigError` when there is none, or it is far too
+    large.
+    """
     try:
         if file.is_dir():
             raise ConfigError(f"{file} is a directory", hint="build.toml must be a file")
         size = file.stat().st_size
         if size > MAX_BYTES:
             raise ConfigError(
-                f"{file} has {size / 2**20:.1f} MiB; a build.toml of more than {MAX_BYTES // 2**20} MiB is not read",
+                f"{file} has {size / 2**20:.1f} MiB; a build.toml of more than {MAX_BYTES // 2**20} MiB is "
+                f"not read",
                 hint="is it another file under that name?",
             )
         return file.read_bytes()
@@ -77,7 +80,9 @@ def read_file(file: Path) -> bytes:
 def read_project(
     data: bytes, *, file: Path, root: Path, tree: bool = True
 ) -> tuple[Project, tuple[Diagnostic, ...]]:
-    """Read ``data``, the content of ``file``, as :func:`load_project` does. Without ``tree``, only the text is judged."""
+    """Read ``data``, the content of ``file``, as :func:`load_project` does. Without ``tree``, only the text
+    is judged.
+    """
     text, problems = decode(data)
     source = Source(text)
     report = Report(source, file)
@@ -103,15 +108,16 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-@dataclass(frozen=True)
-class _Undecodable:
+class _Undecodable(NamedTuple):
     offset: int
     message: str
     hint: str
 
 
 def decode(data: bytes) -> tuple[str, tuple[_Undecodable, ...]]:
-    """The text of a file, with ``\\n`` line ends and without byte-order mark, and what keeps it from being UTF-8."""
+    """The text of a file, with ``\\n`` line ends and without byte-order mark, and what keeps it from being
+    UTF-8.
+    """
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "", (_Undecodable(0, "the file is UTF-16", "save it as UTF-8"),)
     data = data.removeprefix(b"\xef\xbb\xbf")
@@ -272,7 +278,8 @@ class _Reader:
             self._report.error(
                 ("torch",),
                 "the framework table is missing",
-                hint="add [torch] for a kernel with compiled code, [torch-noarch] for Python alone, or [tvm-ffi]",
+                hint="add [torch] for a kernel with compiled code, [torch-noarch] for Python alone, or "
+                "[tvm-ffi]",
                 at_key=True,
             )
         for name in found[1:]:
@@ -334,15 +341,17 @@ class _Reader:
                 cuda_capabilities=values.capabilities(reader, self._report, compiled=False) or (),
                 rocm_archs=values.rocm_archs(reader, self._report) or (),
             )
-        src, include = values.paths(reader, "src", self._tree), values.paths(reader, "include", self._tree)
+        src, include = (
+            values.paths(reader, "src", self._tree, self._report),
+            values.paths(reader, "include", self._tree, self._report),
+        )
         flags = values.flags(reader, "cxx-flags")
-        self._tree.add_binding(name, reader)
         minver = maxver = None
         stable: Mapping[Backend, Version] = MappingProxyType({})
         if kind is FrameworkKind.TORCH:
             minver, maxver = reader.version("minver"), reader.version("maxver")
             values.check_range(reader, minver, maxver, self._report)
-            stable = values.stable_abi(reader, backends, minver, maxver, self._report)
+            stable = values.stable_abi(reader, backends, maxver, self._report)
         return Framework(
             kind=kind,
             src=src,
@@ -361,7 +370,7 @@ class _Reader:
                 continue
             backend = values.section_backend(node, self._report)
             reader = TableReader(node, KERNEL, self._report, backend=backend)
-            src = values.paths(reader, "src", self._tree)
+            src = values.paths(reader, "src", self._tree, self._report)
             if reader.node("src") is not None and not src and not self._report.has_errors:
                 self._report.warning(
                     reader.path, "lists no source files, so nothing is compiled for it", at_key=True
@@ -372,7 +381,7 @@ class _Reader:
                 backend=backend or Backend.CPU,
                 src=src,
                 depends=values.depends(reader, backend, self._report),
-                include=values.paths(reader, "include", self._tree),
+                include=values.paths(reader, "include", self._tree, self._report),
                 cxx_flags=values.flags(reader, "cxx-flags"),
                 cuda_flags=values.flags(reader, "cuda-flags"),
                 cuda_capabilities=values.capabilities(reader, self._report, compiled=True),
@@ -391,7 +400,6 @@ class _Reader:
         sections: list[checks.Placed],
         options: Mapping[Backend, BackendOptions],
     ) -> None:
-        checks.listed_twice(sections, self._report)
         checks.shared_sources(sections, self._report)
         known = [placed for placed in sections if placed.known]
         if backends is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from kernel_builder.config.nodes import dotted
 from kernel_builder.config.scan import Source, Where
@@ -14,8 +15,7 @@ _MAX_TOLD = 200
 _MAX_GUESSES = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Remark:
+class _Remark(NamedTuple):
     severity: Severity
     message: str
     hint: str | None

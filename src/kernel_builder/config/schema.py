@@ -1,14 +1,15 @@
-"""Every key of ``build.toml``, edition 5: the one table that the reader, the JSON schema, the reference page in
-``docs/`` and the hints of error messages are made from.
+"""Every key of ``build.toml``, edition 5: the one table that the reader, the JSON schema, the reference page
+in ``docs/`` and the hints of error messages are made from.
 
-Reference: interoperability contract 1.2-1.6. Older editions are described by how they differ, in ``editions.py``.
+Reference: interoperability contract 1.2-1.6. Older editions are described by how they differ, in
+``editions.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 from kernel_builder.config.model import Backend
 
@@ -73,10 +74,10 @@ EXAMPLES: Mapping[Kind, str] = {
 """A value of each kind, as it is written; hints and the reference page show it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Key:
-    """One key. ``field`` is the attribute of the model that holds its value; ``only`` the backends whose kernel
-    sections may have it (empty: all); ``aliases`` other spellings that are read."""
+class Key(NamedTuple):
+    """One key. ``field`` is the attribute of the model that holds its value; ``only`` the backends whose
+    kernel sections may have it (empty: all); ``aliases`` other spellings that are read.
+    """
 
     name: str
     kind: Kind
@@ -88,10 +89,10 @@ class Key:
     default: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """One table. ``name`` is what stands in its header, with ``<id>`` where users choose; ``model`` the class of the
-    model that it is read into."""
+class Table(NamedTuple):
+    """One table. ``name`` is what stands in its header, with ``<id>`` where users choose; ``model`` the class
+    of the model that it is read into.
+    """
 
     name: str
     model: str
@@ -102,13 +103,14 @@ class Table:
         """The key of that name or alias."""
         return next((key for key in self.keys if name == key.name or name in key.aliases), None)
 
-    def __getitem__(self, name: str) -> Key:
+    def key(self, name: str) -> Key:
+        """The key of that name, which must exist."""
         return next(key for key in self.keys if key.name == name)
 
 
-_SRC = "Source files and headers, relative to the project. Headers are listed so that they belong to the sources too."
-_INCLUDE = "Directories to look for headers in, relative to the project. `csrc` is always looked into when it is there."
-_PYEXT = "Suffixes (without the dot) of further files of the Python package to ship: data, headers for run-time compilers."
+_SRC = "Source files and headers, relative to the project. List headers too."
+_INCLUDE = "Directories to look for headers in, relative to the project. `csrc` is always one of them."
+_PYEXT = "Suffixes, without the dot, of further files of the Python package to ship, such as data."
 _CXX_FLAGS = "Further flags for the C++ compiler, on these sources only."
 _PYTHON_DEPENDS = "Python packages that the kernel imports on this backend, from the table of allowed names."
 _KERNEL_DEPENDS = "Hub kernels that this kernel loads on this backend."
@@ -123,7 +125,8 @@ GENERAL = Table(
             kind=Kind.NAME,
             field="name",
             required=True,
-            summary="Name of the kernel: lower-case letters, digits and dashes, at least two characters. The Python "
+            summary="Name of the kernel: lower-case letters, digits and dashes, at least two characters. "
+            "The Python "
             "package is named alike, with underscores for dashes.",
         ),
         Key(
@@ -131,7 +134,8 @@ GENERAL = Table(
             kind=Kind.UINT,
             field="version",
             required=True,
-            summary="Major version of the kernel's interface. It goes up when callers must change. Uploads go to the "
+            summary="Major version of the kernel's interface. It goes up when callers must change. Uploads "
+            "go to the "
             "branch `v<version>`.",
         ),
         Key(
@@ -139,7 +143,8 @@ GENERAL = Table(
             kind=Kind.EDITION,
             field="edition",
             required=True,
-            summary="Edition of this file's format. Older files have none; `kernel-builder update-build` adds it.",
+            summary="Edition of this file's format. Older files have none; `kernel-builder update-build` "
+            "adds it.",
         ),
         Key(
             name="license",
@@ -153,7 +158,8 @@ GENERAL = Table(
             kind=Kind.BACKENDS,
             field="backends",
             required=True,
-            summary="Compute backends that the kernel supports. One without a kernel section gets a variant of Python "
+            summary="Compute backends that the kernel supports. One without a kernel section gets a variant "
+            "of Python "
             "code alone.",
         ),
         Key(
@@ -178,7 +184,8 @@ GENERAL = Table(
             name="python-depends",
             kind=Kind.PYTHON_DEPENDS,
             field="python_depends",
-            summary="Python packages that the kernel imports on every backend, from the table of allowed names.",
+            summary="Python packages that the kernel imports on every backend, from the table of allowed "
+            "names.",
         ),
     ),
 )
@@ -216,13 +223,15 @@ GENERAL_CUDA = Table(
             name="minver",
             kind=Kind.VERSION,
             field="minver",
-            summary="Oldest CUDA toolkit to build with. Leaves out required variants: use it only when older ones fail.",
+            summary="Oldest CUDA toolkit to build with. Leaves out required variants: use it only when "
+            "older ones fail.",
         ),
         Key(
             name="maxver",
             kind=Kind.VERSION,
             field="maxver",
-            summary="Newest CUDA toolkit to build with, its patch releases included. Leaves out required variants.",
+            summary="Newest CUDA toolkit to build with, its patch releases included. Leaves out required "
+            "variants.",
         ),
         _BACKEND_KERNEL_DEPENDS,
         _BACKEND_PYTHON_DEPENDS,
@@ -265,7 +274,8 @@ TORCH = Table(
             kind=Kind.SOURCES,
             field="src",
             default="[]",
-            summary="Sources and headers of the binding that registers the operators. Compiled for every backend.",
+            summary="Sources and headers of the binding that registers the operators. Compiled for every "
+            "backend.",
         ),
         Key(name="include", kind=Kind.INCLUDES, field="include", default="[]", summary=_INCLUDE),
         Key(
@@ -280,7 +290,8 @@ TORCH = Table(
             name="minver",
             kind=Kind.VERSION,
             field="minver",
-            summary="Oldest torch to build for. Leaves out required variants: use it only when older ones fail.",
+            summary="Oldest torch to build for. Leaves out required variants: use it only when older ones "
+            "fail.",
         ),
         Key(
             name="maxver",
@@ -292,7 +303,8 @@ TORCH = Table(
             name="stable-abi",
             kind=Kind.STABLE_ABI,
             field="stable_abi",
-            summary="Build against torch's stable ABI of this release, so that one build serves every later torch. A "
+            summary="Build against torch's stable ABI of this release, so that one build serves every later "
+            "torch. A "
             'version holds for all backends; a table, `{ cuda = "2.10" }`, for those that it names.',
         ),
     ),
@@ -301,7 +313,8 @@ TORCH = Table(
 TVM_FFI = Table(
     name="tvm-ffi",
     model="Framework",
-    summary="A kernel for every framework that speaks TVM FFI. Its Python package is `tvm-ffi-ext/<python name>`.",
+    summary="A kernel for every framework that speaks TVM FFI. Its Python package is `tvm-ffi-ext/<python "
+    "name>`.",
     keys=(
         Key(name="src", kind=Kind.SOURCES, field="src", required=True, summary=_SRC),
         Key(name="include", kind=Kind.INCLUDES, field="include", default="[]", summary=_INCLUDE),
@@ -313,7 +326,8 @@ TVM_FFI = Table(
 TORCH_NOARCH = Table(
     name="torch-noarch",
     model="Framework",
-    summary="A kernel of Python code alone, such as one for Triton. Its Python package is `torch-ext/<python name>`.",
+    summary="A kernel of Python code alone, such as one for Triton. Its Python package is "
+    "`torch-ext/<python name>`.",
     keys=(
         Key(name="pyext", kind=Kind.SUFFIXES, field="pyext", default='["py", "pyi"]', summary=_PYEXT),
         Key(
@@ -360,7 +374,8 @@ KERNEL = Table(
             kind=Kind.CAPABILITIES,
             field="cuda_capabilities",
             only=(Backend.CUDA,),
-            summary="CUDA capabilities to compile for, as far as the toolkit knows them. Leave it out unless the "
+            summary="CUDA capabilities to compile for, as far as the toolkit knows them. Leave it out "
+            "unless the "
             "kernel needs particular ones: without it, every capability of the toolkit is compiled for.",
         ),
         Key(
@@ -376,7 +391,8 @@ KERNEL = Table(
             kind=Kind.VERSION,
             field="cuda_minver",
             only=(Backend.CUDA,),
-            summary="Oldest CUDA toolkit that compiles this section. With an older one the section is left out, and "
+            summary="Oldest CUDA toolkit that compiles this section. With an older one the section is left "
+            "out, and "
             "the build says so.",
         ),
         Key(

@@ -1,8 +1,11 @@
-"""Reading one table of ``build.toml`` as :mod:`schema` describes it, with every mistake noticed and none raised."""
+"""Reading one table of ``build.toml`` as :mod:`schema` describes it, with every mistake noticed and none
+raised.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from typing import NamedTuple
 
 from kernel_builder.config.model import Backend
 from kernel_builder.config.nodes import Leaf, ListNode, Node, TableNode, describe, quoted
@@ -10,6 +13,8 @@ from kernel_builder.config.report import Report
 from kernel_builder.config.scan import Where
 from kernel_builder.config.schema import EXAMPLES, Kind, Table
 from kernel_builder.versions import Version
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 RETIRED = {
     ("general", "universal"): "write a [torch-noarch] table instead",
@@ -28,8 +33,7 @@ RETIRED = {
 """Keys of older editions, and near misses of present ones, with the edit that each one needs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A piece of text and where it stands."""
 
     text: str
@@ -111,10 +115,10 @@ class TableReader:
         return tuple(entry for entry in found if entry is not None)
 
     def _example(self, name: str) -> str:
-        return EXAMPLES[self._table[name].kind]
+        return EXAMPLES[self._table.key(name).kind]
 
     def _spellings(self, name: str) -> tuple[str, ...]:
-        key = self._table[name]
+        key = self._table.key(name)
         return (key.name, *key.aliases)
 
     def _judge_name(self, name: str, backend: Backend | None) -> None:
@@ -126,7 +130,8 @@ class TableReader:
             owners = " and ".join(owner.value for owner in key.only)
             self._report.error(
                 path,
-                f"belongs to kernel sections for {owners}; this one is for {backend.value}, where it has no effect",
+                f"belongs to kernel sections for {owners}; this one is for {backend.value}, where it has no "
+                f"effect",
                 hint="remove it, or move it to a section of that backend",
                 at_key=True,
             )
@@ -160,7 +165,7 @@ def text_of(node: Node, report: Report, *, example: str) -> Entry | None:
     if not node.value.strip():
         report.error(node.path, "must not be empty", hint=f"write something like {example}, or remove it")
         return None
-    if any(ord(char) < 32 or 127 <= ord(char) < 160 for char in node.value):
+    if _CONTROL.search(node.value):
         report.error(
             node.path, f"must not have control characters in it: {quoted(node.value)}", hint="remove them"
         )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from kernel_builder.config.capabilities import parse_capability
-from kernel_builder.config.checks import Tree
+from kernel_builder.config.checks import Tree, listed_twice
 from kernel_builder.config.known import dependencies, licenses, newest_torch
 from kernel_builder.config.model import Backend, Capability, KernelDependency, Suffix
 from kernel_builder.config.nodes import Leaf, ListNode, TableNode, describe, quoted
@@ -21,7 +21,8 @@ from kernel_builder.versions import Version
 
 NAME = re.compile(r"[a-z][-a-z0-9]*[a-z0-9]")
 NAME_RULE = (
-    "names have at least two characters: lower-case letters, digits and dashes, beginning with a letter and not ending "
+    "names have at least two characters: lower-case letters, digits and dashes, beginning with a letter and "
+    "not ending "
     "with a dash"
 )
 REPO_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -234,11 +235,8 @@ def python_depends(reader: TableReader, backend: Backend | None, report: Report)
                 report.warning(entry.path, f"'{entry.text}' is listed twice")
             found[entry.text] = None
             continue
-        report.error(
-            entry.path,
-            *_python_depends_words(entry.text, backend, report)[:1],
-            hint=_python_depends_words(entry.text, backend, report)[1],
-        )
+        message, hint = _python_depends_words(entry.text, backend, report)
+        report.error(entry.path, message, hint=hint)
     return tuple(found)
 
 
@@ -295,7 +293,9 @@ def depends(reader: TableReader, backend: Backend | None, report: Report) -> tup
 
 
 def capabilities(reader: TableReader, report: Report, *, compiled: bool) -> tuple[Capability, ...] | None:
-    """``cuda-capabilities``. An empty list is a mistake in a section: nothing could be compiled (``compiled``)."""
+    """``cuda-capabilities``. An empty list is a mistake in a section: nothing could be compiled
+    (``compiled``).
+    """
     node = reader.node("cuda-capabilities")
     if node is None:
         return None
@@ -338,8 +338,10 @@ def capabilities(reader: TableReader, report: Report, *, compiled: bool) -> tupl
             report.warning(
                 entry.path,
                 f"'{capability}': code for {capability.major}.{capability.minor}{capability.suffix} runs on "
-                f"{'no newer GPU' if capability.suffix is Suffix.ARCH else 'its family only'}, not as PTX either",
-                hint=f"write \"{capability.major}.{capability.minor}{capability.suffix}\", and '+PTX' on one without "
+                f"{'no newer GPU' if capability.suffix is Suffix.ARCH else 'its family only'}, not as PTX "
+                f"either",
+                hint=f"write \"{capability.major}.{capability.minor}{capability.suffix}\", and '+PTX' on "
+                f"one without "
                 f"'{capability.suffix}'",
             )
         found[capability] = None
@@ -389,16 +391,19 @@ def flags(reader: TableReader, key: str) -> tuple[str, ...]:
     return tuple(entry.text for entry in reader.texts(key) or ())
 
 
-def paths(reader: TableReader, key: str, tree: Tree) -> tuple[str, ...]:
+def paths(reader: TableReader, key: str, tree: Tree, report: Report) -> tuple[str, ...]:
     """``src`` or ``include``: paths inside the project, as written; the tree is looked at later."""
     entries = reader.texts(key) or ()
     for entry in entries:
         tree.add(entry.text, entry.path, directory=key == "include")
+    listed_twice(entries, report)
     return tuple(entry.text for entry in entries)
 
 
 def check_range(reader: TableReader, minver: Version | None, maxver: Version | None, report: Report) -> None:
-    """Notice a version range that nothing is in. A bound speaks of the parts that it writes (2.12 admits 2.12.1)."""
+    """Notice a version range that nothing is in. A bound speaks of the parts that it writes (2.12 admits
+    2.12.1).
+    """
     if minver is not None and maxver is not None and not minver.is_at_most(maxver):
         report.error(
             (*reader.path, "maxver"),
@@ -410,7 +415,6 @@ def check_range(reader: TableReader, minver: Version | None, maxver: Version | N
 def stable_abi(
     reader: TableReader,
     backends: tuple[Backend, ...],
-    minver: Version | None,
     maxver: Version | None,
     report: Report,
 ) -> Mapping[Backend, Version]:
@@ -458,7 +462,8 @@ def _is_stable_target(
     if maxver is not None and not version.is_at_most(maxver):
         report.error(
             path,
-            f"torch {version} or newer is needed for this stable ABI, and 'maxver' allows none newer than {maxver}",
+            f"torch {version} or newer is needed for this stable ABI, and 'maxver' allows none newer than "
+            f"{maxver}",
             hint="lower it, or raise 'maxver'",
         )
         return False

@@ -1,13 +1,14 @@
-"""Editions of ``build.toml``: telling which one a file is in, and carrying older ones over to the present one.
+"""Editions of ``build.toml``: telling which one a file is in, and carrying older ones over to the present
+one.
 
-Editions 1-4 wrote no number, so they are recognised by what is in them (interoperability contract 1.1, 1.4). Each
-older edition has a module whose ``upgrade`` turns a document into one of a later edition, moving nodes that keep their
-place in the file; :func:`upgrade` chains them.
+Editions 1-4 wrote no number, so they are recognised by what is in them (interoperability contract 1.1, 1.4).
+Each older edition has a module whose ``upgrade`` turns a document into one of a later edition, moving nodes
+that keep their place in the file; :func:`upgrade` chains them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kernel_builder.config.editions import v1, v2, v3, v4
 from kernel_builder.config.nodes import Leaf, TableNode, describe
@@ -17,9 +18,10 @@ from kernel_builder.config.schema import CURRENT_EDITION
 _UPGRADES = {1: v1.upgrade, 2: v2.upgrade, 3: v3.upgrade, 4: v4.upgrade}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Edition:
-    """The edition of a document. ``why`` says what it was recognised by; ``None`` when the file names its number."""
+class Edition(NamedTuple):
+    """The edition of a document. ``why`` says what it was recognised by; ``None`` when the file names its
+    number.
+    """
 
     number: int
     why: str | None
@@ -40,9 +42,8 @@ def edition_of(top: TableNode, report: Report) -> Edition | None:
     if node.value > CURRENT_EDITION:
         report.error(
             node.path,
-            f"this kernel-builder reads editions up to {CURRENT_EDITION}, and the file is in edition {describe(node)[11:]}"
-            if 0 <= node.value < 2**63
-            else f"this kernel-builder reads editions up to {CURRENT_EDITION}",
+            f"edition {node.value if node.value < 2**63 else '...'} is newer than this kernel-builder, which "
+            f"reads editions up to {CURRENT_EDITION}",
             hint="install a newer kernel-builder",
         )
         return None
@@ -57,50 +58,51 @@ def edition_of(top: TableNode, report: Report) -> Edition | None:
 
 
 def _recognise(top: TableNode) -> Edition:
-    """Tell the edition of a document without a number; the first feature that only one edition has decides."""
-    general, torch = top.table("general"), top.table("torch")
+    """Tell the edition of a document without a number by the first feature that only one edition has."""
+    number, why = _first_or_second(top) or _third(top) or (4, "no 'edition' in [general]")
+    return Edition(number=number, why=why)
+
+
+def _first_or_second(top: TableNode) -> tuple[int, str] | None:
+    general = top.table("general")
     kernels = [kernel for kernel in top.table("kernel").items.values() if isinstance(kernel, TableNode)]
-    if "universal" in torch.items:
-        return Edition(number=1, why="'universal' in [torch]")
+    if "universal" in top.table("torch").items:
+        return 1, "'universal' in [torch]"
     if any("language" in kernel.items for kernel in kernels):
-        return Edition(number=1, why="'language' in a kernel section")
-    for name in ("universal", "cuda-minver", "cuda-maxver"):
-        if name in general.items:
-            return Edition(number=2, why=f"'{name}' in [general]")
-    if not {"backends", "license", "version"} & general.items.keys() and kernels:
+        return 1, "'language' in a kernel section"
+    old = next((name for name in ("universal", "cuda-minver", "cuda-maxver") if name in general.items), None)
+    if old is not None:
+        return 2, f"'{old}' in [general]"
+    if kernels and not {"backends", "license", "version"} & general.items.keys():
         if any("backend" in kernel.items for kernel in kernels):
-            return Edition(number=2, why="no 'backends' in [general]")
-        return Edition(number=1, why="no 'backends' in [general], and no 'backend' in kernel sections")
-    newer = _newer_feature(top)
-    frameworks = {"torch", "torch-noarch", "tvm-ffi"} & top.items.keys()
-    if newer is None and "backends" in general.items:
-        if not {"version", "license"} <= general.items.keys():
-            missing = "license" if "version" in general.items else "version"
-            return Edition(number=3, why=f"no '{missing}' in [general]")
-        if not frameworks and not _nearly_frameworks(top):
-            return Edition(number=3, why="no framework table")
-    return Edition(number=4, why="no 'edition' in [general]")
+            return 2, "no 'backends' in [general]"
+        return 1, "no 'backends' in [general], and no 'backend' in kernel sections"
+    return None
 
 
-def _newer_feature(top: TableNode) -> str | None:
-    """Something that edition 3 did not have."""
-    if "torch-noarch" in top.items:
-        return "[torch-noarch]"
-    for table, name in (
+def _third(top: TableNode) -> tuple[int, str] | None:
+    general = top.table("general")
+    if "backends" not in general.items or _has_newer_features(top):
+        return None
+    missing = next((name for name in ("version", "license") if name not in general.items), None)
+    if missing is not None:
+        return 3, f"no '{missing}' in [general]"
+    # An unknown table may be a framework table with a typing mistake in its name.
+    if not set(top.items) - {"general", "kernel"}:
+        return 3, "no framework table"
+    return None
+
+
+def _has_newer_features(top: TableNode) -> bool:
+    """Whether the document has something that edition 3 did not have."""
+    newer = (
         ("general", "source"),
         ("general", "kernel-depends"),
         ("torch", "stable-abi"),
         ("torch", "cxx-flags"),
         ("tvm-ffi", "cxx-flags"),
-    ):
-        if name in top.table(table).items:
-            return f"'{name}' in [{table}]"
-    return None
-
-
-def _nearly_frameworks(top: TableNode) -> list[str]:
-    """Unknown top-level tables: one of them may be a framework table with a typing mistake in its name."""
-    return [name for name in top.items if name not in {"general", "kernel"}]
+    )
+    return "torch-noarch" in top.items or any(name in top.table(table).items for table, name in newer)
 
 
 def upgrade(top: TableNode, edition: Edition, report: Report) -> TableNode:

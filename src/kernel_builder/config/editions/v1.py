@@ -1,4 +1,6 @@
-"""Edition 1 (until May 2025): ``universal`` in ``[torch]``, kernel sections with a ``language``, no ``backends``."""
+"""Edition 1 (until May 2025): ``universal`` in ``[torch]``, kernel sections with a ``language``, no
+``backends``.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ def upgrade(top: TableNode, report: Report) -> TableNode:
             if new_name != name and new_name in sections.items:
                 report.error(
                     section.path,
-                    f"'cuda-hipify' makes a section '{new_name}' of this one, and there already is one of that name",
+                    f"'cuda-hipify' makes a section '{new_name}' of this one, and there already is one of "
+                    f"that name",
                     hint="give one of the two another name",
                     at_key=True,
                 )

@@ -64,7 +64,9 @@ def _move_python_depends(general: TableNode) -> TableNode:
 
 
 def derived_backends(general: TableNode, kernels: TableNode) -> TableNode:
-    """``[general]`` with ``backends``: those of the kernel sections, in alphabetical order, unless it is written."""
+    """``[general]`` with ``backends``: those of the kernel sections, in alphabetical order, unless it is
+    written.
+    """
     if "backends" in general.items:
         return general
     first: dict[str, Leaf] = {}

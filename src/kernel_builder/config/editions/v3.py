@@ -1,5 +1,6 @@
-"""Edition 3 (December 2025 to April 2026): ``backends`` is written; ``version`` and ``license`` need not be, and a
-kernel of Python code alone has no framework table."""
+"""Edition 3 (December 2025 to April 2026): ``backends`` is written; ``version`` and ``license`` need not be,
+and a kernel of Python code alone has no framework table.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,112 @@
+"""``kernel-builder check-config``: judge a project's build.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from kernel_builder.config.model import Project
+from kernel_builder.config.reader import FILE_NAME, load_project
+from kernel_builder.errors import ConfigError, Diagnostic, Severity
+
+
+@click.command(name="check-config")
+@click.argument("directory", default=".", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    show_default=True,
+    help="How to say what was found: json has the project as read, too; github makes annotations.",
+)
+def command(directory: Path, *, as_json: bool, form: str) -> int:
+    """Judge build.toml in DIRECTORY: all mistakes in one run.
+
+    A file of any edition is read. Exits with 3 when there are mistakes, with 0 when there are none or
+    warnings alone.
+    """
+    form = "json" if as_json else form
+    try:
+        project, diagnostics = load_project(directory)
+    except ConfigError as error:
+        if form == "text":
+            raise
+        _tell(None, error.diagnostics or (_without_place(error),), directory, form=form)
+        return error.exit_code
+    _tell(project, diagnostics, directory, form=form)
+    return 0
+
+
+def _without_place(error: ConfigError) -> Diagnostic:
+    """A mistake that is not in the file: there is none, or it is not to be read."""
+    return Diagnostic(severity=Severity.ERROR, message=error.message, hint=error.hint)
+
+
+def _tell(project: Project | None, diagnostics: Sequence[Diagnostic], directory: Path, *, form: str) -> None:
+    if form == "json":
+        import json  # noqa: PLC0415  (start-up time)
+
+        click.echo(json.dumps(_report(project, diagnostics, directory), indent=2))
+        return
+    for diagnostic in diagnostics:
+        if form == "github":
+            click.echo(_annotation(diagnostic))
+        else:
+            click.echo(diagnostic.render(), err=True)
+    if project is not None and form == "text":
+        click.echo(_summary(project))
+
+
+def _summary(project: Project) -> str:
+    backends = ", ".join(
+        f"{backend.value}{'' if project.is_compiled_for(backend) else ' (Python only)'}"
+        for backend in project.backends
+    )
+    edition = f"{FILE_NAME} (edition {project.edition})"
+    return f"{edition} is in order: {project.name} version {project.version}, for {backends}"
+
+
+def _report(project: Project | None, diagnostics: Sequence[Diagnostic], directory: Path) -> dict[str, object]:
+    from kernel_builder.config.document import document_of  # noqa: PLC0415  (start-up time)
+
+    return {
+        "file": str(directory / FILE_NAME),
+        "ok": project is not None,
+        "edition": None if project is None else project.edition,
+        "project": None if project is None else document_of(project),
+        "diagnostics": [
+            {
+                "severity": diagnostic.severity.value,
+                "key": diagnostic.key,
+                "line": diagnostic.line,
+                "column": diagnostic.column,
+                "message": diagnostic.message,
+                "hint": diagnostic.hint,
+            }
+            for diagnostic in diagnostics
+        ],
+    }
+
+
+def _annotation(diagnostic: Diagnostic) -> str:
+    """A workflow command of GitHub Actions, which shows the message beside the line."""
+    place = {"file": diagnostic.file, "line": diagnostic.line, "col": diagnostic.column}
+    properties = ",".join(
+        f"{name}={_property(str(value))}" for name, value in place.items() if value is not None
+    )
+    text = f"{diagnostic.key}: {diagnostic.message}" if diagnostic.key else diagnostic.message
+    if diagnostic.hint:
+        text += f"\n{diagnostic.hint}"
+    return f"::{diagnostic.severity.value}{' ' if properties else ''}{properties}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
