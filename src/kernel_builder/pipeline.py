@@ -7,11 +7,13 @@ Nothing here prints; progress goes to a reporter and the result is a value.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from kernel_builder.artifact.digest import METADATA
 from kernel_builder.artifact.variant import check_space, publish, staged
 from kernel_builder.build.engine import EngineResult, StepFailure, exclusive, run_plan
 from kernel_builder.build.loading import (
@@ -21,6 +23,8 @@ from kernel_builder.build.loading import (
     NoEnvironment,
     find_environment,
     load_variant,
+    remember,
+    remembered,
     why_not_loadable,
 )
 from kernel_builder.build.resources import measure, plan_jobs
@@ -380,14 +384,20 @@ def _install(
 ) -> VariantOutcome:
     plan = prepared.plan
     with staged(variant, plan.output) as stage:
-        load = load_variant(
-            stage,
-            variant=variant.variant,
-            ops_id=variant.ops_id,
-            python_name=plan.python_name,
-            depends=_modules(variant),
-            environment=environment,
-        )
+        # The metadata hold the digest of every file, so equal metadata mean an equal variant.
+        fingerprint = hashlib.sha256((stage / METADATA).read_bytes()).hexdigest()
+        stamp = plan.work / variant.name / "loaded.json"
+        load = remembered(stamp, fingerprint, environment)
+        if load is None:
+            load = load_variant(
+                stage,
+                variant=variant.variant,
+                ops_id=variant.ops_id,
+                python_name=plan.python_name,
+                depends=_modules(variant),
+                environment=environment,
+            )
+            remember(stamp, fingerprint, environment, load)
         problem = _load_problem(prepared.project, load)
         if problem is not None:
             return VariantOutcome(

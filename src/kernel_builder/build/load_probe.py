@@ -8,6 +8,7 @@ stdout. Python 3.9 syntax.
 import importlib.abc
 import importlib.util
 import json
+import os
 import sys
 import traceback
 
@@ -18,27 +19,45 @@ def answer(**values):
     print(PREFIX + json.dumps(values), flush=True)
 
 
-def describe():
-    try:
-        import torch
-    except Exception as error:
-        return answer(torch=None, problem="torch cannot be imported: {}".format(error))
-    try:
-        import kernels
+def version_facts(torch_file):
+    """What torch/version.py says; it stands alone, and importing torch itself takes seconds."""
+    facts = {}
+    path = os.path.join(os.path.dirname(torch_file), "version.py")
+    with open(path, encoding="utf-8") as file:
+        exec(compile(file.read(), path, "exec"), facts)
+    return facts
 
-        client = getattr(kernels, "__version__", "unknown")
+
+def has_cxx11_abi(version):
+    """Builds of torch from 2.7 on have the new ABI; before, only torch itself can tell."""
+    major, minor = version.split("+")[0].split(".")[:2]
+    if (int(major), int(minor)) >= (2, 7):
+        return True
+    import torch
+
+    return bool(torch.compiled_with_cxx11_abi())
+
+
+def describe():
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return answer(torch=None, problem="torch is not installed")
+    if importlib.util.find_spec("kernels") is None:
+        return answer(torch=None, problem="the kernels client is not installed")
+    try:
+        facts = version_facts(spec.origin)
+        version = str(facts["__version__"])
+        cxx11 = has_cxx11_abi(version)
     except Exception as error:
-        return answer(torch=torch.__version__, problem="the kernels client cannot be imported: {}".format(error))
-    free_threaded = not getattr(sys, "_is_gil_enabled", lambda: True)()
+        return answer(torch=None, problem="its torch cannot be used: {}".format(error))
     return answer(
-        torch=torch.__version__,
-        cuda=torch.version.cuda,
-        hip=torch.version.hip,
-        xpu=getattr(torch.version, "xpu", None),
-        metal=torch.backends.mps.is_available(),
-        cxx11=bool(torch.compiled_with_cxx11_abi()),
-        kernels=client,
-        free_threaded=free_threaded,
+        torch=version,
+        cuda=facts.get("cuda"),
+        hip=facts.get("hip"),
+        xpu=facts.get("xpu"),
+        metal=sys.platform == "darwin",
+        cxx11=cxx11,
+        free_threaded=not getattr(sys, "_is_gil_enabled", lambda: True)(),
     )
 
 
@@ -76,8 +95,11 @@ def load(request):
     missing = [name for name, module in request["depends"].items() if importlib.util.find_spec(module) is None]
     if missing:
         return answer(status="unavailable", reason="its Python dependency {} is not installed".format(", ".join(missing)))
-    import torch  # noqa: F401  (first, as a user's program does)
-    import kernels
+    try:
+        import torch  # noqa: F401  (first, as a user's program does)
+        import kernels
+    except Exception as error:
+        return answer(status="unavailable", reason="torch and kernels cannot be imported: {}".format(error))
 
     if request["name"] not in request["depends"].values():
         sys.meta_path.insert(0, Refusing(request["name"]))

@@ -39,7 +39,6 @@ class Environment:
     cuda: str | None
     others: frozenset[Backend]
     abi: Abi | None
-    client: str
 
     @property
     def release(self) -> tuple[int, int]:
@@ -153,7 +152,6 @@ def find_environment(chosen: Path | None = None, environ: Mapping[str, str] | No
             cuda=str(answer["cuda"]) if answer["cuda"] else None,
             others=frozenset(backend for backend, present in others.items() if present),
             abi=(Abi.CXX11 if answer["cxx11"] else Abi.CXX98) if sys.platform == "linux" else None,
-            client=str(answer["kernels"]),
         )
     if chosen is not None and not chosen.exists():
         raise UsageError(f"--python {chosen}: there is no such file")
@@ -219,6 +217,42 @@ def load_variant(
     if answer["status"] == "failed":
         return LoadResult(status=LoadStatus.FAILED, reason=str(answer["reason"]), trace=str(answer["trace"]))
     return LoadResult(status=LoadStatus.LOADED, ops=_texts(answer["ops"]), unimplemented=_texts(answer["unimplemented"]))
+
+
+def remembered(
+    stamp: Path, fingerprint: str, environment: Environment | NoEnvironment
+) -> LoadResult | None:
+    """What loading the very same files in the same environment gave before, if it went well (see :func:`remember`)."""
+    if isinstance(environment, NoEnvironment):
+        return None
+    try:
+        kept = json.loads(stamp.read_text(encoding="utf-8"))
+        if kept["key"] == _stamp_key(fingerprint, environment):
+            return LoadResult(
+                status=LoadStatus.LOADED, ops=_texts(kept["ops"]), unimplemented=_texts(kept["unimplemented"])
+            )
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # no proof, or not one of ours: it is made anew
+    return None
+
+
+def remember(
+    stamp: Path, fingerprint: str, environment: Environment | NoEnvironment, result: LoadResult
+) -> None:
+    """Keep a successful proof in the file ``stamp``. ``fingerprint`` stands for every byte of the variant."""
+    if isinstance(environment, NoEnvironment) or result.status is not LoadStatus.LOADED:
+        return
+    kept = {
+        "key": _stamp_key(fingerprint, environment),
+        "ops": list(result.ops),
+        "unimplemented": list(result.unimplemented),
+    }
+    stamp.parent.mkdir(parents=True, exist_ok=True)
+    stamp.write_text(json.dumps(kept), encoding="utf-8")
+
+
+def _stamp_key(fingerprint: str, environment: Environment) -> list[str]:
+    return [fingerprint, str(environment.python), environment.torch, str(environment.cuda)]
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -196,6 +196,9 @@ def link_step(context: Context, objects: tuple[Path, ...], library: Path) -> Ste
         "-Wl,--hash-style=gnu",
         *(f"-L{directory}" for directory in libraries),
         *(str(path) for path in objects),
+        # Before torch: its libraries export the parts of libstdc++ that they were linked with, and half of a C++
+        # runtime from there and half from here does not work.
+        "-l:libstdc++.a",
         "-Wl,--no-as-needed",
         "-l:libtorch.so",
         "-Wl,--as-needed",
