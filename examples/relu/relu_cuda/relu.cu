@@ -18,8 +18,9 @@ __device__ __nv_bfloat16 relu(__nv_bfloat16 x) { return __float2bfloat16_rn(relu
 
 constexpr int kThreads = 256;
 
-// Memory keeps busy only with many bytes under way: each thread loads this much before it stores anything.
-constexpr int kBytesPerThread = 64;
+// Memory keeps busy only with many bytes under way: each thread loads this much before it stores anything. On an
+// H100, 16 to 64 bytes are within 1% of each other.
+constexpr int kBytesPerThread = 32;
 
 // What one instruction loads or stores: `kWidth` elements, 16 bytes at best.
 template <typename T, int kWidth> struct alignas(kWidth * sizeof(T)) Pack {
