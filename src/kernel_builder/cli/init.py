@@ -56,8 +56,8 @@ def _are_backends(word: str) -> bool:
 
 
 def _refuse_misspelled(word: str) -> None:
-    near = get_close_matches(word.lower(), sorted(_WORDS), n=1, cutoff=0.7)
-    if near and not Path(word).exists():
+    near = get_close_matches(word.lower(), sorted(_WORDS), n=1, cutoff=0.6)
+    if near and Path(word).name == word and not Path(word).exists():
         raise UsageError(
             f"{word!r} is not a backend",
             hint=f"write {near[0]}, or ./{word} if it is the directory of the project",

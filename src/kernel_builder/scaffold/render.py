@@ -21,6 +21,13 @@ BACKENDS: tuple[Backend, ...] = (Backend.CPU, Backend.CUDA)
 
 _KNOWN = frozenset(Backend)
 
+# The Python expression for the device to show the kernel on.
+_DEVICES = {
+    (Backend.CPU,): '"cpu"',
+    (Backend.CUDA,): '"cuda"',
+    BACKENDS: '"cuda" if torch.cuda.is_available() else "cpu"',
+}
+
 
 @dataclass(frozen=True)
 class _File:
@@ -105,6 +112,7 @@ def render_project(names: ProjectName, *, backends: Sequence[Backend], license_i
         "repo_id": names.repo_id,
         "license_toml": json.dumps(license_id, ensure_ascii=False),
         "backends": [backend.value for backend in backends],
+        "device": _DEVICES[tuple(backends)],
     }
     files = {
         file.path.format(py=names.python_name): (

@@ -1,0 +1,131 @@
+"""The rendered project: valid files, whatever its name and backends."""
+
+import ast
+import re
+import tomllib
+from itertools import product
+
+import jinja2
+import pytest
+
+from kernel_builder.config.model import Backend
+from kernel_builder.errors import UsageError
+from kernel_builder.scaffold.names import ProjectName
+from kernel_builder.scaffold.render import BACKENDS, choose_backends, render_project
+
+CHOICES = ((Backend.CPU,), (Backend.CUDA,), BACKENDS)
+NAMES = (ProjectName(name="scale", owner="me"), ProjectName(name="a-rather-long-name-for-a-kernel"))
+PROJECTS = [
+    pytest.param(names, backends, id=f"{names.name} {' '.join(backends)}")
+    for names, backends in product(NAMES, CHOICES)
+]
+
+
+@pytest.mark.parametrize(("names", "backends"), PROJECTS)
+def test_no_template_syntax_is_left_but_in_the_card(names: ProjectName, backends: tuple[Backend, ...]) -> None:
+    for path, text in render_project(names, backends=backends, license_id="MIT").items():
+        if path != "CARD.md":
+            assert not re.search(r"\{\{|\}\}|\{%|%\}", text), path
+        assert text == "" or (text.endswith("\n") and not text.endswith("\n\n")), path
+        assert "\n\n\n\n" not in text, path
+        assert not re.search(r"[ \t]$", text, re.MULTILINE), path
+
+
+@pytest.mark.parametrize(("names", "backends"), PROJECTS)
+def test_build_toml_names_exactly_the_files_that_are_written(
+    names: ProjectName, backends: tuple[Backend, ...]
+) -> None:
+    files = render_project(names, backends=backends, license_id='weird "licence"')
+    config = tomllib.loads(files["build.toml"])
+    assert config["general"] == {
+        "name": names.name,
+        "version": 1,
+        "edition": 5,
+        "license": 'weird "licence"',
+        "backends": list(backends),
+        "hub": {"repo-id": names.repo_id} if names.repo_id else {},
+    }
+    listed = {source for section in (config["torch"], *config["kernel"].values()) for source in section["src"]}
+    assert listed == {path for path in files if path.endswith((".cpp", ".h", ".cu"))}
+    assert {section["backend"] for section in config["kernel"].values()} == set(backends)
+
+
+@pytest.mark.parametrize(("names", "backends"), PROJECTS)
+def test_the_package_is_python_3_9_with_relative_imports_only(
+    names: ProjectName, backends: tuple[Backend, ...]
+) -> None:
+    files = render_project(names, backends=backends, license_id="MIT")
+    package = f"torch-ext/{names.python_name}/"
+    assert f"{package}__init__.py" in files
+    for path, text in files.items():
+        if not path.endswith(".py"):
+            continue
+        tree = ast.parse(text, path, feature_version=(3, 9))
+        if path.startswith(package):
+            absolute = {
+                name.split(".")[0]
+                for node in ast.walk(tree)
+                for name in (
+                    [alias.name for alias in node.names]
+                    if isinstance(node, ast.Import)
+                    else [node.module or ""]
+                    if isinstance(node, ast.ImportFrom) and node.level == 0
+                    else []
+                )
+            }
+            assert absolute <= {"torch", "typing"}, path
+            assert not any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr) for node in ast.walk(tree))
+
+
+@pytest.mark.parametrize(("names", "backends"), PROJECTS)
+def test_sources_include_no_heavy_torch_header_and_no_clock(
+    names: ProjectName, backends: tuple[Backend, ...]
+) -> None:
+    for path, text in render_project(names, backends=backends, license_id="MIT").items():
+        if path.endswith((".cpp", ".h", ".cu")):
+            assert not re.search(r"torch/(all|torch|extension|types)\.h|__DATE__|__TIME__", text), path
+        if path.endswith((".cu", ".h")):
+            assert not re.search(r"#include <(torch|ATen|c10)/", text), path
+
+
+def test_a_project_for_one_backend_does_not_mention_the_other() -> None:
+    cpu = "".join(render_project(NAMES[0], backends=(Backend.CPU,), license_id="MIT").values())
+    cuda = render_project(NAMES[0], backends=(Backend.CUDA,), license_id="MIT")
+    assert "cuda" not in cpu.lower()
+    assert "CPU_KERNEL" not in "".join(cuda.values())
+    assert "scale_cpu" not in "".join((*cuda, *cuda.values()))
+
+
+def test_an_unknown_owner_leaves_repo_id_as_a_comment() -> None:
+    text = render_project(ProjectName(name="scale"), backends=BACKENDS, license_id="MIT")["build.toml"]
+    assert '# repo-id = "OWNER/scale"' in text
+
+
+def test_the_card_fills_in_with_and_without_optional_facts() -> None:
+    card = render_project(NAMES[0], backends=BACKENDS, license_id="MIT")["CARD.md"]
+    template = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined).from_string(card)  # noqa: S701
+    facts = {"repo_id": "me/scale", "version": 3, "license": "mit"}
+    full = template.render(
+        facts, functions=["scale"], layers=["Scale"], has_benchmark=True, upstream="https://u", source="https://s"
+    )
+    assert full.startswith("---\nlibrary_name: kernels\nlicense: mit\n---\n")
+    assert 'get_kernel("me/scale", version=3, backend=device)' in full
+    assert "kernel.scale(" in full
+    for text in ("- `Scale`", "kernels benchmark me/scale@v3", "https://u", "https://s"):
+        assert text in full
+    bare = template.render(facts, functions=None, layers=None, has_benchmark=False, upstream=None, source=None)
+    assert "None" not in bare
+    assert "##" not in bare
+
+
+def test_backends_are_chosen_once_each_in_one_order() -> None:
+    assert choose_backends(["cuda", "CPU", "cuda"]) == (Backend.CPU, Backend.CUDA)
+    assert choose_backends(["all"]) == BACKENDS
+
+
+def test_backends_that_come_later_are_told_from_words_that_are_none() -> None:
+    with pytest.raises(UsageError, match="does not write metal, xpu yet"):
+        choose_backends(["metal", "cpu", "xpu"])
+    with pytest.raises(UsageError, match="no backend 'vulkan', 'gpu'") as caught:
+        choose_backends(["vulkan", "metal", "gpu"])
+    assert "metal" in (caught.value.hint or "")
