@@ -211,7 +211,8 @@ class Tree:
             directory = self._directories[parent] = self._directory(parent)
         if not expected.directory and name in directory.files and not directory.leads_out:
             return
-        # Not a plain file of the project: a directory, a link, or nothing. These are few, and cost a look each.
+        # Not a plain file of the project: a directory, a link, or nothing. These are few, and cost a look
+        # each.
         where = os.path.join(self.root, expected.text)  # noqa: PTH118
         try:
             mode = os.stat(where).st_mode  # noqa: PTH116

@@ -1,8 +1,8 @@
 """A TOML document as values that know where in the file they stand.
 
 A node's ``path`` is its origin: moving a node elsewhere (as reading an older edition does) keeps it, so that
-messages always point at what the user wrote. Nodes are named tuples because a large file has thousands of them, and
-making a frozen dataclass takes four times as long.
+messages always point at what the user wrote. Nodes are named tuples because a large file has thousands of
+them, and making a frozen dataclass takes four times as long.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Problem(NamedTuple):
     hint: str | None = None
 
 
-class _Statement(NamedTuple):
+class Statement(NamedTuple):
     """``[key]``, ``[[key]]`` or ``key = value``. ``key`` is ``None`` when it cannot be read; ``plain_end`` is
     where a value that is a plain list ends, else 0.
     """
@@ -99,7 +99,17 @@ def _key(text: str, start: int) -> tuple[tuple[str, ...] | None, int]:
     return None, position
 
 
-def _statements(text: str) -> Iterator[_Statement]:
+def last_part(text: str, start: int) -> tuple[int, int]:
+    """Where the last part of the dotted key at ``start`` begins and ends: ``name`` of ``general.name``."""
+    position = start
+    while match := _KEY_PART.match(text, position):
+        position = match.end()
+        if not match["dot"]:
+            return match.span("text")
+    return start, start
+
+
+def _statements(text: str) -> Iterator[Statement]:
     position = 0
     while (position := _end_of_blank(text, position)) < len(text):
         start = position
@@ -109,20 +119,26 @@ def _statements(text: str) -> Iterator[_Statement]:
             line_end = text.find("\n", after)
             position = len(text) if line_end < 0 else line_end
             depth = len(key) if key else 0
-            yield _Statement(start, position, header, key, after, depth, closed=True)
+            yield Statement(start, position, header, key, after, depth, closed=True)
             continue
         key, after = _key(text, start)
         if key is None or not text.startswith("=", after):
             line_end = text.find("\n", after)
             position = len(text) if line_end < 0 else line_end
-            yield _Statement(start, position, "", None, after, 0, closed=True)
+            yield Statement(start, position, "", None, after, 0, closed=True)
             continue
-        value = _end_of_blank(text, after + 1)
+        value = _end_of_spaces(text, after + 1)
         plain = _PLAIN_LIST.match(text, value)
         end = plain.end() if plain else after + 1
         position, depth, closed = _end_of_value(text, end)
         plain_end = plain.end() if plain else 0
-        yield _Statement(start, position, "", key, value, depth + len(key), closed, plain_end)
+        yield Statement(start, position, "", key, value, depth + len(key), closed, plain_end)
+
+
+def _end_of_spaces(text: str, position: int) -> int:
+    while text.startswith((" ", "\t"), position):
+        position += 1
+    return position
 
 
 def _end_of_blank(text: str, position: int) -> int:
@@ -166,11 +182,11 @@ class _Places:
 
 
 class Source:
-    """A text of TOML, cut into statements. ``text`` has no byte-order mark and ``\\n`` line ends only."""
+    """A text of TOML, cut into ``statements``. It has no byte-order mark, and ``\\n`` for line ends."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._statements = list(_statements(text))
+        self.statements = list(_statements(text))
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column of an offset, both from 1; columns count characters."""
@@ -185,12 +201,55 @@ class Source:
         """Offset of the value at ``path``, or of what comes nearest to it."""
         return self._find(path, keys=False)
 
+    def paths(self) -> Iterator[tuple[Statement, Where]]:
+        """Every statement with the way to what it is about; those without a readable key are left out."""
+        counts: dict[Where, int] = {}
+        table: Where = ()
+        for statement in self.statements:
+            if statement.key is None or statement.depth > MAX_DEPTH:
+                continue
+            if statement.header:
+                table = self._resolve(statement.key, counts, array=statement.header == "[[")
+                yield statement, table
+            else:
+                yield statement, table + statement.key
+
+    def inside(self, offset: int) -> dict[str | int, tuple[int, int]]:
+        """Key and value offsets of everything directly inside the list or inline table at ``offset``."""
+        found = self._cache.get(offset)
+        if found is None:
+            opening = self.text[offset : offset + 1]
+            if opening == "[":
+                found = dict(enumerate((place, place) for place in self._elements(offset + 1)))
+            elif opening == "{":
+                found = self._entries(offset + 1)
+            else:
+                found = {}
+            self._cache[offset] = found
+        return found
+
+    def end_of_value(self, offset: int) -> int:
+        """Where the value that begins at ``offset`` ends, in a good document."""
+        depth = 0
+        end = offset
+        for match in _ITEM.finditer(self.text, offset):
+            kind = match.lastgroup
+            if kind == "skip" and depth == 0:
+                return end
+            depth += (kind == "open") - (kind == "close")
+            if depth < 0 or (depth == 0 and kind == "comma"):
+                return end
+            end = match.end()
+            if depth == 0 and kind != "bare":
+                return end
+        return end
+
     def parse(self) -> tuple[dict[str, object], tuple[Problem, ...]]:
         """All values of the text, and everything that keeps it from being TOML.
 
         With problems, the values are those of the statements that are right.
         """
-        too_deep = [s for s in self._statements if s.depth > MAX_DEPTH]
+        too_deep = [s for s in self.statements if s.depth > MAX_DEPTH]
         if not too_deep:
             try:
                 return self._loads(), ()
@@ -210,7 +269,7 @@ class Source:
         pieces: list[str] = []
         lists: list[tuple[Where, list[str]]] = []
         position = 0
-        for statement, path in self._paths():
+        for statement, path in self.paths():
             if statement.plain_end - statement.value > _LONG:
                 pieces += [self.text[position : statement.value], "[]"]
                 position = statement.plain_end
@@ -225,19 +284,6 @@ class Source:
                 table[path[-1]] = texts
         return data
 
-    def _paths(self) -> Iterator[tuple[_Statement, Where]]:
-        """Every statement with the way to what it is about; those without a readable key are left out."""
-        counts: dict[Where, int] = {}
-        table: Where = ()
-        for statement in self._statements:
-            if statement.key is None or statement.depth > MAX_DEPTH:
-                continue
-            if statement.header:
-                table = self._resolve(statement.key, counts, array=statement.header == "[[")
-                yield statement, table
-            else:
-                yield statement, table + statement.key
-
     @cached_property
     def _lines(self) -> list[int]:
         return [0, *(match.end() for match in re.finditer("\n", self.text))]
@@ -245,7 +291,7 @@ class Source:
     @cached_property
     def _places(self) -> _Places:
         places = _Places()
-        for statement, path in self._paths():
+        for statement, path in self.paths():
             own = len(statement.key or ())
             self._note(
                 places, path, own, statement.start, statement.start if statement.header else statement.value
@@ -279,27 +325,13 @@ class Source:
                 continue
             key, value = places.keys[known], places.values[known]
             for step in path[length:]:
-                inside = self._inside(value).get(step)
+                inside = self.inside(value).get(step)
                 if inside is None:
                     # Something missing is best shown by the key or header of the table it is missing from.
                     return key
                 key, value = inside
             return key if keys else value
         return 0
-
-    def _inside(self, offset: int) -> dict[str | int, tuple[int, int]]:
-        """Key and value offsets of everything directly inside the list or inline table at ``offset``."""
-        found = self._cache.get(offset)
-        if found is None:
-            opening = self.text[offset : offset + 1]
-            if opening == "[":
-                found = dict(enumerate((place, place) for place in self._elements(offset + 1)))
-            elif opening == "{":
-                found = self._entries(offset + 1)
-            else:
-                found = {}
-            self._cache[offset] = found
-        return found
 
     @cached_property
     def _cache(self) -> dict[int, dict[str | int, tuple[int, int]]]:
@@ -361,7 +393,7 @@ class _Merge:
 
     def run(self) -> tuple[dict[str, object], list[Problem]]:
         table, path = self._data, Where()
-        for statement in self._source._statements:  # noqa: SLF001  (same module)
+        for statement in self._source.statements:
             if len(self._problems) >= _MAX_PROBLEMS:
                 self._problems.append(
                     Problem(
@@ -393,7 +425,7 @@ class _Merge:
     def _problem(self, offset: int, message: str, path: Where, hint: str | None = None) -> None:
         self._problems.append(Problem(offset=offset, message=message, path=path, hint=hint))
 
-    def _parse(self, statement: _Statement, path: Where) -> dict[str, object] | None:
+    def _parse(self, statement: Statement, path: Where) -> dict[str, object] | None:
         text = self._source.text[statement.start : statement.end]
         try:
             return tomllib.loads(text)
@@ -403,7 +435,7 @@ class _Merge:
             self._problem(problem.offset, problem.message, key + (statement.key or ()), problem.hint)
             return None
 
-    def _open(self, statement: _Statement, key: tuple[str, ...]) -> tuple[dict[str, object], Where]:
+    def _open(self, statement: Statement, key: tuple[str, ...]) -> tuple[dict[str, object], Where]:
         array = statement.header == "[["
         table = self._data
         for index, part in enumerate(key):
@@ -445,7 +477,7 @@ class _Merge:
         self,
         table: dict[str, object],
         path: Where,
-        statement: _Statement,
+        statement: Statement,
         key: tuple[str, ...],
         value: object,
     ) -> None:

@@ -16,7 +16,7 @@ LANGUAGES = {
 }
 """What a ``language`` stands for. ``cuda`` is the default."""
 
-_ARCHS = {"cuda-capabilities": Backend.CUDA, "rocm-archs": Backend.ROCM}
+ARCHS = {"cuda-capabilities": Backend.CUDA, "rocm-archs": Backend.ROCM}
 
 
 def upgrade(top: TableNode, report: Report) -> TableNode:
@@ -67,7 +67,7 @@ def _split(name: str, section: TableNode, report: Report) -> list[tuple[str, Tab
         backends, origin = LANGUAGES["cuda"], language.path
     if not backends:
         return [(name, section)]
-    for key, owner in _ARCHS.items():
+    for key, owner in ARCHS.items():
         if key in section.items and owner not in backends:
             report.warning(
                 section.items[key].path,
@@ -77,7 +77,7 @@ def _split(name: str, section: TableNode, report: Report) -> list[tuple[str, Tab
             )
     made = []
     for backend in backends:
-        foreign = tuple(key for key, owner in _ARCHS.items() if owner is not backend)
+        foreign = tuple(key for key, owner in ARCHS.items() if owner is not backend)
         new = section.but({"backend": Leaf(origin, backend.value)}, without=("language", *foreign))
         made.append((f"{name}_rocm" if len(backends) > 1 and backend is Backend.ROCM else name, new))
     return made

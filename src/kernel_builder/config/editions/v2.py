@@ -13,7 +13,7 @@ UNIVERSAL_BACKENDS = (Backend.CPU, Backend.CUDA, Backend.METAL, Backend.ROCM, Ba
 CUDA_PYTHON_DEPENDS = ("nvidia-cutlass-dsl",)
 """Python dependencies that moved from ``[general]`` to ``[general.cuda]`` after edition 2."""
 
-_BOUNDS = {"cuda-minver": "minver", "cuda-maxver": "maxver"}
+BOUNDS = {"cuda-minver": "minver", "cuda-maxver": "maxver"}
 
 
 def upgrade(top: TableNode, report: Report) -> TableNode:
@@ -31,11 +31,11 @@ def upgrade(top: TableNode, report: Report) -> TableNode:
 
 
 def _move_bounds(general: TableNode, report: Report) -> TableNode:
-    found = {new: general.items[old] for old, new in _BOUNDS.items() if old in general.items}
+    found = {new: general.items[old] for old, new in BOUNDS.items() if old in general.items}
     if not found:
         return general
     cuda = general.table("cuda")
-    for old, new in _BOUNDS.items():
+    for old, new in BOUNDS.items():
         if old in general.items and new in cuda.items:
             report.error(
                 general.items[old].path,
@@ -43,7 +43,7 @@ def _move_bounds(general: TableNode, report: Report) -> TableNode:
                 hint="keep the latter",
                 at_key=True,
             )
-    return general.but({"cuda": cuda.but(found)}, without=tuple(_BOUNDS))
+    return general.but({"cuda": cuda.but(found)}, without=tuple(BOUNDS))
 
 
 def _move_python_depends(general: TableNode) -> TableNode:

@@ -1,0 +1,55 @@
+"""``kernel-builder update-build``: bring a project's build.toml to the current edition."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import click
+
+from kernel_builder.config.migrate import Update, update, write
+from kernel_builder.config.reader import FILE_NAME, read_file
+from kernel_builder.config.schema import CURRENT_EDITION
+from kernel_builder.errors import ExitCode, UsageError
+
+
+@click.command(name="update-build")
+@click.argument("directory", default=".", type=click.Path(path_type=Path))
+@click.option("--check", is_flag=True, help="Change nothing; exit with 1 when an update is due.")
+@click.option("--diff", is_flag=True, help="Change nothing; show what would change.")
+@click.option("--license", "license_", metavar="ID", help="The licence, for a file that names none.")
+def command(directory: Path, *, check: bool, diff: bool, license_: str | None) -> int:
+    """Bring build.toml in DIRECTORY to the current edition, in place.
+
+    Comments, order and layout are kept; only what must change does. A file that cannot be updated stays as it
+    is.
+    """
+    if license_ is not None and not (license_.strip() and license_.isprintable()):
+        raise UsageError(
+            "--license must be the identifier of a licence", hint="such as: --license apache-2.0"
+        )
+    file = directory / FILE_NAME
+    change = update(read_file(file), file=file, root=directory, license_=license_)
+    if diff:
+        click.echo(_difference(change, file), nl=False)
+    if not change.is_due:
+        click.echo(f"{file} is in edition {CURRENT_EDITION} already", err=True)
+        return ExitCode.OK
+    if check or diff:
+        click.echo(f"{file} is in edition {change.edition}; an update to {CURRENT_EDITION} is due", err=True)
+        return ExitCode.FAILED if check else ExitCode.OK
+    write(file, change)
+    click.echo(f"{file} is now in edition {CURRENT_EDITION} (it was in {change.edition})", err=True)
+    return ExitCode.OK
+
+
+def _difference(change: Update, file: Path) -> str:
+    before, after = (
+        side.decode("utf-8-sig").splitlines(keepends=True) for side in (change.before, change.after)
+    )
+    lines = difflib.unified_diff(
+        before, after, fromfile=str(file), tofile=f"{file} (edition {CURRENT_EDITION})"
+    )
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
