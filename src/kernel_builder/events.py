@@ -81,15 +81,7 @@ class Output:
 
 
 Event = (
-    FetchStarted
-    | FetchProgress
-    | FetchFinished
-    | StepsPlanned
-    | StepStarted
-    | StepFinished
-    | Waiting
-    | Notice
-    | Output
+    FetchStarted | FetchProgress | FetchFinished | StepsPlanned | StepStarted | StepFinished | Waiting | Notice | Output
 )
 
 

@@ -305,9 +305,7 @@ def _finish(
 ) -> VariantOutcome:
     """Check, install and load one variant whose steps have ended."""
     ran = result.ran.get(variant.name, ())
-    compiled = tuple(
-        step.source for step in ran if step.kind is StepKind.COMPILE and not step.source.startswith("(")
-    )
+    compiled = tuple(step.source for step in ran if step.kind is StepKind.COMPILE and not step.source.startswith("("))
     failures = [failure for failure in result.failures if failure.variant == variant.name]
     if failures:
         return VariantOutcome(

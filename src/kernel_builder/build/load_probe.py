@@ -1,9 +1,11 @@
-# Runs in the interpreter that kernels are loaded with, not in kernel-builder's: standard library, torch and kernels only.
+# Runs in the interpreter that kernels are loaded with, not in kernel-builder's own.
 """Tell what this interpreter has (``describe``), or load one variant with the ``kernels`` client (``load``).
 
 Usage: ``python -I -B load_probe.py describe`` or ``... load REQUEST-JSON``. The answer is one line of JSON, the last of
 stdout. Python 3.9 syntax.
 """
+
+from __future__ import annotations
 
 import importlib.abc
 import importlib.util
@@ -11,26 +13,28 @@ import json
 import os
 import sys
 import traceback
+from pathlib import Path
+from typing import Any
 
 PREFIX = "kernel-builder-probe: "
 
 
-def answer(**values):
+def answer(**values: object) -> None:
     print(PREFIX + json.dumps(values), flush=True)
 
 
-def version_facts(torch_file):
+def version_facts(torch_file: str) -> dict[str, object]:
     """What torch/version.py says; it stands alone, and importing torch itself takes seconds."""
-    facts = {}
+    facts: dict[str, object] = {}
     path = os.path.join(os.path.dirname(torch_file), "version.py")
     with open(path, encoding="utf-8") as file:
         exec(compile(file.read(), path, "exec"), facts)
     return facts
 
 
-def has_cxx11_abi(version):
+def has_cxx11_abi(version: str) -> bool:
     """Builds of torch from 2.7 on have the new ABI; before, only torch itself can tell."""
-    major, minor = version.split("+")[0].split(".")[:2]
+    major, minor = version.split("+", maxsplit=1)[0].split(".")[:2]
     if (int(major), int(minor)) >= (2, 7):
         return True
     import torch
@@ -38,19 +42,22 @@ def has_cxx11_abi(version):
     return bool(torch.compiled_with_cxx11_abi())
 
 
-def describe():
+def describe() -> None:
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
-        return answer(torch=None, problem="torch is not installed")
+        answer(torch=None, problem="torch is not installed")
+        return
     if importlib.util.find_spec("kernels") is None:
-        return answer(torch=None, problem="the kernels client is not installed")
+        answer(torch=None, problem="the kernels client is not installed")
+        return
     try:
         facts = version_facts(spec.origin)
         version = str(facts["__version__"])
         cxx11 = has_cxx11_abi(version)
     except Exception as error:
-        return answer(torch=None, problem="its torch cannot be used: {}".format(error))
-    return answer(
+        answer(torch=None, problem=f"its torch cannot be used: {error}")
+        return
+    answer(
         torch=version,
         cuda=facts.get("cuda"),
         hip=facts.get("hip"),
@@ -64,24 +71,19 @@ def describe():
 class Refusing(importlib.abc.MetaPathFinder):
     """Refuses an absolute import of the kernel itself, which would find some other package of its name, or none."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self.name = name
 
-    def find_spec(self, fullname, path=None, target=None):
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
         if fullname == self.name or fullname.startswith(self.name + "."):
-            raise ImportError(
-                "the kernel imports itself by its absolute name, {!r}; use a relative import (from . import ...)".format(
-                    fullname
-                )
-            )
-        return None
+            raise ImportError(f"the kernel imports itself by its absolute name, {fullname!r}; use a relative import")
 
 
 KEYS = {"cpu": ["CPU"], "cuda": ["CUDA"], "rocm": ["CUDA"], "xpu": ["XPU"], "metal": ["MPS"]}
 ANY_DEVICE = ["CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"]
 
 
-def ops_of(namespace, backend):
+def ops_of(namespace: str, backend: str) -> tuple[list[str], list[str]]:
     """(all ops of the namespace, those that nothing implements for the backend)."""
     import torch
 
@@ -91,28 +93,29 @@ def ops_of(namespace, backend):
     return names, [name for name in names if not any(has(name, key) for key in keys)]
 
 
-def load(request):
+def load(request: dict[str, Any]) -> None:
     missing = [name for name, module in request["depends"].items() if importlib.util.find_spec(module) is None]
     if missing:
-        return answer(status="unavailable", reason="its Python dependency {} is not installed".format(", ".join(missing)))
+        answer(status="unavailable", reason=f"its Python dependency {', '.join(missing)} is not installed")
+        return
     try:
-        import torch  # noqa: F401  (first, as a user's program does)
         import kernels
+        import torch  # noqa: F401  (first, as a user's program does)
     except Exception as error:
-        return answer(status="unavailable", reason="torch and kernels cannot be imported: {}".format(error))
+        answer(status="unavailable", reason=f"torch and kernels cannot be imported: {error}")
+        return
 
     if request["name"] not in request["depends"].values():
         sys.meta_path.insert(0, Refusing(request["name"]))
     backend = request["backend"]
     try:
-        from pathlib import Path
-
         kernels.get_local_kernel(Path(request["path"]), backend=backend if backend == "cpu" else None)
     except Exception as error:
         text = traceback.format_exc()
-        return answer(status="failed", reason="{}: {}".format(type(error).__name__, error), trace=text)
+        answer(status="failed", reason=f"{type(error).__name__}: {error}", trace=text)
+        return
     names, unimplemented = ops_of(request["id"], backend)
-    return answer(status="loaded", ops=names, unimplemented=unimplemented)
+    answer(status="loaded", ops=names, unimplemented=unimplemented)
 
 
 if __name__ == "__main__":

@@ -128,7 +128,9 @@ def _ask(python: Path, *arguments: str) -> dict[str, object] | str:
     return f"the Python that loads it {died}{f':{chr(10)}{end}' if end else ''}"
 
 
-def find_environment(chosen: Path | None = None, environ: Mapping[str, str] | None = None) -> Environment | NoEnvironment:
+def find_environment(
+    chosen: Path | None = None, environ: Mapping[str, str] | None = None
+) -> Environment | NoEnvironment:
     """The first Python with torch and ``kernels``: ``chosen`` if given, else ours, the active one, PATH's.
 
     Raises :class:`UsageError` when ``chosen`` cannot be run at all.
@@ -216,12 +218,12 @@ def load_variant(
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=str(answer["reason"]))
     if answer["status"] == "failed":
         return LoadResult(status=LoadStatus.FAILED, reason=str(answer["reason"]), trace=str(answer["trace"]))
-    return LoadResult(status=LoadStatus.LOADED, ops=_texts(answer["ops"]), unimplemented=_texts(answer["unimplemented"]))
+    return LoadResult(
+        status=LoadStatus.LOADED, ops=_texts(answer["ops"]), unimplemented=_texts(answer["unimplemented"])
+    )
 
 
-def remembered(
-    stamp: Path, fingerprint: str, environment: Environment | NoEnvironment
-) -> LoadResult | None:
+def remembered(stamp: Path, fingerprint: str, environment: Environment | NoEnvironment) -> LoadResult | None:
     """What loading the very same files in the same environment gave before, if it went well (see :func:`remember`)."""
     if isinstance(environment, NoEnvironment):
         return None
@@ -236,9 +238,7 @@ def remembered(
     return None
 
 
-def remember(
-    stamp: Path, fingerprint: str, environment: Environment | NoEnvironment, result: LoadResult
-) -> None:
+def remember(stamp: Path, fingerprint: str, environment: Environment | NoEnvironment, result: LoadResult) -> None:
     """Keep a successful proof in the file ``stamp``. ``fingerprint`` stands for every byte of the variant."""
     if isinstance(environment, NoEnvironment) or result.status is not LoadStatus.LOADED:
         return

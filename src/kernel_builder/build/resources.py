@@ -112,7 +112,9 @@ def measure(proc: Path = Path("/proc"), cgroup: Path = _CGROUP) -> Resources:
     )
 
 
-def plan_jobs(resources: Resources, *, largest_step: int, nvcc_steps: int, architectures: int, asked: int | None) -> Budget:
+def plan_jobs(
+    resources: Resources, *, largest_step: int, nvcc_steps: int, architectures: int, asked: int | None
+) -> Budget:
     """How many steps to run at once.
 
     ``largest_step`` is the memory in bytes of the hungriest step, ``nvcc_steps`` how many steps run nvcc and
@@ -124,7 +126,9 @@ def plan_jobs(resources: Resources, *, largest_step: int, nvcc_steps: int, archi
     else:
         by_memory = max(1, resources.memory // max(1, largest_step))
         jobs = min(resources.processors, by_memory)
-        reason = "processors" if resources.processors <= by_memory else f"{resources.memory / 2**30:.1f} GiB free memory"
+        reason = (
+            "processors" if resources.processors <= by_memory else f"{resources.memory / 2**30:.1f} GiB free memory"
+        )
     threads = 1
     if 0 < nvcc_steps < jobs:
         threads = max(1, min(jobs // nvcc_steps, architectures))

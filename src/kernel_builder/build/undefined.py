@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 
 from abi3info import DATAS, FUNCTIONS
-from abi3info.models import PyVersion, Symbol as PythonSymbol
+from abi3info.models import PyVersion
+from abi3info.models import Symbol as PythonSymbol
 
 from kernel_builder.elf import ElfFile
 from kernel_builder.plan.model import UndefinedPolicy
@@ -54,9 +55,7 @@ def demangle(names: Iterable[str]) -> dict[str, str]:
     """C++ names as people write them; a name stays as it is where ``c++filt`` is missing."""
     ordered = list(names)
     try:
-        completed = subprocess.run(
-            ["c++filt"], input="\n".join(ordered), capture_output=True, text=True, check=True
-        )
+        completed = subprocess.run(["c++filt"], input="\n".join(ordered), capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return {name: name for name in ordered}
     return dict(zip(ordered, completed.stdout.splitlines(), strict=False))

@@ -18,7 +18,7 @@ from kernel_builder.pipeline import BuildOutcome, BuildRequest, VariantOutcome, 
 from kernel_builder.plan.model import BuildPlan
 
 
-def _stop(signum: int, frame: FrameType | None) -> None:
+def _stop(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 

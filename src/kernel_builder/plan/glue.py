@@ -39,9 +39,7 @@ def exports_map() -> str:
 
 def module_source(ops_id: str, unique: str) -> str:
     """C source of the Python module ``ops_id``."""
-    return _environment().get_template("module.c.j2").render(
-        ops_id=ops_id, unique=unique, placeholder=PLACEHOLDER
-    )
+    return _environment().get_template("module.c.j2").render(ops_id=ops_id, unique=unique, placeholder=PLACEHOLDER)
 
 
 def ops_module(ops_id: str, *, compiled: bool) -> str:

@@ -11,7 +11,7 @@ from kernel_builder.config.capabilities import select_capabilities
 from kernel_builder.config.model import Backend, Capability, FrameworkKind, Project, Section
 from kernel_builder.errors import ConfigError
 from kernel_builder.plan import cpu, cuda, glue, metadata
-from kernel_builder.plan.binding import Binding, decide_binding
+from kernel_builder.plan.binding import decide_binding
 from kernel_builder.plan.compile import LIMITED_API, Context, Layout, link_step, module_step
 from kernel_builder.plan.identity import Identity
 from kernel_builder.plan.model import (
@@ -142,9 +142,7 @@ def _installed(
         # imports.
         remarks.note(f"no compatibility package is written: the kernel has a module of its own called {name}")
     else:
-        installed.append(
-            InstalledFile(path=f"{name}/__init__.py", content=glue.compatibility_package(name))
-        )
+        installed.append(InstalledFile(path=f"{name}/__init__.py", content=glue.compatibility_package(name)))
     return tuple(sorted(installed, key=lambda file: file.path))
 
 
@@ -214,9 +212,7 @@ class _CompiledVariant:
         )
         generated = [GeneratedFile(path=layout.exports_map, content=glue.exports_map()), module]
         if layout.registration.is_relative_to(self.places.work):
-            generated.append(
-                GeneratedFile(path=layout.registration / _VENDORED, content=glue.registration_header())
-            )
+            generated.append(GeneratedFile(path=layout.registration / _VENDORED, content=glue.registration_header()))
         steps = [_COMPILERS[backend](context, unit, self._flags(unit)) for unit in units.units]
         steps.append(module_step(context, module.path))
         library = layout.variant / f"{ops_id}.abi3.so"
@@ -324,9 +320,7 @@ class _CompiledVariant:
             )
         if selection.dropped:
             dropped = ", ".join(str(capability) for capability in selection.dropped)
-            self.remarks.note(
-                f"section {section.id}: {dropped} dropped, {toolkit} builds for {known}"
-            )
+            self.remarks.note(f"section {section.id}: {dropped} dropped, {toolkit} builds for {known}")
         return EffectiveSection(id=section.id, capabilities=selection.effective, dropped=selection.dropped)
 
     def _flags(self, unit: Unit) -> tuple[str, ...]:

@@ -87,7 +87,8 @@ def find_host_compiler(environ: Mapping[str, str] | None = None) -> HostCompiler
     tried = "; ".join(f"{entry.path}: {entry.reason}" for entry in refused)
     raise ToolchainError(
         f"no usable C++ compiler was found{f' ({tried})' if tried else ''}",
-        hint=f"install g++ {MINIMUM_GCC} or newer (apt-get install g++, dnf install gcc-c++ libstdc++-static), or set CXX",
+        hint=f"install g++ {MINIMUM_GCC} or newer (apt-get install g++; dnf install gcc-c++ libstdc++-static)"
+        " or name one with the variable CXX",
     )
 
 

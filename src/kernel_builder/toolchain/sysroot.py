@@ -96,7 +96,7 @@ def sysroot_digest(host: HostCompiler) -> str:
 
 
 def provide_sysroot(store: Store, host: HostCompiler) -> Sysroot:
-    """The sysroot of this host out of ``store``, made now if it is not there. Raises what :func:`write_sysroot` does."""
+    """The sysroot of this host out of ``store``, made now if it is not there. Raises as :func:`write_sysroot` does."""
 
     def build(into: Path) -> Sequence[Source]:
         write_sysroot(into, host)

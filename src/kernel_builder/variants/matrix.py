@@ -144,9 +144,7 @@ def choose(
 
 def unmatched(matrix: Matrix, patterns: tuple[str, ...]) -> tuple[str, ...]:
     """The patterns that match no variant of ``matrix``, in order."""
-    return tuple(
-        pattern for pattern in patterns if not any(fnmatchcase(entry.name, pattern) for entry in matrix.kept)
-    )
+    return tuple(pattern for pattern in patterns if not any(fnmatchcase(entry.name, pattern) for entry in matrix.kept))
 
 
 def is_for(variant: Variant, host: Host) -> bool:

@@ -83,7 +83,9 @@ class TorchTag:
     def __str__(self) -> str:
         major, minor = self.version
         if major > 9:
-            raise ValueError(f"torch {major}.{minor} cannot be written in a variant name: the major has one digit there")
+            raise ValueError(
+                f"torch {major}.{minor} cannot be written in a variant name: the major has one digit there"
+            )
         return f"torch{major}{minor}{f'-{self.abi.value}' if self.abi else ''}"
 
 
@@ -178,9 +180,7 @@ def parse_variant(name: str) -> Variant:
     version = _split(number, major_digits=len(number) - 1) if number else None
     tag: Tag
     if match["torch"]:
-        tag = TorchTag(
-            version=_split(match["torch"], major_digits=1), abi=Abi(match["abi"]) if match["abi"] else None
-        )
+        tag = TorchTag(version=_split(match["torch"], major_digits=1), abi=Abi(match["abi"]) if match["abi"] else None)
     elif match["stable"]:
         tag = StableAbiTag(version=_split(match["stable"], major_digits=1))
     else:

@@ -63,7 +63,7 @@ def load_support() -> SupportTable:
     for release in document["torch"]:
         for build in release["builds"]:
             backend = Backend(build["backend"])
-            versions = [_pair(version) for version in build.get("versions", [])] or [None]
+            versions: list[tuple[int, int] | None] = [_pair(version) for version in build.get("versions", [])]
             rows.extend(
                 SupportRow(
                     torch=Version.parse(release["version"]),
@@ -76,7 +76,7 @@ def load_support() -> SupportTable:
                         system=System(build["system"]),
                     ),
                 )
-                for version in versions
+                for version in versions or [None]
             )
     defaults = [
         CapabilityDefault(
