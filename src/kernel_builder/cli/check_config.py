@@ -63,8 +63,7 @@ def _tell(project: Project | None, diagnostics: Sequence[Diagnostic], directory:
 
 def _summary(project: Project) -> str:
     backends = ", ".join(
-        f"{backend.value}{'' if project.is_compiled_for(backend) else ' (Python only)'}"
-        for backend in project.backends
+        f"{backend.value}{'' if project.is_compiled_for(backend) else ' (Python only)'}" for backend in project.backends
     )
     edition = f"{FILE_NAME} (edition {project.edition})"
     return f"{edition} is in order: {project.name} version {project.version}, for {backends}"
@@ -95,9 +94,7 @@ def _report(project: Project | None, diagnostics: Sequence[Diagnostic], director
 def _annotation(diagnostic: Diagnostic) -> str:
     """A workflow command of GitHub Actions, which shows the message beside the line."""
     place = {"file": diagnostic.file, "line": diagnostic.line, "col": diagnostic.column}
-    properties = ",".join(
-        f"{name}={_property(str(value))}" for name, value in place.items() if value is not None
-    )
+    properties = ",".join(f"{name}={_property(str(value))}" for name, value in place.items() if value is not None)
     text = f"{diagnostic.key}: {diagnostic.message}" if diagnostic.key else diagnostic.message
     if diagnostic.hint:
         text += f"\n{diagnostic.hint}"

@@ -25,9 +25,7 @@ def command(directory: Path, *, check: bool, diff: bool, license_: str | None) -
     is.
     """
     if license_ is not None and not (license_.strip() and license_.isprintable()):
-        raise UsageError(
-            "--license must be the identifier of a licence", hint="such as: --license apache-2.0"
-        )
+        raise UsageError("--license must be the identifier of a licence", hint="such as: --license apache-2.0")
     file = directory / FILE_NAME
     change = update(read_file(file), file=file, root=directory, license_=license_)
     if diff:
@@ -44,12 +42,6 @@ def command(directory: Path, *, check: bool, diff: bool, license_: str | None) -
 
 
 def _difference(change: Update, file: Path) -> str:
-    before, after = (
-        side.decode("utf-8-sig").splitlines(keepends=True) for side in (change.before, change.after)
-    )
-    lines = difflib.unified_diff(
-        before, after, fromfile=str(file), tofile=f"{file} (edition {CURRENT_EDITION})"
-    )
-    return "".join(
-        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
-    )
+    before, after = (side.decode("utf-8-sig").splitlines(keepends=True) for side in (change.before, change.after))
+    lines = difflib.unified_diff(before, after, fromfile=str(file), tofile=f"{file} (edition {CURRENT_EDITION})")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

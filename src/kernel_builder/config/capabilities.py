@@ -15,9 +15,7 @@ from kernel_builder.config.model import Capability, Suffix
 _PATTERN = re.compile(r"([1-9][0-9]?)\.([0-9])([af]?)(\+PTX)?")
 _BARE = re.compile(r"(?:(?:sm|compute)_?)?([1-9][0-9]?)([0-9])([af]?)(\+PTX)?", re.IGNORECASE)
 _LOOSE = re.compile(r"([1-9][0-9]?)(?:\.([0-9]))?([af]?)(?:[ \t]*[+, ]?[ \t]*(PTX))?", re.IGNORECASE)
-_FORM = (
-    "write major.minor, such as '8.0', with 'a' or 'f' and '+PTX' behind it where needed ('9.0a', '8.0+PTX')"
-)
+_FORM = "write major.minor, such as '8.0', with 'a' or 'f' and '+PTX' behind it where needed ('9.0a', '8.0+PTX')"
 
 _RENAMED = {(10, 1): (11, 0), (11, 0): (10, 1)}
 """Capabilities whose number changed: what CUDA 12 called 10.1, CUDA 13 calls 11.0."""
@@ -31,9 +29,7 @@ def parse_capability(text: str) -> Capability:
     match = _PATTERN.fullmatch(text)
     if match is None:
         meant = _guess(text)
-        raise ValueError(
-            f"{_quote(text)} is not a CUDA capability; " + (f"write '{meant}'" if meant else _FORM)
-        )
+        raise ValueError(f"{_quote(text)} is not a CUDA capability; " + (f"write '{meant}'" if meant else _FORM))
     return Capability(int(match[1]), int(match[2]), Suffix(match[3]), ptx=bool(match[4]))
 
 
@@ -83,14 +79,10 @@ def select_capabilities(
     known = set(targets) | {(capability.major, capability.minor) for capability in compilable or ()}
     wanted = _merged(requested)
     plain = [entry for entry in wanted if entry.suffix is Suffix.NONE and (entry.major, entry.minor) in known]
-    chosen = {
-        entry for entry in wanted if entry.suffix is not Suffix.NONE and (entry.major, entry.minor) in targets
-    }
+    chosen = {entry for entry in wanted if entry.suffix is not Suffix.NONE and (entry.major, entry.minor) in targets}
     for target in targets:
         usable = [
-            entry
-            for entry in plain
-            if (entry.major, entry.minor) <= target and (entry.major == target[0] or entry.ptx)
+            entry for entry in plain if (entry.major, entry.minor) <= target and (entry.major == target[0] or entry.ptx)
         ]
         if usable:
             chosen.add(max(usable, key=_number))

@@ -186,15 +186,12 @@ class Tree:
         if "\\" in text:
             self.report.error(path, f"{quoted(text)} has a backslash in it", hint="write paths with '/'")
         elif text.startswith("/") or (len(text) > 1 and text[1] == ":"):
-            self.report.error(
-                path, f"{quoted(text)} is an absolute path", hint="write it relative to the project"
-            )
+            self.report.error(path, f"{quoted(text)} is an absolute path", hint="write it relative to the project")
         elif plain_path(text).split("/", 1)[0] == "..":
             self.report.error(
                 path,
                 f"{quoted(text)} is outside of the project",
-                hint="move or copy what is needed into the project: kernels are built from their own "
-                "directory alone",
+                hint="move or copy what is needed into the project: kernels are built from their own directory alone",
             )
         else:
             self._expected.append(_Expected(text, path, directory))
@@ -218,9 +215,7 @@ class Tree:
             mode = os.stat(where).st_mode  # noqa: PTH116
         except (OSError, ValueError):
             kind = "directory" if expected.directory else "file"
-            self.report.error(
-                expected.path, f"there is no {kind} {quoted(expected.text)}", hint=self._hint(expected)
-            )
+            self.report.error(expected.path, f"there is no {kind} {quoted(expected.text)}", hint=self._hint(expected))
             return
         if not self._is_right(expected, mode):
             return
@@ -281,8 +276,7 @@ class Tree:
         if (package / python_name).is_dir():
             self.report.error(
                 path,
-                f"{shown}/{python_name} must not be there: a build puts the directory for older clients in "
-                f"that place",
+                f"{shown}/{python_name} must not be there: a build puts the directory for older clients in that place",
                 hint="give the inner directory another name",
             )
         if (package / "__init__.py").is_file():
@@ -297,11 +291,7 @@ class Tree:
             hint = f"rename {framework.directory}/{name} to {shown}: Python cannot import a name with dashes"
         else:
             hint = f"the Python code of the kernel '{name}' is expected there"
-            other = (
-                self.root
-                / ("torch-ext" if framework.directory == "tvm-ffi-ext" else "tvm-ffi-ext")
-                / python_name
-            )
+            other = self.root / ("torch-ext" if framework.directory == "tvm-ffi-ext" else "tvm-ffi-ext") / python_name
             if other.is_dir():
                 hint = f"move {other.relative_to(self.root).as_posix()} there"
         self.report.error(path, f"there is no Python package {shown}/__init__.py", hint=hint)

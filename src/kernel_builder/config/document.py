@@ -62,9 +62,7 @@ def _text(value: object | None) -> str | None:
 
 
 def _kernel_depends(depends: Sequence[KernelDependency]) -> list[Value]:
-    return [
-        _kept({"repo-id": one.repo_id, "version": one.version, "revision": one.revision}) for one in depends
-    ]
+    return [_kept({"repo-id": one.repo_id, "version": one.version, "revision": one.revision}) for one in depends]
 
 
 def _options(options: BackendOptions) -> dict[str, Value]:

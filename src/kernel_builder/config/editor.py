@@ -58,6 +58,13 @@ class Editor:
         start = self.source.value(path)
         return start, self.source.end_of_value(start)
 
+    def rest_of_line(self, path: Where) -> str:
+        """The value at ``path`` with the comment behind it, if it has a line of its own."""
+        start, end = self.value_span(path)
+        if any(found == path for _, found in self._paths):
+            end = self._line_end(end)
+        return self.text[start:end].rstrip()
+
     def set_value(self, path: Where, value: str) -> None:
         """Replace the value at ``path``."""
         self._changes.append((*self.value_span(path), value))
@@ -99,9 +106,7 @@ class Editor:
     def append_table(self, lines: Sequence[str]) -> None:
         """Add a table, with its header, to the end of the text."""
         gap = "" if self.text.endswith("\n") or not self.text else "\n"
-        self._changes.append(
-            (len(self.text), len(self.text), gap + "\n" + "".join(f"{line}\n" for line in lines))
-        )
+        self._changes.append((len(self.text), len(self.text), gap + "\n" + "".join(f"{line}\n" for line in lines)))
 
     def insert_table(self, after: Where, lines: Sequence[str]) -> None:
         """Add a table, with its header, behind the keys of the table ``after``, which has a header."""
@@ -109,7 +114,9 @@ class Editor:
         anchor = pairs[-1][0] if pairs else self.header(after)
         if anchor is None:
             raise CannotEditError(f"write the keys of '{_dotted(after)}' under a header: [{_dotted(after)}]")
-        self._insert_line(anchor.end, "\n" + "\n".join(lines))
+        follows = self.text[self._line_end(anchor.end) :]
+        gap = "\n" if follows and not follows.startswith("\n") else ""
+        self._insert_line(anchor.end, "\n" + "\n".join(lines) + gap)
 
     def remove(self, path: Where) -> None:
         """Take out the entry at ``path``: its whole lines, or its part of an inline table or list."""

@@ -45,10 +45,7 @@ def dependencies() -> Dependencies:
     """The table of allowed dependencies, ``data/dependencies.toml``."""
     data = tomllib.loads((_DATA / "dependencies.toml").read_text(encoding="utf-8"))
     return Dependencies(
-        depends={
-            name: tuple(Backend(backend) for backend in backends)
-            for name, backends in data["depends"].items()
-        },
+        depends={name: tuple(Backend(backend) for backend in backends) for name, backends in data["depends"].items()},
         renamed=dict(data["renamed"]),
         python={
             table: {name: PythonPackage(**entry) for name, entry in packages.items()}

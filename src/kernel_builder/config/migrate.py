@@ -201,10 +201,7 @@ class _Migration:
             self._editor.remove(("torch", "universal"))
         if "universal" in self._general.items and self._project.edition == 2:
             self._editor.remove(("general", "universal"))
-        if (
-            self._project.framework.kind is not FrameworkKind.TORCH_NOARCH
-            or "torch-noarch" in self._top.items
-        ):
+        if self._project.framework.kind is not FrameworkKind.TORCH_NOARCH or "torch-noarch" in self._top.items:
             return
         if "torch" in self._top.items:
             self._editor.rename_table(("torch",), "torch-noarch")
@@ -220,14 +217,11 @@ class _Migration:
         for old, new in BOUNDS.items():
             node = self._general.get(old)
             if node is not None:
-                start, end = self._editor.value_span(node.path)
-                lines.append(f"{new} = {self._editor.text[start:end]}")
+                lines.append(f"{new} = {self._editor.rest_of_line(node.path)}")
                 self._editor.remove(node.path)
         depends = self._general.get("python-depends")
         if isinstance(depends, ListNode):
-            moved = [
-                node for node in depends.items if isinstance(node, Leaf) and node.value in CUDA_PYTHON_DEPENDS
-            ]
+            moved = [node for node in depends.items if isinstance(node, Leaf) and node.value in CUDA_PYTHON_DEPENDS]
             if moved:
                 if len(moved) == len(depends.items):
                     self._editor.remove(depends.path)

@@ -65,8 +65,7 @@ def read_file(file: Path) -> bytes:
         size = file.stat().st_size
         if size > MAX_BYTES:
             raise ConfigError(
-                f"{file} has {size / 2**20:.1f} MiB; a build.toml of more than {MAX_BYTES // 2**20} MiB is "
-                f"not read",
+                f"{file} has {size / 2**20:.1f} MiB; a build.toml of more than {MAX_BYTES // 2**20} MiB is not read",
                 hint="is it another file under that name?",
             )
         return file.read_bytes()
@@ -77,9 +76,7 @@ def read_file(file: Path) -> bytes:
         ) from None
 
 
-def read_project(
-    data: bytes, *, file: Path, root: Path, tree: bool = True
-) -> tuple[Project, tuple[Diagnostic, ...]]:
+def read_project(data: bytes, *, file: Path, root: Path, tree: bool = True) -> tuple[Project, tuple[Diagnostic, ...]]:
     """Read ``data``, the content of ``file``, as :func:`load_project` does. Without ``tree``, only the text
     is judged.
     """
@@ -151,15 +148,11 @@ def _only_tables(top: TableNode, report: Report) -> TableNode:
         if isinstance(node, TableNode):
             tables[name] = node
         elif name in {GENERAL.name, "kernel", *FRAMEWORKS}:
-            report.error(
-                node.path, f"must be a table, not {describe(node)}", hint=f"write: [{name}]", at_key=True
-            )
+            report.error(node.path, f"must be a table, not {describe(node)}", hint=f"write: [{name}]", at_key=True)
         else:
             owner = next((table for table in (GENERAL, KERNEL) if table.find(name)), None)
             hint = (
-                f"it belongs into a table: [{owner.name}]"
-                if owner
-                else "tables: [general], a framework, [kernel.<id>]"
+                f"it belongs into a table: [{owner.name}]" if owner else "tables: [general], a framework, [kernel.<id>]"
             )
             if name in {"capabilities", "cuda-capabilities"}:
                 hint = "write 'cuda-capabilities' in every [kernel.<id>] section for cuda"
@@ -209,9 +202,7 @@ class _Reader:
         """The project; ``None`` when anything noticed is an error."""
         self._judge_tables()
         if "general" not in self._top.items:
-            self._report.error(
-                ("general",), "the table [general] is missing", hint="begin the file with: [general]"
-            )
+            self._report.error(("general",), "the table [general] is missing", hint="begin the file with: [general]")
         general = self._top.table("general")
         tables = {Backend(name): table for name, table in _backend_tables(general)}
         own = general.but({}, without=("hub", *(backend.value for backend in tables)))
@@ -237,13 +228,7 @@ class _Reader:
             self._tree.package(self._node_path_of_name(), name, framework)
         if tree:
             self._tree.judge()
-        if (
-            self._report.has_errors
-            or name is None
-            or version is None
-            or backends is None
-            or framework is None
-        ):
+        if self._report.has_errors or name is None or version is None or backends is None or framework is None:
             return None
         return Project(
             root=self._root,
@@ -278,8 +263,7 @@ class _Reader:
             self._report.error(
                 ("torch",),
                 "the framework table is missing",
-                hint="add [torch] for a kernel with compiled code, [torch-noarch] for Python alone, or "
-                "[tvm-ffi]",
+                hint="add [torch] for a kernel with compiled code, [torch-noarch] for Python alone, or [tvm-ffi]",
                 at_key=True,
             )
         for name in found[1:]:
@@ -290,9 +274,7 @@ class _Reader:
                 at_key=True,
             )
 
-    def _options(
-        self, backend: Backend, table: TableNode, backends: tuple[Backend, ...] | None
-    ) -> BackendOptions:
+    def _options(self, backend: Backend, table: TableNode, backends: tuple[Backend, ...] | None) -> BackendOptions:
         schema = BACKEND_TABLES[backend]
         reader = TableReader(table, schema, self._report)
         if backends is not None and backend not in backends and table.items:
@@ -310,18 +292,14 @@ class _Reader:
         if schema.find("kernel-depends"):
             depends = values.kernel_depends(reader, self._report)
         python_depends = values.python_depends(reader, backend, self._report)
-        return BackendOptions(
-            minver=minver, maxver=maxver, kernel_depends=depends, python_depends=python_depends
-        )
+        return BackendOptions(minver=minver, maxver=maxver, kernel_depends=depends, python_depends=python_depends)
 
     def _hub(self, general: TableNode) -> Hub:
         node = general.get("hub")
         if node is None:
             return Hub()
         if not isinstance(node, TableNode):
-            self._report.error(
-                node.path, f"must be a table, not {describe(node)}", hint="write: [general.hub]"
-            )
+            self._report.error(node.path, f"must be a table, not {describe(node)}", hint="write: [general.hub]")
             return Hub()
         reader = TableReader(node, HUB, self._report)
         return Hub(repo_id=values.repo_id(reader, self._report), branch=values.branch(reader, self._report))
@@ -372,9 +350,7 @@ class _Reader:
             reader = TableReader(node, KERNEL, self._report, backend=backend)
             src = values.paths(reader, "src", self._tree, self._report)
             if reader.node("src") is not None and not src and not self._report.has_errors:
-                self._report.warning(
-                    reader.path, "lists no source files, so nothing is compiled for it", at_key=True
-                )
+                self._report.warning(reader.path, "lists no source files, so nothing is compiled for it", at_key=True)
             section = Section(
                 id=id_,
                 # Without a backend there is no project, yet the rest of the section is judged all the same.
@@ -421,6 +397,4 @@ class _Reader:
 def _backend_tables(general: TableNode) -> list[tuple[str, TableNode]]:
     """``[general.<backend>]`` tables, for the backends that have one."""
     names = {backend.value for backend in BACKEND_TABLES}
-    return [
-        (name, node) for name, node in general.items.items() if name in names and isinstance(node, TableNode)
-    ]
+    return [(name, node) for name, node in general.items.items() if name in names and isinstance(node, TableNode)]

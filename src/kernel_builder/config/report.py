@@ -74,14 +74,8 @@ class Report:
         told = [self._diagnostic(remark) for remark in ordered[:_MAX_TOLD]]
         if len(ordered) > _MAX_TOLD:
             rest = ordered[_MAX_TOLD:]
-            worst = (
-                Severity.ERROR
-                if any(remark.severity is Severity.ERROR for remark in rest)
-                else Severity.WARNING
-            )
-            told.append(
-                Diagnostic(severity=worst, message=f"and {len(rest)} more like these", file=self.file)
-            )
+            worst = Severity.ERROR if any(remark.severity is Severity.ERROR for remark in rest) else Severity.WARNING
+            told.append(Diagnostic(severity=worst, message=f"and {len(rest)} more like these", file=self.file))
         return tuple(told)
 
     def _add(

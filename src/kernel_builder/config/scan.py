@@ -39,9 +39,7 @@ _ITEM = re.compile(
     r"|(?P<bare>[^\s,\[\]{}\"'#=]++)|(?P<lone>.)",
     re.DOTALL,
 )
-_KEY_PART = re.compile(
-    r"[ \t]*+(?P<text>[A-Za-z0-9_-]++|\"(?:[^\"\\\n]|\\[^\n])*+\"|'[^'\n]*+')[ \t]*+(?P<dot>\.?)"
-)
+_KEY_PART = re.compile(r"[ \t]*+(?P<text>[A-Za-z0-9_-]++|\"(?:[^\"\\\n]|\\[^\n])*+\"|'[^'\n]*+')[ \t]*+(?P<dot>\.?)")
 _BLANK = re.compile(r"(?:[ \t\n]++|#[^\n]*+)*+")
 _HEADER_LINE = r"\[{1,2}[ \t]*+[A-Za-z0-9_.-]++[ \t]*+\]{1,2}[ \t]*+(?:#[^\n]*+)?(?:\n|\Z)"
 _NEXT_STATEMENT = re.compile(rf"\n(?=[ \t]*+(?:{_HEADER_LINE}|[A-Za-z0-9_.-]++[ \t]*+=))")
@@ -293,9 +291,7 @@ class Source:
         places = _Places()
         for statement, path in self.paths():
             own = len(statement.key or ())
-            self._note(
-                places, path, own, statement.start, statement.start if statement.header else statement.value
-            )
+            self._note(places, path, own, statement.start, statement.start if statement.header else statement.value)
         return places
 
     @staticmethod
@@ -454,9 +450,7 @@ class _Merge:
                 table = found
             else:
                 first = self._line(self._values.get(key[: index + 1]))
-                self._problem(
-                    statement.start, f"cannot be a table: it already has a value{first}", key[: index + 1]
-                )
+                self._problem(statement.start, f"cannot be a table: it already has a value{first}", key[: index + 1])
                 return {}, ("?",)
         if not array:
             if key in self._headers:
@@ -497,9 +491,7 @@ class _Merge:
             # Under a header that appears twice, one report is enough.
             if not self._again:
                 first = self._values.get(where, self._headers.get(where))
-                self._problem(
-                    statement.start, f"given twice{self._line(first)}", where, "keep one of the two"
-                )
+                self._problem(statement.start, f"given twice{self._line(first)}", where, "keep one of the two")
             return
         table[key[-1]] = value
         self._values[where] = statement.start

@@ -143,8 +143,7 @@ GENERAL = Table(
             kind=Kind.EDITION,
             field="edition",
             required=True,
-            summary="Edition of this file's format. Older files have none; `kernel-builder update-build` "
-            "adds it.",
+            summary="Edition of this file's format. Older files have none; `kernel-builder update-build` adds it.",
         ),
         Key(
             name="license",
@@ -184,8 +183,7 @@ GENERAL = Table(
             name="python-depends",
             kind=Kind.PYTHON_DEPENDS,
             field="python_depends",
-            summary="Python packages that the kernel imports on every backend, from the table of allowed "
-            "names.",
+            summary="Python packages that the kernel imports on every backend, from the table of allowed names.",
         ),
     ),
 )
@@ -195,9 +193,7 @@ HUB = Table(
     model="Hub",
     summary="Where the kernel is uploaded to.",
     keys=(
-        Key(
-            name="repo-id", kind=Kind.REPO_ID, field="repo_id", summary="Repository on the Hub, `owner/name`."
-        ),
+        Key(name="repo-id", kind=Kind.REPO_ID, field="repo_id", summary="Repository on the Hub, `owner/name`."),
         Key(
             name="branch",
             kind=Kind.BRANCH,
@@ -230,8 +226,7 @@ GENERAL_CUDA = Table(
             name="maxver",
             kind=Kind.VERSION,
             field="maxver",
-            summary="Newest CUDA toolkit to build with, its patch releases included. Leaves out required "
-            "variants.",
+            summary="Newest CUDA toolkit to build with, its patch releases included. Leaves out required variants.",
         ),
         _BACKEND_KERNEL_DEPENDS,
         _BACKEND_PYTHON_DEPENDS,
@@ -274,8 +269,7 @@ TORCH = Table(
             kind=Kind.SOURCES,
             field="src",
             default="[]",
-            summary="Sources and headers of the binding that registers the operators. Compiled for every "
-            "backend.",
+            summary="Sources and headers of the binding that registers the operators. Compiled for every backend.",
         ),
         Key(name="include", kind=Kind.INCLUDES, field="include", default="[]", summary=_INCLUDE),
         Key(
@@ -290,8 +284,7 @@ TORCH = Table(
             name="minver",
             kind=Kind.VERSION,
             field="minver",
-            summary="Oldest torch to build for. Leaves out required variants: use it only when older ones "
-            "fail.",
+            summary="Oldest torch to build for. Leaves out required variants: use it only when older ones fail.",
         ),
         Key(
             name="maxver",
@@ -313,8 +306,7 @@ TORCH = Table(
 TVM_FFI = Table(
     name="tvm-ffi",
     model="Framework",
-    summary="A kernel for every framework that speaks TVM FFI. Its Python package is `tvm-ffi-ext/<python "
-    "name>`.",
+    summary="A kernel for every framework that speaks TVM FFI. Its Python package is `tvm-ffi-ext/<python name>`.",
     keys=(
         Key(name="src", kind=Kind.SOURCES, field="src", required=True, summary=_SRC),
         Key(name="include", kind=Kind.INCLUDES, field="include", default="[]", summary=_INCLUDE),
@@ -326,8 +318,7 @@ TVM_FFI = Table(
 TORCH_NOARCH = Table(
     name="torch-noarch",
     model="Framework",
-    summary="A kernel of Python code alone, such as one for Triton. Its Python package is "
-    "`torch-ext/<python name>`.",
+    summary="A kernel of Python code alone, such as one for Triton. Its Python package is `torch-ext/<python name>`.",
     keys=(
         Key(name="pyext", kind=Kind.SUFFIXES, field="pyext", default='["py", "pyi"]', summary=_PYEXT),
         Key(
@@ -434,9 +425,7 @@ KERNEL_DEPENDENCY = Table(
             summary="Repository, `owner/name`.",
         ),
         Key(name="version", kind=Kind.UINT, field="version", summary="Major version of that kernel."),
-        Key(
-            name="revision", kind=Kind.TEXT, field="revision", summary="Branch, tag or commit of that kernel."
-        ),
+        Key(name="revision", kind=Kind.TEXT, field="revision", summary="Branch, tag or commit of that kernel."),
     ),
 )
 

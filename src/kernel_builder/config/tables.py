@@ -65,9 +65,7 @@ class TableReader:
         for key in table.keys:
             if key.required and key.name not in optional and self.node(key.name) is None:
                 example = EXAMPLES[key.kind]
-                report.error(
-                    (*self.path, key.name), "is missing", hint=f"add: {key.name} = {example}", at_key=True
-                )
+                report.error((*self.path, key.name), "is missing", hint=f"add: {key.name} = {example}", at_key=True)
 
     def node(self, name: str) -> Node | None:
         """The value of that key, whatever it is."""
@@ -84,14 +82,10 @@ class TableReader:
         if node is None:
             return None
         if not isinstance(node, Leaf) or not isinstance(node.value, int) or isinstance(node.value, bool):
-            self._report.error(
-                node.path, f"must be a whole number, not {describe(node)}", hint=f"write: {name} = 1"
-            )
+            self._report.error(node.path, f"must be a whole number, not {describe(node)}", hint=f"write: {name} = 1")
             return None
         if not 0 <= node.value < 2**32:
-            self._report.error(
-                node.path, "must be a whole number from 0 to 4294967295", hint=f"write: {name} = 1"
-            )
+            self._report.error(node.path, "must be a whole number from 0 to 4294967295", hint=f"write: {name} = 1")
             return None
         return node.value
 
@@ -130,15 +124,12 @@ class TableReader:
             owners = " and ".join(owner.value for owner in key.only)
             self._report.error(
                 path,
-                f"belongs to kernel sections for {owners}; this one is for {backend.value}, where it has no "
-                f"effect",
+                f"belongs to kernel sections for {owners}; this one is for {backend.value}, where it has no effect",
                 hint="remove it, or move it to a section of that backend",
                 at_key=True,
             )
         elif name != key.name and key.name in self._node.items:
-            self._report.error(
-                path, f"is given twice, as '{key.name}' too", hint="keep one of the two", at_key=True
-            )
+            self._report.error(path, f"is given twice, as '{key.name}' too", hint="keep one of the two", at_key=True)
 
     def _unknown(self, name: str, path: Where) -> None:
         where = f"[{self._table.name}]"
@@ -154,11 +145,7 @@ def text_of(node: Node, report: Report, *, example: str) -> Entry | None:
     """The text in ``node``; ``None``, noticed, when it is none, is empty, or has control characters in it."""
     if not isinstance(node, Leaf) or not isinstance(node.value, str):
         hint = f"write: {example}"
-        if (
-            isinstance(node, Leaf)
-            and isinstance(node.value, int | float)
-            and not isinstance(node.value, bool)
-        ):
+        if isinstance(node, Leaf) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
             hint = f"put it in quotes, such as {example}"
         report.error(node.path, f"must be text, not {describe(node)}", hint=hint)
         return None
@@ -166,9 +153,7 @@ def text_of(node: Node, report: Report, *, example: str) -> Entry | None:
         report.error(node.path, "must not be empty", hint=f"write something like {example}, or remove it")
         return None
     if _CONTROL.search(node.value):
-        report.error(
-            node.path, f"must not have control characters in it: {quoted(node.value)}", hint="remove them"
-        )
+        report.error(node.path, f"must not have control characters in it: {quoted(node.value)}", hint="remove them")
         return None
     return Entry(node.value, node.path)
 

@@ -310,17 +310,11 @@ def capabilities(reader: TableReader, report: Report, *, compiled: bool) -> tupl
         )
     found: dict[Capability, None] = {}
     for item in node.items:
-        if (
-            isinstance(item, Leaf)
-            and isinstance(item.value, int | float)
-            and not isinstance(item.value, bool)
-        ):
+        if isinstance(item, Leaf) and isinstance(item.value, int | float) and not isinstance(item.value, bool):
             report.error(
                 item.path,
                 f"must be text, not {describe(item)}",
-                hint=f'put it in quotes: "{float(item.value):.1f}"'
-                if abs(item.value) < 100
-                else 'write "8.0"',
+                hint=f'put it in quotes: "{float(item.value):.1f}"' if abs(item.value) < 100 else 'write "8.0"',
             )
             continue
         entry = text_of(item, report, example='"8.0"')
@@ -445,9 +439,7 @@ def stable_abi(
     return MappingProxyType(found)
 
 
-def _is_stable_target(
-    version: Version, path: tuple[str | int, ...], maxver: Version | None, report: Report
-) -> bool:
+def _is_stable_target(version: Version, path: tuple[str | int, ...], maxver: Version | None, report: Report) -> bool:
     if len(version.parts) < 2:
         report.error(path, f"'{version}' lacks the minor number", hint=f'write: "{version}.0"')
         return False
@@ -462,8 +454,7 @@ def _is_stable_target(
     if maxver is not None and not version.is_at_most(maxver):
         report.error(
             path,
-            f"torch {version} or newer is needed for this stable ABI, and 'maxver' allows none newer than "
-            f"{maxver}",
+            f"torch {version} or newer is needed for this stable ABI, and 'maxver' allows none newer than {maxver}",
             hint="lower it, or raise 'maxver'",
         )
         return False

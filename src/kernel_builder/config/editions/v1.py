@@ -32,8 +32,7 @@ def upgrade(top: TableNode, report: Report) -> TableNode:
             if new_name != name and new_name in sections.items:
                 report.error(
                     section.path,
-                    f"'cuda-hipify' makes a section '{new_name}' of this one, and there already is one of "
-                    f"that name",
+                    f"'cuda-hipify' makes a section '{new_name}' of this one, and there already is one of that name",
                     hint="give one of the two another name",
                     at_key=True,
                 )

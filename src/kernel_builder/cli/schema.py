@@ -1,0 +1,15 @@
+"""``kernel-builder schema``: the JSON schema of build.toml."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from kernel_builder.config.jsonschema import json_schema
+
+
+@click.command(name="schema")
+def command() -> None:
+    """Print the JSON schema of build.toml, current edition, for editors to complete and check it by."""
+    click.echo(json.dumps(json_schema(), indent=2))
