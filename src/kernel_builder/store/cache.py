@@ -53,8 +53,7 @@ class StoreKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A wheel that an entry was made from. ``sha256`` is what the index says of the whole file, if it says.
-    """
+    """A wheel that an entry was made from. ``sha256`` is what the index says of the whole file, if it says."""
 
     name: str
     version: str
@@ -78,9 +77,7 @@ Build = Callable[[Path], Sequence[Source]]
 def default_root() -> Path:
     """``KERNEL_BUILDER_CACHE``, or ``kernel-builder`` in the user's cache directory (``XDG_CACHE_HOME``)."""
     named = os.environ.get("KERNEL_BUILDER_CACHE")
-    return (
-        Path(named).expanduser().absolute() if named else Path(platformdirs.user_cache_dir("kernel-builder"))
-    )
+    return Path(named).expanduser().absolute() if named else Path(platformdirs.user_cache_dir("kernel-builder"))
 
 
 def require_space(folder: Path, needed: int) -> None:
@@ -131,7 +128,7 @@ class Store:
             return final
         with self._machine_errors(), self._lock(key.name, check):
             if not self.has(key):
-                self._sweep()
+                self._sweep(key.name)
                 if final.exists():  # no manifest: nothing of ours, or half deleted
                     _remove(final)
                 work = Path(tempfile.mkdtemp(prefix=f"{_WORK}{key.name}-", dir=self._entries))
@@ -159,9 +156,7 @@ class Store:
             if name not in present:
                 problems.append(Problem(path=name, what="missing"))
             elif (entry / name).stat().st_size != size:
-                problems.append(
-                    Problem(path=name, what=f"{(entry / name).stat().st_size} bytes instead of {size}")
-                )
+                problems.append(Problem(path=name, what=f"{(entry / name).stat().st_size} bytes instead of {size}"))
             elif _digest(entry / name) != digest:
                 problems.append(Problem(path=name, what="its contents changed"))
         problems += [Problem(path=name, what="does not belong here") for name in present - expected.keys()]
@@ -199,21 +194,18 @@ class Store:
         finally:
             lock.release()
 
-    def _sweep(self) -> None:
-        """Remove what killed processes left. A work directory whose entry's lock is free has no owner any
-        more.
+    def _sweep(self, own: str) -> None:
+        """Remove what killed processes left; the lock of ``own`` is held. A work directory whose entry's lock
+        is free has no owner any more.
         """
         for work in self._entries.glob(f"{_WORK}*"):
             name = work.name.removeprefix(_WORK).rpartition("-")[0]
-            lock = FileLock(self.root / "locks" / f"{name}.lock")
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:
-                continue
-            try:
+            if name == own:  # its lock is ours
                 _remove(work)
-            finally:
-                lock.release()
+                continue
+            lock = FileLock(self.root / "locks" / f"{name}.lock")
+            with contextlib.suppress(Timeout), lock.acquire(timeout=0):
+                _remove(work)
 
     @contextmanager
     def _machine_errors(self) -> Iterator[None]:
@@ -227,7 +219,7 @@ class Store:
                     f"the disk is full: {where} could not be written ({_mib(free)} free)",
                     hint="free some space, or set KERNEL_BUILDER_CACHE to a directory on a larger disk",
                 ) from error
-            if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}:
                 raise MachineError(
                     f"the store cannot be written: {where}: {error.strerror}",
                     hint="correct the permissions, or set KERNEL_BUILDER_CACHE to a directory of yours",

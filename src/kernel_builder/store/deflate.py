@@ -34,45 +34,60 @@ def _plausible(header: bytes) -> bool:
     return total == 128
 
 
-def _starts(tail: bytes) -> Iterator[tuple[bytes, int]]:
-    """``(bytes, offset)`` pairs where a dynamic block may begin at the offset's lowest bit, early ones first.
-    """
+def _starts(tail: bytes) -> Iterator[tuple[int, int]]:
+    """``(byte, bit)`` positions where a dynamic block may begin, early ones first."""
     whole = int.from_bytes(tail, "little")
     shifted = [(whole >> shift).to_bytes(len(tail), "little") for shift in range(8)]
     last = max(0, len(tail) - _HEADER_BYTES)
     for begin in range(0, last, _STRIDE):
-        for data in shifted:
+        for bit, data in enumerate(shifted):
             for match in _FIRST.finditer(data, begin, min(begin + _STRIDE, last)):
                 if _plausible(data[match.start() : match.start() + _HEADER_BYTES]):
-                    yield data, match.start()
+                    yield match.start(), bit
 
 
-def _inflate(data: memoryview, dictionary: bytes) -> bytes | None:
-    """All that a stream from here on holds, or ``None`` when it is not one that ends with ``data``."""
-    inflate = zlib.decompressobj(-15, zdict=dictionary)
+def _lead_in(first: int, bit: int) -> tuple[bytes, int]:
+    """Deflate data that ends in the middle of the byte ``first``, just before its bit ``bit``, and what it holds.
+
+    A stream cannot be entered within a byte, and moving its bits would misplace stored blocks, which begin at a
+    byte. So a block is put in front whose length is right: with the fixed codes, 3 bits of header, 9 for each byte
+    of 0xff, and 7 zeros for its end.
+    """
+    count = (bit - 2) % 8
+    bits = 0b010 | ((1 << 9 * count) - 1) << 3
+    length = 3 + 9 * count + 7
+    if bit:
+        bits |= first >> bit << length
+        return bits.to_bytes((length + 7) // 8, "little"), count
+    return bits.to_bytes(length // 8, "little") + bytes([first]), count
+
+
+def _inflate(tail: memoryview, start: tuple[int, int], filler: bytes) -> bytes | None:
+    """All that a stream holds from ``start`` on, or ``None`` when it is not one that ends with ``tail``."""
+    byte, bit = start
+    lead, extra = _lead_in(tail[byte], bit)
+    inflate = zlib.decompressobj(-15, zdict=filler * _WINDOW)
     try:
-        out = inflate.decompress(data)
+        out = inflate.decompress(lead) + inflate.decompress(tail[byte + 1 :])
     except zlib.error:
         return None
-    # Up to one byte may be left: shifting by some bits moved the end across a byte's border.
-    return out if inflate.eof and len(inflate.unused_data) <= 1 else None
+    return out[extra:] if inflate.eof and not inflate.unused_data else None
 
 
 def inflate_end(tail: bytes, wanted: int) -> bytes | None:
     """The last ``wanted`` bytes of a raw deflate stream that ends with ``tail``.
 
-    ``None`` when ``tail`` is too short for that: no block begins in it early enough, or bytes within what is
-    wanted depend on what came before. The caller knows from elsewhere what the bytes should look like and
-    should check it.
+    ``None`` when ``tail`` is too short for that: no block begins in it early enough, or bytes within what is wanted
+    depend on what came before. The caller knows from elsewhere what the bytes should look like and should check it.
     """
-    for shifted, offset in _starts(tail):
-        data = memoryview(shifted)[offset:]
-        out = _inflate(data, b"\x00" * _WINDOW)
+    view = memoryview(tail)
+    for start in _starts(tail):
+        out = _inflate(view, start, b"\x00")
         if out is None:
             continue
         if len(out) < wanted:
             return None  # later starts give even less, but for a stride
-        other = _inflate(data, b"\xff" * _WINDOW)
-        if other is not None and len(other) == len(out) and other[-wanted:] == out[-wanted:]:
+        other = _inflate(view, start, b"\xff")
+        if other is not None and other[-wanted:] == out[-wanted:]:
             return out[-wanted:]
     return None

@@ -72,13 +72,11 @@ class Index(Protocol):
         ...
 
     def files(self, project: str) -> tuple[IndexFile, ...]:
-        """All wheels of ``project``. Raises :class:`NetworkError`; :class:`NotFoundError` when there is none.
-        """
+        """All wheels of ``project``. Raises :class:`NetworkError`; :class:`NotFoundError` when there is none."""
         ...
 
     def open(self, file: IndexFile, scratch: Path, on_bytes: Callable[[int], None]) -> Wheel:
-        """Open a wheel for reading in parts; ``scratch`` may take the whole file where that is the only way.
-        """
+        """Open a wheel for reading in parts; ``scratch`` may take the whole file where that is the only way."""
         ...
 
     @property
@@ -102,9 +100,7 @@ class Index(Protocol):
 def _platform_reason(tags: Iterable[Tag], machine: str) -> str | None:
     platforms = sorted({tag.platform for tag in tags})
     for platform in platforms:
-        if platform == "any" or (
-            platform.startswith(("manylinux", "linux")) and platform.endswith(f"_{machine}")
-        ):
+        if platform == "any" or (platform.startswith(("manylinux", "linux")) and platform.endswith(f"_{machine}")):
             return None
     return f"it is for {', '.join(platforms)}, not for Linux on {machine}"
 
@@ -198,9 +194,7 @@ class _HttpFile:
 class SimpleIndex:
     """A simple-API package index over HTTP. Thread-safe."""
 
-    def __init__(
-        self, settings: IndexSettings, reporter: Reporter, transport: Transport | None = None
-    ) -> None:
+    def __init__(self, settings: IndexSettings, reporter: Reporter, transport: Transport | None = None) -> None:
         self.settings = settings
         self.transport = transport or Transport(settings)
         self._reporter = reporter

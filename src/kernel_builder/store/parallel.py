@@ -11,9 +11,7 @@ from kernel_builder.store.transport import CancelledError
 _Result = TypeVar("_Result")
 
 
-def run_all(
-    tasks: Sequence[Callable[[], _Result]], *, cancel: Callable[[], None], workers: int = 8
-) -> list[_Result]:
+def run_all(tasks: Sequence[Callable[[], _Result]], *, cancel: Callable[[], None], workers: int = 8) -> list[_Result]:
     """The results of ``tasks``, in their order, from up to ``workers`` threads.
 
     When one raises, ``cancel`` is called, the others are waited for, and the first real failure in the order
@@ -32,9 +30,7 @@ def run_all(
         if failed:
             cancel()
             pool.shutdown(wait=True, cancel_futures=True)
-    errors = [
-        error for future in futures if not future.cancelled() and (error := future.exception()) is not None
-    ]
+    errors = [error for future in futures if not future.cancelled() and (error := future.exception()) is not None]
     errors.sort(key=lambda error: isinstance(error, CancelledError))
     if errors:
         raise errors[0]

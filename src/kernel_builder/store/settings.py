@@ -72,9 +72,7 @@ def _make(url: str, origin: str, certificates: Path | None) -> IndexSettings:
         bare, credentials = _split_credentials(url)
         scheme = urlsplit(bare).scheme
     except ValueError as error:
-        raise NetworkError(
-            f"{origin} does not hold a readable URL", hint="write https://host/simple"
-        ) from error
+        raise NetworkError(f"{origin} does not hold a readable URL", hint="write https://host/simple") from error
     if scheme not in {"http", "https"}:
         raise NetworkError(
             f"the package index of {origin} is {redact(url)!r}, which is neither http nor https",

@@ -126,14 +126,8 @@ def _check_status(response: requests.Response, url: str) -> None:
         raise _TransientError(f"the server answered {status} {response.reason}")
     if status in {404, 410}:
         raise NotFoundError(f"{redact(url)} does not exist (the server answered {status})")
-    hint = (
-        "put the index's user and password into PIP_INDEX_URL or ~/.netrc"
-        if status in {401, 403, 407}
-        else None
-    )
-    raise NetworkError(
-        f"{redact(url)} was refused: the server answered {status} {response.reason}", hint=hint
-    )
+    hint = "put the index's user and password into PIP_INDEX_URL or ~/.netrc" if status in {401, 403, 407} else None
+    raise NetworkError(f"{redact(url)} was refused: the server answered {status} {response.reason}", hint=hint)
 
 
 class Transport:
@@ -143,9 +137,7 @@ class Transport:
     included.
     """
 
-    def __init__(
-        self, settings: IndexSettings, *, read_seconds: float = READ_SECONDS, backoff: float = 0.5
-    ) -> None:
+    def __init__(self, settings: IndexSettings, *, read_seconds: float = READ_SECONDS, backoff: float = 0.5) -> None:
         self._session = requests.Session()
         self._session.headers["User-Agent"] = f"kernel-builder/{__version__}"
         adapter = HTTPAdapter(pool_connections=16, pool_maxsize=16, max_retries=0)
@@ -198,9 +190,7 @@ class Transport:
 
         return self._retry(url, once)
 
-    def stream(
-        self, url: str, start: int, stop: int, *, size: int, on_bytes: Callable[[int], None]
-    ) -> Iterator[bytes]:
+    def stream(self, url: str, start: int, stop: int, *, size: int, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
         """Bytes ``start`` to ``stop`` of a file of ``size`` bytes; after a break it goes on where it stopped.
 
         Raises :class:`RangesUnsupportedError` before the first byte when the server sends the whole file

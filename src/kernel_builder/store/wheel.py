@@ -95,8 +95,7 @@ class Member:
 
 
 class _Tail(io.RawIOBase):
-    """The end of the file as a seekable file for :mod:`zipfile`; grows towards the beginning as that is read.
-    """
+    """The end of the file as a seekable file for :mod:`zipfile`; grows towards the beginning as that is read."""
 
     def __init__(self, reader: RangeReader) -> None:
         super().__init__()
@@ -216,13 +215,9 @@ class Wheel:
                 continue
             mode = info.external_attr >> 16
             if info.filename in members or not _is_safe(info.filename) or stat.S_ISLNK(mode):
-                raise IntegrityError(
-                    f"{self.filename} holds a member that must not be there: {info.filename!r}"
-                )
+                raise IntegrityError(f"{self.filename} holds a member that must not be there: {info.filename!r}")
             if info.flag_bits & 0x1 or info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-                raise IntegrityError(
-                    f"{self.filename}: {info.filename} is packed in a way that wheels do not use"
-                )
+                raise IntegrityError(f"{self.filename}: {info.filename} is packed in a way that wheels do not use")
             longest = _LOCAL_HEADER.size + len(info.filename.encode()) + info.compress_size + _SLACK
             members[info.filename] = Member(
                 name=info.filename,
@@ -267,9 +262,7 @@ class Wheel:
         """Members by pattern (see :func:`matching`), in the order in which they lie in the file."""
         return tuple(self.members[name] for name in matching(self.members, include, exclude))
 
-    def extract(
-        self, members: Iterable[Member], into: Path, rename: Callable[[str], str] = lambda name: name
-    ) -> None:
+    def extract(self, members: Iterable[Member], into: Path, rename: Callable[[str], str] = lambda name: name) -> None:
         """Write members below ``into``, verified, read-only, with their executable bit.
 
         ``rename`` gives the path relative to ``into``. Raises :class:`IntegrityError` when a member differs
@@ -316,9 +309,7 @@ class Wheel:
                 return accept(bytes(inflated))
             except NeedMoreError as error:
                 if not left or len(inflated) > _PREFIX_LIMIT:
-                    raise IntegrityError(
-                        f"{self.filename}: {name} is not what was expected: {error}"
-                    ) from error
+                    raise IntegrityError(f"{self.filename}: {name} is not what was expected: {error}") from error
             step = member.compressed - left  # twice as much as before, in all
 
     def read_end(self, name: str, wanted: int) -> bytes:
@@ -386,11 +377,7 @@ class Wheel:
                 digest = self._copy_one(member, pieces, sink(member))
                 position = member.offset + header + member.compressed
                 if verify and not member.name.endswith(_UNRECORDED) and record.get(member.name) != digest:
-                    known = (
-                        "its RECORD promises other contents"
-                        if member.name in record
-                        else "its RECORD lacks it"
-                    )
+                    known = "its RECORD promises other contents" if member.name in record else "its RECORD lacks it"
                     raise IntegrityError(
                         f"{self.filename}: {member.name} cannot be trusted: {known}",
                         hint="the download was altered on its way, or the index holds a broken wheel",
