@@ -101,8 +101,8 @@ class _Tail(io.RawIOBase):
         super().__init__()
         self._reader = reader
         self._position = 0
-        self._start = max(0, reader.size - (reader.size if reader.size <= _WHOLE_BELOW else _TAIL))
-        self._data = b"".join(reader.read(self._start, reader.size))
+        self.start = max(0, reader.size - (reader.size if reader.size <= _WHOLE_BELOW else _TAIL))
+        self._data = b"".join(reader.read(self.start, reader.size))
 
     def seekable(self) -> bool:
         return True
@@ -126,14 +126,11 @@ class _Tail(io.RawIOBase):
         self._position += len(data)
         return data
 
-    def covers(self, start: int) -> bool:
-        return start >= self._start
-
     def slice(self, start: int, stop: int) -> Iterator[bytes]:
-        if start < self._start:
-            self._data = b"".join(self._reader.read(start, self._start)) + self._data
-            self._start = start
-        yield self._data[start - self._start : stop - self._start]
+        if start < self.start:
+            self._data = b"".join(self._reader.read(start, self.start)) + self._data
+            self.start = start
+        yield self._data[start - self.start : stop - self.start]
 
 
 class _Pieces:
@@ -344,7 +341,12 @@ class Wheel:
             position, stop = stop, stop + (stop - member.offset)
 
     def _bytes(self, start: int, stop: int) -> Iterator[bytes]:
-        return self._tail.slice(start, stop) if self._tail.covers(start) else self._reader.read(start, stop)
+        """Part of the file; what the directory's reading brought along is not fetched again."""
+        known = self._tail.start
+        if start < known:
+            yield from self._reader.read(start, min(stop, known))
+        if stop > known:
+            yield from self._tail.slice(max(start, known), stop)
 
     def _skip_local_header(self, member: Member, pieces: _Pieces) -> int:
         """Go past the member's own header; returns its length. The header's name must be the directory's."""
