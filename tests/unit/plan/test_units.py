@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kernel_builder.config.capabilities import parse_capability
+from kernel_builder.config.model import Backend, Framework, FrameworkKind, Project
+from kernel_builder.plan.units import SectionInput, Units, merge, raise_standard
+
+PROJECT = Project(
+    root=Path("/p"),
+    edition=5,
+    name="k",
+    version=1,
+    license="Apache-2.0",
+    backends=(Backend.CPU, Backend.CUDA),
+    framework=Framework(kind=FrameworkKind.TORCH),
+)
+
+
+def section(name: str, *src: str, **values: tuple[str, ...]) -> SectionInput:
+    capabilities = tuple(parse_capability(text) for text in values.pop("caps", ()))
+    empty: dict[str, tuple[str, ...]] = {"include": (), "cxx_flags": (), "cuda_flags": ()}
+    return SectionInput(id=name, src=src, capabilities=capabilities, **{**empty, **values})
+
+
+def merged(backend: Backend, *sections: SectionInput) -> Units:
+    return merge(PROJECT, backend, sections)
+
+
+def test_what_a_section_says_reaches_its_own_files_only() -> None:
+    units = merged(
+        Backend.CUDA,
+        section("torch", "bind.cpp", cxx_flags=("-DONLY_T",)),
+        section("a", "a.cu", "a.h", cuda_flags=("-DONLY_A",), include=("inc/a",), caps=("8.0",)),
+        section("b", "b.cu", "b.cpp", cuda_flags=("-DONLY_B",), cxx_flags=("-DHOST_B",), caps=("9.0a",)),
+    ).units
+    by_source = {unit.source: unit for unit in units}
+    assert list(by_source) == ["bind.cpp", "a.cu", "b.cu", "b.cpp"]
+    assert by_source["bind.cpp"].flags() == ("-DONLY_T",)
+    assert by_source["a.cu"].flags() == ("-DONLY_A",)
+    assert by_source["a.cu"].include == ("inc/a",)
+    assert [str(c) for c in by_source["a.cu"].capabilities] == ["8.0"]
+    assert by_source["b.cpp"].flags() == ("-DHOST_B",)
+    assert by_source["b.cpp"].capabilities == ()
+    assert by_source["b.cu"].include == ()
+
+
+def test_a_file_in_two_sections_is_compiled_once_with_the_union() -> None:
+    units = merged(
+        Backend.CUDA,
+        section("x", "k.cu", cuda_flags=("-DX",), include=("one",), caps=("9.0a", "8.0")),
+        section("y", "k.cu", cuda_flags=("-DY",), include=("two", "one"), caps=("10.0f", "8.0")),
+    )
+    (unit,) = units.units
+    assert unit.cuda_flags == ("-DX", "-DY")
+    assert unit.include == ("one", "two")
+    assert [str(c) for c in unit.capabilities] == ["9.0a", "8.0", "10.0f"]
+    (warning,) = units.warnings
+    assert "k.cu" in warning
+    assert "x and y" in warning
+
+
+def test_equal_flags_are_not_a_contradiction() -> None:
+    units = merged(Backend.CPU, section("x", "k.cpp", cxx_flags=("-DX",)), section("y", "k.cpp", cxx_flags=("-DX",)))
+    assert units.warnings == ()
+    assert units.units[0].cxx_flags == ("-DX",)
+
+
+def test_a_file_listed_twice_in_a_section_is_one_unit() -> None:
+    (unit,) = merged(Backend.CPU, section("x", "k.cpp", "./k.cpp", cxx_flags=("-DX",))).units
+    assert unit.cxx_flags == ("-DX",)
+
+
+def test_a_cuda_file_in_another_backends_section_is_named() -> None:
+    (problem,) = merged(Backend.CPU, section("torch", "a.cu")).misplaced
+    assert problem == "a.cu (in [torch]) is a CUDA source"
+
+
+@pytest.mark.parametrize(
+    ("flags", "minimum", "expected", "replaced"),
+    [
+        (("-O3", "-std=c++17"), 20, ("-O3", "-std=c++20"), ("-std=c++17",)),
+        (("-std=gnu++14",), 17, ("-std=c++17",), ("-std=gnu++14",)),
+        (("--std=c++17",), 20, ("-std=c++20",), ("--std=c++17",)),
+        (("-std", "c++17", "-g"), 20, ("-std", "c++20", "-g"), ("-std c++17",)),
+        (("-std=c++20",), 20, ("-std=c++20",), ()),
+        (("-std=c++23",), 20, ("-std=c++23",), ()),
+        (("-std=c++2a",), 20, ("-std=c++2a",), ()),
+        (("-std=c++17",), 17, ("-std=c++17",), ()),
+        (("-standalone", "-Dstd=c++11"), 20, ("-standalone", "-Dstd=c++11"), ()),
+    ],
+)
+def test_a_standard_below_torchs_is_raised(
+    flags: tuple[str, ...], minimum: int, expected: tuple[str, ...], replaced: tuple[str, ...]
+) -> None:
+    assert raise_standard(flags, minimum) == (expected, replaced)
