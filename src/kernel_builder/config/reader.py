@@ -131,6 +131,7 @@ def _read(source: Source, report: Report, root: Path, *, tree: bool) -> Project 
     data, problems = source.parse()
     for problem in problems:
         report.error(problem.path, problem.message, hint=problem.hint, offset=problem.offset)
+        report.broken.add(problem.path)
     top = _only_tables(table_of(data), report)
     edition = edition_of(top, report)
     if edition is None:
@@ -201,7 +202,7 @@ class _Reader:
     def project(self, *, tree: bool) -> Project | None:
         """The project; ``None`` when anything noticed is an error."""
         self._judge_tables()
-        if "general" not in self._top.items:
+        if "general" not in self._top.items and ("general",) not in self._report.broken:
             self._report.error(("general",), "the table [general] is missing", hint="begin the file with: [general]")
         general = self._top.table("general")
         tables = {Backend(name): table for name, table in _backend_tables(general)}
@@ -253,15 +254,18 @@ class _Reader:
     def _judge_tables(self) -> None:
         """Notice tables that nobody knows, and anything but exactly one framework table."""
         known = [GENERAL.name, *FRAMEWORKS, "kernel"]
+        meant = {path[0] for path in self._report.broken if path}
         for name, node in self._top.items.items():
             if name not in known:
                 near = self._report.near(name, known)
-                hint = f"did you mean [{near}]?" if near else f"tables: {', '.join(f'[{k}]' for k in known)}"
+                meant.add(near or name)
+                shown = [f"[{known_name}]" if known_name != "kernel" else "[kernel.<id>]" for known_name in known]
+                hint = f"did you mean {shown[known.index(near)]}?" if near else f"tables: {', '.join(shown)}"
                 self._report.error(node.path, f"there is no table [{name}]", hint=hint, at_key=True)
         found = [name for name in FRAMEWORKS if name in self._top.items]
-        if not found:
+        if not found and not meant & set(FRAMEWORKS):
             self._report.error(
-                ("torch",),
+                (),
                 "the framework table is missing",
                 hint="add [torch] for a kernel with compiled code, [torch-noarch] for Python alone, or [tvm-ffi]",
                 at_key=True,
@@ -305,9 +309,11 @@ class _Reader:
         return Hub(repo_id=values.repo_id(reader, self._report), branch=values.branch(reader, self._report))
 
     def _framework(self, backends: tuple[Backend, ...]) -> Framework | None:
-        name = next((name for name in FRAMEWORKS if name in self._top.items), None)
-        if name is None:
-            return None
+        """The framework table; were there more than one, all are judged."""
+        found = [self._framework_of(name, backends) for name in FRAMEWORKS if name in self._top.items]
+        return found[0] if found else None
+
+    def _framework_of(self, name: str, backends: tuple[Backend, ...]) -> Framework:
         kind = FrameworkKind(name)
         schema = FRAMEWORK_TABLES[name]
         reader = TableReader(self._top.table(name), schema, self._report)

@@ -29,6 +29,8 @@ class Report:
 
     source: Source
     file: Path
+    broken: set[Where] = field(default_factory=set)
+    """Keys and tables that are there, and cannot be read: they are not to be called missing."""
     _remarks: dict[_Remark, None] = field(default_factory=dict)
     _guesses: int = 0
 
@@ -52,6 +54,11 @@ class Report:
     def warning(self, path: Where, message: str, *, hint: str | None = None, at_key: bool = False) -> None:
         """Notice something that may be a mistake, or that will be one in the future."""
         self._add(Severity.WARNING, path, message, hint, at_key=at_key, offset=None)
+
+    def written(self, path: Where) -> str:
+        """The value at ``path`` as it is written: ``2.10``, which is the number 2.1."""
+        start = self.source.value(path)
+        return self.source.text[start : self.source.end_of_value(start)]
 
     def near(self, text: str, allowed: Iterable[str]) -> str | None:
         """The spelling in ``allowed`` that ``text`` was probably meant to be."""

@@ -123,7 +123,7 @@ def _statements(text: str) -> Iterator[Statement]:
         if key is None or not text.startswith("=", after):
             line_end = text.find("\n", after)
             position = len(text) if line_end < 0 else line_end
-            yield Statement(start, position, "", None, after, 0, closed=True)
+            yield Statement(start, position, "", key, after, len(key or ()), closed=True)
             continue
         value = _end_of_spaces(text, after + 1)
         plain = _PLAIN_LIST.match(text, value)
@@ -427,8 +427,8 @@ class _Merge:
             return tomllib.loads(text)
         except (ValueError, RecursionError) as error:
             problem = _translate(str(error), statement.start, text, closed=statement.closed)
-            key = () if path == ("?",) else path
-            self._problem(problem.offset, problem.message, key + (statement.key or ()), problem.hint)
+            table = () if path == ("?",) or statement.header else path
+            self._problem(problem.offset, problem.message, table + (statement.key or ()), problem.hint)
             return None
 
     def _open(self, statement: Statement, key: tuple[str, ...]) -> tuple[dict[str, object], Where]:

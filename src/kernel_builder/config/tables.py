@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from kernel_builder.config.model import Backend
-from kernel_builder.config.nodes import Leaf, ListNode, Node, TableNode, describe, quoted
+from kernel_builder.config.nodes import Leaf, ListNode, Node, TableNode, describe, quoted, shortened
 from kernel_builder.config.report import Report
 from kernel_builder.config.scan import Where
 from kernel_builder.config.schema import EXAMPLES, Kind, Table
@@ -60,12 +60,14 @@ class TableReader:
         self._report = report
         self.path = node.path
         self._allowed = [key for key in table.keys if backend is None or not key.only or backend in key.only]
-        for name in node.items:
-            self._judge_name(name, backend)
+        meant = {self._judge_name(name, backend) for name in node.items}
         for key in table.keys:
-            if key.required and key.name not in optional and self.node(key.name) is None:
-                example = EXAMPLES[key.kind]
-                report.error((*self.path, key.name), "is missing", hint=f"add: {key.name} = {example}", at_key=True)
+            path = (*self.path, key.name)
+            # What has a typing mistake in its name, or cannot be read, has been noticed; it is not missing as well.
+            noticed = key.name in meant or path in report.broken or key.name in optional
+            if key.required and not noticed and self.node(key.name) is None:
+                hint = f"add: {key.name} = {EXAMPLES[key.kind]}"
+                report.error(path, "is missing", hint=hint, at_key=True)
 
     def node(self, name: str) -> Node | None:
         """The value of that key, whatever it is."""
@@ -101,6 +103,8 @@ class TableReader:
             return None
         example = self._example(name)
         if not isinstance(node, ListNode):
+            if isinstance(node, Leaf) and isinstance(node.value, str):
+                example = f"[{self._report.written(node.path)}]"
             self._report.error(
                 node.path, f"must be a list of texts, not {describe(node)}", hint=f"write: {name} = {example}"
             )
@@ -115,37 +119,41 @@ class TableReader:
         key = self._table.key(name)
         return (key.name, *key.aliases)
 
-    def _judge_name(self, name: str, backend: Backend | None) -> None:
+    def _judge_name(self, name: str, backend: Backend | None) -> str | None:
+        """Notice a key that should not be there. Returns the key that was meant by one that nobody knows."""
         key = self._table.find(name)
         path = (*self.path, name)
         if key is None:
-            self._unknown(name, path)
-        elif key not in self._allowed and backend is not None:
+            return self._unknown(name, path)
+        if key not in self._allowed and backend is not None:
             owners = " and ".join(owner.value for owner in key.only)
             self._report.error(
                 path,
-                f"belongs to kernel sections for {owners}; this one is for {backend.value}, where it has no effect",
-                hint="remove it, or move it to a section of that backend",
+                f"belongs to kernel sections for {owners}; this one is for {backend.value}",
+                hint="it would have no effect here: remove it, or move it to a section of that backend",
                 at_key=True,
             )
         elif name != key.name and key.name in self._node.items:
             self._report.error(path, f"is given twice, as '{key.name}' too", hint="keep one of the two", at_key=True)
+        return None
 
-    def _unknown(self, name: str, path: Where) -> None:
+    def _unknown(self, name: str, path: Where) -> str | None:
         where = f"[{self._table.name}]"
         hint = RETIRED.get((self._table.name, name))
+        near = None
         if hint is None:
             names = [key.name for key in self._allowed]
             near = self._report.near(name, names)
             hint = f"did you mean '{near}'?" if near else f"keys of {where}: {', '.join(names)}"
         self._report.error(path, f"is no key of {where}", hint=hint, at_key=True)
+        return near
 
 
 def text_of(node: Node, report: Report, *, example: str) -> Entry | None:
     """The text in ``node``; ``None``, noticed, when it is none, is empty, or has control characters in it."""
     if not isinstance(node, Leaf) or not isinstance(node.value, str):
         hint = f"write: {example}"
-        if isinstance(node, Leaf) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+        if is_number(node):
             hint = f"put it in quotes, such as {example}"
         report.error(node.path, f"must be text, not {describe(node)}", hint=hint)
         return None
@@ -153,18 +161,28 @@ def text_of(node: Node, report: Report, *, example: str) -> Entry | None:
         report.error(node.path, "must not be empty", hint=f"write something like {example}, or remove it")
         return None
     if _CONTROL.search(node.value):
-        report.error(node.path, f"must not have control characters in it: {quoted(node.value)}", hint="remove them")
+        report.error(
+            node.path,
+            f"must not have control characters in it: {quoted(node.value)}",
+            hint="remove them; in double quotes, a backslash begins an escape",
+        )
         return None
     return Entry(node.value, node.path)
 
 
+def is_number(node: Node) -> bool:
+    """Whether the value is a number, which true and false are not."""
+    return isinstance(node, Leaf) and isinstance(node.value, int | float) and not isinstance(node.value, bool)
+
+
 def version_of(node: Node, report: Report) -> Version | None:
     """The version in ``node``, which must be text: as a number, 2.10 would be 2.1."""
-    if isinstance(node, Leaf) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+    if is_number(node):
+        written = shortened(report.written(node.path))
         report.error(
             node.path,
-            f"must be text, not {describe(node)}: numbers drop zeros, and 2.10 is not 2.1",
-            hint=f'put it in quotes: "{node.value}"' if abs(node.value) < 1000 else "put it in quotes",
+            f"must be text, not the number {written}: numbers lose zeros, and 2.10 is not 2.1",
+            hint=f'put it in quotes: "{written}"',
         )
         return None
     entry = text_of(node, report, example=EXAMPLES[Kind.VERSION])

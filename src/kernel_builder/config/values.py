@@ -13,10 +13,10 @@ from kernel_builder.config.capabilities import parse_capability
 from kernel_builder.config.checks import Tree, listed_twice
 from kernel_builder.config.known import dependencies, licenses, newest_torch
 from kernel_builder.config.model import Backend, Capability, KernelDependency, Suffix
-from kernel_builder.config.nodes import Leaf, ListNode, TableNode, describe, quoted
+from kernel_builder.config.nodes import ListNode, TableNode, describe, quoted, shortened
 from kernel_builder.config.report import Report
 from kernel_builder.config.schema import COMPILED, KERNEL_DEPENDENCY
-from kernel_builder.config.tables import Entry, TableReader, text_of, version_of
+from kernel_builder.config.tables import Entry, TableReader, is_number, text_of, version_of
 from kernel_builder.versions import Version
 
 NAME = re.compile(r"[a-z][-a-z0-9]*[a-z0-9]")
@@ -310,14 +310,9 @@ def capabilities(reader: TableReader, report: Report, *, compiled: bool) -> tupl
         )
     found: dict[Capability, None] = {}
     for item in node.items:
-        if isinstance(item, Leaf) and isinstance(item.value, int | float) and not isinstance(item.value, bool):
-            report.error(
-                item.path,
-                f"must be text, not {describe(item)}",
-                hint=f'put it in quotes: "{float(item.value):.1f}"' if abs(item.value) < 100 else 'write "8.0"',
-            )
-            continue
-        entry = text_of(item, report, example='"8.0"')
+        number = is_number(item)
+        text = shortened(report.written(item.path)) if number else None
+        entry = Entry(text, item.path) if text is not None else text_of(item, report, example='"8.0"')
         if entry is None:
             continue
         try:
@@ -325,6 +320,9 @@ def capabilities(reader: TableReader, report: Report, *, compiled: bool) -> tupl
         except ValueError as error:
             message, _, hint = str(error).partition("; ")
             report.error(entry.path, message, hint=hint)
+            continue
+        if number:
+            report.error(item.path, f"must be text, not the number {text}", hint=f'put it in quotes: "{text}"')
             continue
         if capability in found:
             report.warning(entry.path, f"'{capability}' is listed twice")
