@@ -32,9 +32,7 @@ def test_no_template_syntax_is_left_but_in_the_card(names: ProjectName, backends
 
 
 @pytest.mark.parametrize(("names", "backends"), PROJECTS)
-def test_build_toml_names_exactly_the_files_that_are_written(
-    names: ProjectName, backends: tuple[Backend, ...]
-) -> None:
+def test_build_toml_names_exactly_the_files_that_are_written(names: ProjectName, backends: tuple[Backend, ...]) -> None:
     files = render_project(names, backends=backends, license_id='weird "licence"')
     config = tomllib.loads(files["build.toml"])
     assert config["general"] == {
@@ -78,9 +76,7 @@ def test_the_package_is_python_3_9_with_relative_imports_only(
 
 
 @pytest.mark.parametrize(("names", "backends"), PROJECTS)
-def test_sources_include_no_heavy_torch_header_and_no_clock(
-    names: ProjectName, backends: tuple[Backend, ...]
-) -> None:
+def test_sources_include_no_heavy_torch_header_and_no_clock(names: ProjectName, backends: tuple[Backend, ...]) -> None:
     for path, text in render_project(names, backends=backends, license_id="MIT").items():
         if path.endswith((".cpp", ".h", ".cu")):
             assert not re.search(r"torch/(all|torch|extension|types)\.h|__DATE__|__TIME__", text), path

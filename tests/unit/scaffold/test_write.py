@@ -56,7 +56,7 @@ def test_overwrite_does_not_write_through_a_link(tmp_path: Path) -> None:
 def test_what_can_never_be_replaced_is_refused(tmp_path: Path, overwrite: bool) -> None:
     (tmp_path / "build.toml").mkdir()
     (tmp_path / "tests").write_text("a file where a directory goes")
-    with pytest.raises(UsageError, match="in the way: build.toml, .*tests") as caught:
+    with pytest.raises(UsageError, match=r"in the way: build\.toml, .*tests") as caught:
         write_project(tmp_path, FILES, overwrite=overwrite)
     assert "nothing was written" in (caught.value.hint or "")
     assert tree(tmp_path) == {"tests": "a file where a directory goes"}

@@ -1,0 +1,77 @@
+"""What ``init`` writes, and ``examples/relu``, work as they stand: built for the CPU, loaded, tested, measured."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.torch]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+# The runner of `kernels benchmark` without its tables, which need packages of their own.
+BENCHMARK = """
+import json
+from pathlib import Path
+from kernels.cli.benchmark import discover_benchmark_classes, run_benchmark_class
+
+verified = {}
+for cls in discover_benchmark_classes(Path("benchmarks/benchmark.py"), Path.cwd()):
+    results, _ = run_benchmark_class(cls, iterations=3, warmup=1, repo_id=".", is_local=True, revision="local")
+    verified.update({name: timing.verified for name, timing in results.items()})
+print(json.dumps(verified))
+"""
+
+
+def run(directory: Path, *command: str) -> str:
+    """Run Python with ``command`` in ``directory``; return its stdout, and show everything if it fails."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=directory, capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module", params=["init", "relu"])
+def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with its CPU variant built for the torch of this environment."""
+    parent = tmp_path_factory.mktemp(request.param)
+    if request.param == "init":
+        run(parent, "-m", "kernel_builder", "init", "--name", "me/my-scale")
+        root = parent / "my-scale"
+    else:
+        root = parent / "relu"
+        shutil.copytree(EXAMPLES / "relu", root, ignore=shutil.ignore_patterns("build", "__pycache__", ".*builder"))
+    run(root, "-m", "kernel_builder", "build", "--local", "--backend", "cpu")
+    (variant,) = (root / "build").glob("torch*")
+    assert "-cpu-" in variant.name
+    return root
+
+
+def test_the_example_agrees_with_torch(project: Path) -> None:
+    kernel, torch = run(project, "example.py").splitlines()
+    values = kernel.removeprefix("kernel:").split("(")[0]
+    assert json.loads(values) == json.loads(torch.removeprefix("torch:"))
+
+
+def test_its_own_tests_pass(project: Path) -> None:
+    summary = run(project, "-m", "pytest", "-q", "-p", "no:cacheprovider").splitlines()[-1]
+    passed = int(summary.split(" passed")[0].split()[-1])
+    assert passed > 60
+    assert "failed" not in summary
+
+
+def test_its_quick_tests_are_marked_for_ci(project: Path) -> None:
+    summary = run(project, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "kernels_ci", "--collect-only")
+    assert "test_agrees_with_torch" in summary
+    assert "test_compiles_in_one_graph" not in summary
+
+
+def test_its_benchmark_verifies(project: Path) -> None:
+    verified = json.loads(run(project, "-c", BENCHMARK).splitlines()[-1])
+    assert verified == {"bfloat16": True, "float32": True}
