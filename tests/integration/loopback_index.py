@@ -135,9 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
             {
                 "filename": name,
                 "url": f"/files/{name}",
-                "hashes": {
-                    "sha256": "0" * 64 if name in index.wrong_sha256 else hashlib.sha256(data).hexdigest()
-                },
+                "hashes": {"sha256": "0" * 64 if name in index.wrong_sha256 else hashlib.sha256(data).hexdigest()},
                 "size": len(data),
                 "yanked": name in index.yanked,
             }

@@ -41,9 +41,7 @@ def client(server: LoopbackIndex, recorder: Recorder, *, read_seconds: float = 5
 
 
 def the_file(index: SimpleIndex) -> IndexFile:
-    return choose_wheel(
-        index.files("demo"), project="demo", allowed=SpecifierSet("==1.*"), machine="x86_64"
-    ).file
+    return choose_wheel(index.files("demo"), project="demo", allowed=SpecifierSet("==1.*"), machine="x86_64").file
 
 
 def fetch(index: SimpleIndex, into: Path) -> None:
@@ -66,9 +64,7 @@ def test_a_healthy_index_serves_parts(server: LoopbackIndex, recorder: Recorder,
     assert recorder.events == []
 
 
-def test_bytes_are_counted_as_the_server_sent_them(
-    server: LoopbackIndex, recorder: Recorder, tmp_path: Path
-) -> None:
+def test_bytes_are_counted_as_the_server_sent_them(server: LoopbackIndex, recorder: Recorder, tmp_path: Path) -> None:
     index = client(server, recorder)
     fetch(index, tmp_path)
     assert index.bytes_received == server.sent
@@ -130,7 +126,7 @@ def test_a_busy_server_is_asked_again(server: LoopbackIndex, recorder: Recorder)
     assert len(client(server, recorder).files("demo")) == 1
     server.faults["demo"] = ["error*"]
     server.requests.clear()
-    with pytest.raises(NetworkError, match="answered 503.*3 times in a row"):
+    with pytest.raises(NetworkError, match=r"answered 503.*3 times in a row"):
         client(server, recorder).files("demo")
     assert len(server.requests) == 3
 
@@ -187,9 +183,7 @@ def test_a_slow_server_is_waited_for(server: LoopbackIndex, recorder: Recorder, 
     fetch(client(server, recorder, read_seconds=5), tmp_path)
 
 
-def test_another_part_than_asked_for_is_not_taken(
-    server: LoopbackIndex, recorder: Recorder, tmp_path: Path
-) -> None:
+def test_another_part_than_asked_for_is_not_taken(server: LoopbackIndex, recorder: Recorder, tmp_path: Path) -> None:
     server.faults[NAME] = ["shifted"]
     with pytest.raises(IntegrityError, match="another part than asked for"):
         fetch(client(server, recorder), tmp_path)
@@ -206,9 +200,7 @@ def test_without_range_support_the_whole_file_is_fetched_with_a_warning(
     assert NAME in notice.message
 
 
-def test_a_whole_file_with_another_digest_is_refused(
-    server: LoopbackIndex, recorder: Recorder, tmp_path: Path
-) -> None:
+def test_a_whole_file_with_another_digest_is_refused(server: LoopbackIndex, recorder: Recorder, tmp_path: Path) -> None:
     server.ranges = False
     server.wrong_sha256.add(NAME)
     with pytest.raises(IntegrityError, match="another SHA-256"):
@@ -223,9 +215,7 @@ def test_contents_that_record_does_not_promise_are_refused(
         fetch(client(server, recorder), tmp_path)
 
 
-def test_credentials_reach_the_index_and_no_message(
-    server: LoopbackIndex, recorder: Recorder, tmp_path: Path
-) -> None:
+def test_credentials_reach_the_index_and_no_message(server: LoopbackIndex, recorder: Recorder, tmp_path: Path) -> None:
     server.password = "hunter2"  # noqa: S105
     settings = replace(server.settings(), credentials=("user", "hunter2"))
     fetch(SimpleIndex(settings, recorder), tmp_path)

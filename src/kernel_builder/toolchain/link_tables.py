@@ -33,16 +33,17 @@ _SYMBOLS = "symbols"
 _SUFFIX = ".tsv.gz"
 
 
-def _leading(prefix: bytes) -> tuple[Symbol, ...]:
+def _leading(prefix: bytes) -> tuple[Symbol, ...] | bytes:
+    """The symbols at the beginning of a library, or that beginning when they do not stand there."""
     try:
         return read_leading_exports(prefix)
     except ElfError as error:
         if "need more" in str(error):
             raise NeedMoreError(str(error)) from error
-        raise
+        return prefix
 
 
-def _scattered(wheel: Wheel, member: str) -> tuple[Symbol, ...]:
+def _scattered(wheel: Wheel, member: str, known: bytes) -> tuple[Symbol, ...]:
     """Exports of a library whose string table was moved to its end.
 
     That is what patchelf does when it gives a library another run path, as the torch wheels of the public
@@ -57,7 +58,7 @@ def _scattered(wheel: Wheel, member: str) -> tuple[Symbol, ...]:
                 raise NeedMoreError(f"it ends before byte {stop}")
             return prefix
 
-        return wheel.read_prefix(member, accept)
+        return known if len(known) >= stop else wheel.read_prefix(member, accept)
 
     table_at, table_size = section_table(beginning(64))
     if not 0 < table_at <= size - table_size:
@@ -93,10 +94,8 @@ def read_symbols(wheel: Wheel, member: str, *, leading: bool) -> tuple[str, tupl
         if not leading:
             elf = read_elf(wheel.read(member))
             return elf.soname or name, elf.exports
-        try:
-            symbols = wheel.read_prefix(member, _leading)
-        except ElfError:
-            symbols = _scattered(wheel, member)
+        found = wheel.read_prefix(member, _leading)
+        symbols = _scattered(wheel, member, found) if isinstance(found, bytes) else found
         return name, tuple(
             symbol for symbol in symbols if symbol.name != name
         )  # the version node's own marker

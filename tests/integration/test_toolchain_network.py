@@ -1,0 +1,109 @@
+"""Toolchains from the configured package index: how much is fetched, and that it compiles and links."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.events import Recorder
+from kernel_builder.store.cache import Store
+from kernel_builder.store.index import SimpleIndex
+from kernel_builder.store.settings import find_index
+from kernel_builder.toolchain.host import inspect_compiler
+from kernel_builder.toolchain.model import HostCompiler
+from kernel_builder.toolchain.provide import IndexToolchains, ToolchainRequest
+
+pytestmark = [pytest.mark.network, pytest.mark.slow]
+
+BINDING = """
+#include <ATen/core/Tensor.h>
+#include <torch/library.h>
+#ifdef WITH_CUDA
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cublas_v2.h>
+void launch(float*, int, cudaStream_t);
+#endif
+void twice(at::Tensor& x) {
+  TORCH_CHECK(x.is_contiguous(), "not contiguous: ", x.sizes());
+#ifdef WITH_CUDA
+  const c10::cuda::CUDAGuard guard(x.device());
+  launch(x.mutable_data_ptr<float>(), x.numel(), at::cuda::getCurrentCUDAStream());
+  cublasHandle_t handle = nullptr;
+  TORCH_CHECK(cublasCreate(&handle) == CUBLAS_STATUS_SUCCESS);
+#endif
+}
+TORCH_LIBRARY(example, m) { m.def("twice(Tensor! x) -> ()"); m.impl("twice", c10::kCPU, &twice); }
+"""
+KERNEL = """
+#include <cub/cub.cuh>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+__global__ void twice(float* x, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i] *= 2;
+}
+void launch(float* x, int n, cudaStream_t stream) { twice<<<(n + 255) / 256, 256, 0, stream>>>(x, n); }
+"""
+
+
+@pytest.fixture(scope="module")
+def host() -> HostCompiler:
+    found = inspect_compiler(Path("/usr/bin/g++"))
+    if not isinstance(found, HostCompiler) or not found.target.startswith("x86_64"):
+        pytest.skip("needs g++ on x86_64")
+    return found
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
+
+
+def toolchains(root: Path, host: HostCompiler) -> IndexToolchains:
+    recorder = Recorder()
+    return IndexToolchains(SimpleIndex(find_index(), recorder), Store(root, recorder), host, recorder)
+
+
+def run(*command: object) -> None:
+    completed = subprocess.run([str(part) for part in command], check=False, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
+
+
+def test_a_cpu_toolchain_is_small_and_compiles_and_links(root: Path, tmp_path: Path, host: HostCompiler) -> None:
+    kit = toolchains(root, host)
+    sdk = kit.provide(kit.resolve(ToolchainRequest(torch="2.13"))).torch
+    assert sdk.version.startswith("2.13.")
+    assert kit.bytes_received <= 25 * 2**20
+    sizes = {table.name: len(table.read_text().splitlines()) for table in sdk.exports}
+    assert sizes["libtorch_cpu.so.txt"] > 60_000
+    source, library = tmp_path / "binding.cpp", tmp_path / "binding.so"
+    source.write_text(BINDING)
+    include = [f"-I{folder}" for folder in sdk.include]
+    link = [f"-L{sdk.libraries}", "-Wl,--no-as-needed", "-ltorch", "-Wl,--as-needed", "-ltorch_cpu", "-lc10"]
+    run(host.cxx, "-std=c++20", "-fPIC", "-shared", *include, source, "-o", library, *link, "-Wl,-z,defs")
+
+
+def test_a_cuda_toolchain_stays_below_its_limit_and_compiles_and_links(
+    root: Path, tmp_path: Path, host: HostCompiler
+) -> None:
+    kit = toolchains(tmp_path / "store", host)
+    provided = kit.provide(kit.resolve(ToolchainRequest(torch="2.13", cuda="13.0")))
+    assert provided.cuda is not None
+    assert kit.bytes_received <= 150 * 2**20
+    binding, kernel, library = tmp_path / "b.cpp", tmp_path / "k.cu", tmp_path / "k.so"
+    binding.write_text(BINDING)
+    kernel.write_text(KERNEL)
+    nvcc = [provided.cuda.nvcc, "-ccbin", host.cxx, "-std=c++17", "-arch=sm_90", "-Xcompiler", "-fPIC"]
+    run(*nvcc, "-c", kernel, "-o", tmp_path / "k.o")
+    include = [f"-I{folder}" for folder in (*provided.torch.include, *provided.cuda.include)]
+    run(host.cxx, "-std=c++20", "-fPIC", "-DWITH_CUDA", *include, "-c", binding, "-o", tmp_path / "b.o")
+    link = [f"-L{provided.torch.libraries}", f"-L{provided.cuda.libraries}", "-Wl,--no-as-needed", "-ltorch"]
+    link += ["-Wl,--as-needed", "-ltorch_cpu", "-ltorch_cuda", "-lc10_cuda", "-lc10", "-lcudart", "-lcublas"]
+    run(host.cxx, "-shared", tmp_path / "k.o", tmp_path / "b.o", "-o", library, *link, "-Wl,-z,defs")
+
+
+def test_the_index_has_a_complete_compiler_for_the_cuda_releases_of_torch(root: Path, host: HostCompiler) -> None:
+    assert {"13.0", "13.2"} <= set(toolchains(root, host).cuda_releases(13))
