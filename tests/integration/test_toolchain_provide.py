@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -380,7 +381,8 @@ def test_an_index_without_ranges_serves_with_a_warning_and_leaves_no_downloads(
 
 
 _CHILD = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start with it ignored
 from pathlib import Path
 from kernel_builder.events import Silent
 from kernel_builder.store.cache import Store
@@ -400,8 +402,34 @@ print(kit.bytes_received, flush=True)
 def child(server: LoopbackIndex, root: Path) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.Popen(
-        [sys.executable, "-c", _CHILD, server.url, str(root)], stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", _CHILD, server.url, str(root)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
     )
+
+
+def wait_for_request(server: LoopbackIndex, name: str) -> None:
+    deadline = time.monotonic() + 20
+    while not any(name in path for path, _ in server.requests):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_ctrl_c_ends_the_downloads_soon_and_leaves_nothing_unfinished(
+    server: LoopbackIndex, tmp_path: Path, host: HostCompiler
+) -> None:
+    name = next(name for name in server.pages["nvidia-cufft"] if "12.5.0" in name)
+    server.faults[name] = ["slow*"]
+    process = child(server, tmp_path)
+    wait_for_request(server, name)
+    process.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert time.monotonic() - begin < 10
+    assert not [path.name for path in (tmp_path / "store").iterdir() if path.name.startswith(("cuda", "."))]
 
 
 def test_two_processes_fetch_once(server: LoopbackIndex, tmp_path: Path, host: HostCompiler) -> None:
@@ -422,9 +450,7 @@ def test_when_one_of_two_fetching_processes_is_killed_the_other_finishes(
     first = child(server, tmp_path)
     assert first.stdout is not None
     assert first.stdout.readline() == "resolved\n"
-    deadline = time.monotonic() + 20
-    while not any(name in path for path, _ in server.requests) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for_request(server, name)
     second = child(server, tmp_path)
     first.kill()
     first.wait()

@@ -171,7 +171,7 @@ def build_cuda(
     )
     selected = [wheel.select(package.include) for package, wheel in zip(packages, wheels, strict=True)]
     members = [member for group in selected for member in group]
-    require_space(into, sum(member.size for member in members) + _TABLE_SPACE)
+    require_space(into.parent, sum(member.size for member in members) + _TABLE_SPACE)
     tables = sum(
         table_cost(wheel, package.libraries, leading_bytes=_LEADING)
         for package, wheel in zip(packages, wheels, strict=True)

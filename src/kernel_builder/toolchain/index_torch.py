@@ -57,7 +57,7 @@ def build_torch(
     libraries = [
         library for library in recipe.torch.libraries if not library.cuda or library.member in wheel.members
     ]
-    require_space(into, sum(member.size for member in members) + _TABLE_SPACE)
+    require_space(into.parent, sum(member.size for member in members) + _TABLE_SPACE)
     progress.expect(
         sum(member.compressed for member in members) + table_cost(wheel, libraries, leading_bytes=_LEADING)
     )
