@@ -136,7 +136,7 @@ def _read(source: Source, report: Report, root: Path, *, tree: bool) -> Project 
     edition = edition_of(top, report)
     if edition is None:
         return None
-    if edition.number < CURRENT_EDITION:
+    if edition.number < CURRENT_EDITION and "general" in top.items:
         _warn_of_edition(top, edition, report)
         top = upgrade(top, edition, report)
     return _Reader(top, edition.number, report, root).project(tree=tree)
@@ -201,9 +201,9 @@ class _Reader:
 
     def project(self, *, tree: bool) -> Project | None:
         """The project; ``None`` when anything noticed is an error."""
-        self._judge_tables()
         if "general" not in self._top.items and ("general",) not in self._report.broken:
             self._report.error(("general",), "the table [general] is missing", hint="begin the file with: [general]")
+        self._judge_tables()
         general = self._top.table("general")
         tables = {Backend(name): table for name, table in _backend_tables(general)}
         own = general.but({}, without=("hub", *(backend.value for backend in tables)))

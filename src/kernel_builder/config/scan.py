@@ -22,6 +22,7 @@ Where = tuple[str | int, ...]
 MAX_DEPTH = 32
 """How deeply lists, inline tables and dotted keys may be nested; ``build.toml`` needs five."""
 _MAX_PROBLEMS = 50
+_MAX_UNCLOSED = 10
 
 _STRING = (
     r'"""[^"\\]*+(?:(?:\\.|"{1,2}(?!"))[^"\\]*+)*+"{3,5}'
@@ -108,7 +109,7 @@ def last_part(text: str, start: int) -> tuple[int, int]:
 
 
 def _statements(text: str) -> Iterator[Statement]:
-    position = 0
+    position = unclosed = 0
     while (position := _end_of_blank(text, position)) < len(text):
         start = position
         if text[start] == "[":
@@ -128,7 +129,8 @@ def _statements(text: str) -> Iterator[Statement]:
         value = _end_of_spaces(text, after + 1)
         plain = _PLAIN_LIST.match(text, value)
         end = plain.end() if plain else after + 1
-        position, depth, closed = _end_of_value(text, end)
+        position, depth, closed = _end_of_value(text, end, hasty=unclosed > _MAX_UNCLOSED)
+        unclosed += not closed
         plain_end = plain.end() if plain else 0
         yield Statement(start, position, "", key, value, depth + len(key), closed, plain_end)
 
@@ -144,8 +146,11 @@ def _end_of_blank(text: str, position: int) -> int:
     return match.end() if match else position
 
 
-def _end_of_value(text: str, start: int) -> tuple[int, int, bool]:
-    """Where the value at ``start`` ends, how deeply it is nested, and whether all its brackets are closed."""
+def _end_of_value(text: str, start: int, *, hasty: bool) -> tuple[int, int, bool]:
+    """Where the value at ``start`` ends, how deeply it is nested, and whether all its brackets are closed.
+
+    A ``hasty`` search ends where the next statement seems to begin; else that is looked for when nothing closes it.
+    """
     depth = deepest = 0
     position = start
     while match := _TOKEN.search(text, position):
@@ -158,6 +163,8 @@ def _end_of_value(text: str, start: int) -> tuple[int, int, bool]:
             depth -= 1
         elif kind == "newline" and depth <= 0:
             return match.start(), deepest, depth == 0
+        elif kind == "newline" and hasty and _NEXT_STATEMENT.match(text, match.start()):
+            return match.start(), deepest, False
         elif kind == "lone":
             # A quote that does not end on its line: nothing on the rest of the line can be trusted.
             line_end = text.find("\n", position)

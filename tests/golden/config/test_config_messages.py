@@ -1,7 +1,7 @@
 """What is said about a build.toml with mistakes, word by word.
 
-Each directory beside this file has a ``build.toml``, the files that exist beside it (``tree.txt``), and what is said
-(``expected.txt``). Run with UPDATE_GOLDEN=1 to write the latter anew; then read it aloud.
+Each directory beside this file has a ``build.toml``, the files that exist beside it (``tree.txt``), and what
+is said (``expected.txt``). Run with UPDATE_GOLDEN=1 to write the latter anew; then read it aloud.
 """
 
 from __future__ import annotations

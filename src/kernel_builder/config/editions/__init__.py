@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kernel_builder.config.editions import v1, v2, v3, v4
-from kernel_builder.config.nodes import Leaf, TableNode, describe
+from kernel_builder.config.nodes import Leaf, TableNode, describe, shortened
 from kernel_builder.config.report import Report
 from kernel_builder.config.schema import CURRENT_EDITION
 
@@ -50,7 +50,7 @@ def edition_of(top: TableNode, report: Report) -> Edition | None:
     if node.value < 1:
         report.error(
             node.path,
-            f"there is no edition {node.value}",
+            f"there is no edition {shortened(str(node.value))}",
             hint=f"the current one is: edition = {CURRENT_EDITION}",
         )
         return None

@@ -1,0 +1,219 @@
+"""Editions 1-4: recognised by what is in them, read into the same model (contract 1.4, cases T3)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.config.model import Backend, Capability, FrameworkKind, Project
+from kernel_builder.config.reader import read_project
+from kernel_builder.errors import ConfigError, Diagnostic, Severity
+from kernel_builder.versions import Version
+
+
+def read(text: str) -> tuple[Project, tuple[Diagnostic, ...]]:
+    return read_project(text.encode(), file=Path("build.toml"), root=Path(), tree=False)
+
+
+def refused(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        read(text)
+    return [one.message for one in caught.value.diagnostics if one.severity is Severity.ERROR]
+
+
+FIRST = """\
+[general]
+name = "scale"
+
+[torch]
+src = ["torch_binding.cpp"]
+
+[kernel.scale]
+cuda-capabilities = ["7.0", "8.0"]
+depends = ["torch"]
+src = ["scale.cu"]
+"""
+
+SECOND = """\
+[general]
+name = "scale"
+python-depends = ["einops", "nvidia-cutlass-dsl"]
+cuda-minver = "12.4"
+cuda-maxver = "12.9"
+
+[torch]
+minver = "2.7"
+
+[kernel.b]
+backend = "rocm"
+depends = ["torch"]
+src = ["scale.cu"]
+
+[kernel.a]
+backend = "cuda"
+depends = ["torch"]
+src = ["scale.cu"]
+cuda-flags = ["-O3"]
+"""
+
+THIRD = """\
+[general]
+name = "scale"
+backends = ["xpu"]
+
+[torch]
+
+[kernel.a]
+backend = "xpu"
+depends = ["cutlass_sycl"]
+src = ["scale.cpp"]
+"""
+
+
+def test_the_first_edition_is_for_cuda_unless_it_says_otherwise() -> None:
+    project, (warning,) = read(FIRST)
+    assert (project.edition, project.version, project.license) == (1, 1, None)
+    assert project.backends == (Backend.CUDA,)
+    (section,) = project.sections
+    assert (section.id, section.backend) == ("scale", Backend.CUDA)
+    assert section.cuda_capabilities == (Capability(7, 0), Capability(8, 0))
+    assert "edition 1" in warning.message
+    assert "kernel-builder update-build" in (warning.hint or "")
+
+
+def test_hipify_is_a_section_for_cuda_and_one_for_rocm() -> None:
+    project, _ = read(FIRST + 'language = "cuda-hipify"\nrocm-archs = ["gfx942"]\n')
+    assert project.backends == (Backend.CUDA, Backend.ROCM)
+    cuda, rocm = project.sections
+    assert (cuda.id, cuda.backend, cuda.rocm_archs) == ("scale", Backend.CUDA, None)
+    assert cuda.cuda_capabilities == (Capability(7, 0), Capability(8, 0))
+    assert (rocm.id, rocm.backend, rocm.rocm_archs) == ("scale_rocm", Backend.ROCM, ("gfx942",))
+    assert rocm.cuda_capabilities is None
+    assert cuda.src == rocm.src
+
+
+def test_hipify_does_not_overwrite_a_section() -> None:
+    text = FIRST + 'language = "cuda-hipify"\n\n[kernel.scale_rocm]\ndepends = []\nsrc = ["a.cu"]\n'
+    assert refused(text) == [
+        "'cuda-hipify' makes a section 'scale_rocm' of this one, and there already is one of that name"
+    ]
+
+
+def test_metal_stays_metal() -> None:
+    project, _ = read(FIRST.replace('cuda-capabilities = ["7.0", "8.0"]', 'language = "metal"'))
+    assert [section.backend for section in project.sections] == [Backend.METAL]
+    assert project.backends == (Backend.METAL,)
+
+
+def test_architectures_of_another_language_are_told_to_have_no_effect() -> None:
+    project, warnings = read(FIRST + 'rocm-archs = ["gfx942"]\n')
+    assert project.sections[0].rocm_archs is None
+    assert [one.key for one in warnings] == ["general", "kernel.scale.rocm-archs"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[general]\nname = "ab"\n[torch]\nuniversal = true\nsrc = []\npyext = ["py"]\n',
+        '[general]\nname = "ab"\nuniversal = true\n[torch]\npyext = ["py"]\n',
+    ],
+)
+def test_universal_is_python_alone_for_the_backends_of_its_time(text: str) -> None:
+    project, _ = read(text)
+    assert project.framework.kind is FrameworkKind.TORCH_NOARCH
+    assert project.framework.pyext == ("py",)
+    assert project.backends == (Backend.CPU, Backend.CUDA, Backend.METAL, Backend.ROCM, Backend.XPU)
+
+
+def test_universal_with_sources_is_a_contradiction() -> None:
+    assert refused(FIRST.replace("[torch]\n", "[torch]\nuniversal = true\n")) == [
+        "has no effect on a kernel that is Python code alone ('universal = true')",
+        "kernel sections hold compiled code, and [torch-noarch] says that there is none",
+    ]
+
+
+def test_universal_false_is_nothing() -> None:
+    project, _ = read(FIRST.replace("[torch]\n", "[torch]\nuniversal = false\n"))
+    assert project.framework.kind is FrameworkKind.TORCH
+
+
+def test_the_second_edition_keeps_python_depends_and_bounds() -> None:
+    project, _ = read(SECOND)
+    assert project.edition == 2
+    assert project.backends == (Backend.CUDA, Backend.ROCM)
+    assert [section.id for section in project.sections] == ["b", "a"]
+    assert project.python_depends == ("einops",)
+    cuda = project.backend_options[Backend.CUDA]
+    assert (cuda.minver, cuda.maxver) == (Version.parse("12.4"), Version.parse("12.9"))
+    assert cuda.python_depends == ("nvidia-cutlass-dsl",)
+    assert project.framework.minver == Version.parse("2.7")
+
+
+def test_the_third_edition_needs_neither_version_nor_licence() -> None:
+    project, (warning,) = read(THIRD)
+    assert (project.edition, project.version, project.license) == (3, 1, None)
+    assert project.sections[0].depends == ("sycl_tla",)
+    assert "--license" in (warning.hint or "")
+
+
+def test_the_third_edition_without_framework_is_python_alone() -> None:
+    project, _ = read('[general]\nname = "ab"\nversion = 2\nlicense = "mit"\nbackends = ["cuda"]\n')
+    assert project.edition == 3
+    assert project.framework.kind is FrameworkKind.TORCH_NOARCH
+
+
+def test_a_mistake_in_the_framework_table_does_not_make_it_python_alone() -> None:
+    assert refused(THIRD.replace("[torch]", "[torchh]")) == ["there is no table [torchh]"]
+    assert refused(THIRD.replace("[torch]", "[torch]\nsrc = 3")) == ["must be a list of texts, not the number 3"]
+
+
+def test_the_fourth_edition_has_one_stable_abi_for_all_backends() -> None:
+    text = THIRD.replace('backends = ["xpu"]', 'version = 1\nlicense = "mit"\nbackends = ["xpu", "cpu"]')
+    project, _ = read(text.replace("[torch]", '[torch]\nstable-abi = "2.9"').replace("cutlass_sycl", "torch"))
+    assert project.edition == 4
+    assert project.framework.stable_abi == dict.fromkeys((Backend.XPU, Backend.CPU), Version.parse("2.9"))
+
+
+def test_a_key_of_the_fourth_edition_makes_its_licence_due() -> None:
+    assert refused(THIRD.replace("backends", 'source = "https://example.com/a/b"\nbackends')) == [
+        "is missing",
+        "is missing",
+        "unknown dependency 'cutlass_sycl'",
+    ]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_a_written_older_number_is_read_with_the_same_warning(number: int) -> None:
+    text = {1: FIRST, 2: SECOND, 3: THIRD, 4: THIRD}[number]
+    text = text.replace('name = "scale"', f'name = "scale"\nedition = {number}')
+    if number == 4:
+        text = text.replace("[torch]", 'version = 1\nlicense = "mit"\n\n[torch]').replace("cutlass_sycl", "torch")
+        text = text.replace('\n\nversion = 1\nlicense = "mit"', '\nversion = 1\nlicense = "mit"')
+    project, (warning,) = read(text)
+    assert project.edition == number
+    assert f"edition {number};" in warning.message
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("6", "edition 6 is newer than this kernel-builder, which reads editions up to 5"),
+        ("99999999999999999999", "edition ... is newer than this kernel-builder, which reads editions up to 5"),
+        ("0", "there is no edition 0"),
+        ("-1", "there is no edition -1"),
+        ('"5"', "must be a whole number, not the text '5'"),
+        ("5.0", "must be a whole number, not the number 5.0"),
+        ("true", "must be a whole number, not true"),
+    ],
+)
+def test_other_numbers_are_refused(written: str, said: str) -> None:
+    assert refused(
+        THIRD.replace("[torch]", f"edition = {written}\n\n[torch]", 1).replace("\n\nedition", "\nedition")
+    ) == [said]
+
+
+def test_no_backends_in_a_present_day_file_is_a_mistake_not_an_old_edition() -> None:
+    assert refused(SECOND.replace("cuda-minver", "version = 1\nlicense = 'mit'\n#").replace("cuda-maxver", "#"))[
+        :1
+    ] == ["is missing"]

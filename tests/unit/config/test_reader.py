@@ -1,0 +1,271 @@
+"""build.toml of edition 5 into the model, and the files that are no text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.config.model import (
+    Backend,
+    BackendOptions,
+    Capability,
+    FrameworkKind,
+    Hub,
+    KernelDependency,
+    Suffix,
+)
+from kernel_builder.config.reader import MAX_BYTES, load_project, read_project
+from kernel_builder.errors import ConfigError, ExitCode, Severity
+from kernel_builder.versions import Version
+
+MINIMAL = """\
+[general]
+name = "my-kernel"
+version = 0
+edition = 5
+license = "Apache-2.0"
+backends = ["cuda"]
+
+[torch-noarch]
+"""
+
+FULL = """\
+[general]
+name = "my-kernel"
+version = 3
+edition = 5
+license = "mit"
+backends = ["cuda", "cpu", "xpu"]
+upstream = "git@example.com:me/mine.git"
+source = "git+https://example.com/me/mine"
+python-depends = ["einops"]
+kernel-depends = [{ repo-id = "me/other", version = 2 }]
+
+[general.hub]
+repo-id = "me/my-kernel"
+branch = "next"
+
+[general.cuda]
+minver = "12.8.0"
+maxver = "13.0"
+python-depends = ["nvidia-cutlass-dsl"]
+kernel-depends = [{ repo-id = "me/more", revision = "main" }]
+
+[torch]
+src = ["torch-ext/torch_binding.cpp"]
+include = ["."]
+pyext = ["py", "json"]
+cxx-flags = ["-O3"]
+minver = "2.12"
+maxver = "2.13"
+stable-abi = "2.11"
+
+[kernel."the first"]
+backend = "cuda"
+depends = ["torch", "cutlass_4_0"]
+src = ["b.cu"]
+include = ["."]
+cxx-flags = ["-O1"]
+cuda-flags = ["-O2", "-O2"]
+cuda-capabilities = ["9.0a", "8.0"]
+cuda-minver = "12.9"
+
+[kernel.a]
+backend = "xpu"
+depends = []
+src = ["a.cpp"]
+sycl-flags = ["-O0"]
+"""
+
+
+def project_dir(root: Path, text: str | bytes, *files: str) -> Path:
+    (root / "build.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    for name in files:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    return root
+
+
+def messages(error: ConfigError) -> list[str]:
+    return [one.message for one in error.diagnostics]
+
+
+def test_reads_the_least_that_there_is(tmp_path: Path) -> None:
+    project, warnings = load_project(project_dir(tmp_path, MINIMAL, "torch-ext/my_kernel/__init__.py"))
+    assert warnings == ()
+    assert project.root == tmp_path
+    assert (project.name, project.python_name, project.version, project.edition) == ("my-kernel", "my_kernel", 0, 5)
+    assert project.backends == (Backend.CUDA,)
+    assert project.framework.kind is FrameworkKind.TORCH_NOARCH
+    assert project.framework.pyext is None
+    assert project.sections == ()
+
+
+def test_reads_every_key(tmp_path: Path) -> None:
+    files = ("torch-ext/my_kernel/__init__.py", "torch-ext/torch_binding.cpp", "a.cpp", "b.cu")
+    project, warnings = load_project(project_dir(tmp_path, FULL, *files))
+    assert [one.message for one in warnings] == [
+        "there is no kernel section for cpu, so its variant has Python code alone"
+    ]
+    assert project.hub == Hub(repo_id="me/my-kernel", branch="next")
+    assert project.upstream == "git@example.com:me/mine.git"
+    assert project.source == "git+https://example.com/me/mine"
+    assert project.kernel_depends == (KernelDependency(repo_id="me/other", version=2),)
+    assert project.python_depends == ("einops",)
+    assert project.backend_options == {
+        Backend.CUDA: BackendOptions(
+            minver=Version.parse("12.8.0"),
+            maxver=Version.parse("13.0"),
+            kernel_depends=(KernelDependency(repo_id="me/more", revision="main"),),
+            python_depends=("nvidia-cutlass-dsl",),
+        )
+    }
+    framework = project.framework
+    assert (framework.src, framework.include) == (("torch-ext/torch_binding.cpp",), (".",))
+    assert (framework.pyext, framework.cxx_flags) == (("py", "json"), ("-O3",))
+    assert framework.stable_abi == dict.fromkeys(project.backends, Version.parse("2.11"))
+    first, second = project.sections
+    assert (first.id, first.backend, first.depends) == ("the first", Backend.CUDA, ("torch", "cutlass_4_0"))
+    assert first.cuda_flags == ("-O2", "-O2")
+    assert first.cuda_capabilities == (Capability(9, 0, Suffix.ARCH), Capability(8, 0))
+    assert (second.id, second.sycl_flags, second.cuda_capabilities) == ("a", ("-O0",), None)
+
+
+def test_versions_keep_their_text(tmp_path: Path) -> None:
+    project, _ = read_project(FULL.encode(), file=tmp_path / "build.toml", root=tmp_path, tree=False)
+    cuda = project.backend_options[Backend.CUDA]
+    assert (str(cuda.minver), str(cuda.maxver)) == ("12.8.0", "13.0")
+
+
+def test_an_empty_kernel_table_and_dotted_or_inline_tables_are_fine(tmp_path: Path) -> None:
+    text = """\
+general = { name = "ab", version = 1, edition = 5, license = "mit", backends = ["cpu"] }
+torch.src = []
+kernel = {}
+"""
+    project, warnings = load_project(project_dir(tmp_path, text, "torch-ext/ab/__init__.py"))
+    assert (project.name, project.sections, warnings) == ("ab", (), ())
+
+
+def test_tvm_ffi_has_a_package_directory_of_its_own(tmp_path: Path) -> None:
+    text = MINIMAL.replace("[torch-noarch]", '[tvm-ffi]\nsrc = ["x.cc"]')
+    with pytest.raises(ConfigError) as caught:
+        load_project(project_dir(tmp_path, text, "x.cc", "torch-ext/my_kernel/__init__.py"))
+    (said,) = caught.value.diagnostics
+    assert "tvm-ffi-ext/my_kernel/__init__.py" in said.message
+    assert said.hint == "move torch-ext/my_kernel there"
+
+
+def test_no_file_points_to_init(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"there is no {tmp_path}/build.toml") as caught:
+        load_project(tmp_path)
+    assert caught.value.exit_code == ExitCode.CONFIG
+    assert "kernel-builder init" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("name", ["ab", "my-kernel", "relu2d", "a--b", "a1"])
+def test_takes_kernel_names(name: str, tmp_path: Path) -> None:
+    text = MINIMAL.replace("my-kernel", name)
+    project, _ = read_project(text.encode(), file=tmp_path, root=tmp_path, tree=False)
+    assert project.name == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a", "My-kernel", "2relu", "my_kernel", "relu-", "-relu", "re lu", "../x", "", "relü", "ab\\n", "ab\\u0000"],
+)
+def test_refuses_other_names_with_the_rule(name: str, tmp_path: Path) -> None:
+    text = MINIMAL.replace("my-kernel", name)
+    with pytest.raises(ConfigError) as caught:
+        read_project(text.encode(), file=tmp_path, root=tmp_path, tree=False)
+    (said,) = caught.value.diagnostics
+    assert (said.key, said.line, said.column) == ("general.name", 2, 8)
+
+
+def test_crlf_is_fine_and_places_are_right(tmp_path: Path) -> None:
+    text = MINIMAL.replace("version = 0", "version = -1").replace("\n", "\r\n")
+    with pytest.raises(ConfigError) as caught:
+        read_project(text.encode(), file=tmp_path, root=tmp_path, tree=False)
+    assert [(one.line, one.column) for one in caught.value.diagnostics] == [(3, 11)]
+    good = MINIMAL.replace("\n", "\r\n")
+    assert read_project(good.encode(), file=tmp_path, root=tmp_path, tree=False)[1] == ()
+
+
+def test_a_byte_order_mark_is_named_and_read_over(tmp_path: Path) -> None:
+    _, (warning,) = read_project(b"\xef\xbb\xbf" + MINIMAL.encode(), file=tmp_path, root=tmp_path, tree=False)
+    assert warning.severity is Severity.WARNING
+    assert "byte-order mark" in warning.message
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "column", "said"),
+    [
+        (MINIMAL.encode().replace(b"Apache", "Apach\u00e9".encode("latin-1")), 5, 17,
+         "the byte 0xe9 here is not UTF-8"),
+        (MINIMAL.encode("utf-16"), 1, 1, "the file is UTF-16"),
+        (b"[general]\nname = \"a\x00b\"\n", 2, 10, "not TOML: illegal character '\\x00'"),
+    ],
+)  # fmt: skip
+def test_names_what_is_no_text(data: bytes, line: int, column: int, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_project(data, file=tmp_path, root=tmp_path, tree=False)
+    assert (line, column, said) in [(one.line, one.column, one.message) for one in caught.value.diagnostics]
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    project_dir(tmp_path, b"#" * (10 * 1024 * 1024))
+    assert MAX_BYTES < 10 * 1024 * 1024
+    with pytest.raises(ConfigError, match=r"has 10\.0 MiB; a build.toml of more than 4 MiB is not read"):
+        load_project(tmp_path)
+
+
+def test_a_directory_of_that_name_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "build.toml").mkdir()
+    with pytest.raises(ConfigError, match="is a directory"):
+        load_project(tmp_path)
+
+
+def test_an_empty_file_lacks_two_tables(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_project(project_dir(tmp_path, ""))
+    assert messages(caught.value) == ["the table [general] is missing", "the framework table is missing"]
+
+
+def test_thousands_of_mistakes_are_counted_not_listed(tmp_path: Path) -> None:
+    text = MINIMAL + "".join(f"x{number} = 1\n" for number in range(5000))
+    with pytest.raises(ConfigError) as caught:
+        read_project(text.encode(), file=tmp_path, root=tmp_path, tree=False)
+    assert len(caught.value.diagnostics) == 201
+    assert caught.value.diagnostics[-1].message == "and 4800 more like these"
+
+
+def test_a_source_behind_a_link_out_of_the_project_is_warned_of(tmp_path: Path) -> None:
+    root, other = tmp_path / "project", tmp_path / "other"
+    root.mkdir()
+    other.mkdir()
+    (other / "a.cu").touch()
+    text = MINIMAL.replace("[torch-noarch]", '[torch]\nsrc = ["a.cu", "inside/a.cu", "b.cu"]')
+    project_dir(root, text, "torch-ext/my_kernel/__init__.py", "c.cu")
+    (root / "a.cu").symlink_to(other / "a.cu")
+    (root / "inside").symlink_to(other)
+    (root / "b.cu").symlink_to("c.cu")
+    _, warnings = load_project(root)
+    assert [(one.key, one.message.split(" is ")[1]) for one in warnings] == [
+        ("torch.src[0]", "reached through a link that leads out of the project"),
+        ("torch.src[1]", "reached through a link that leads out of the project"),
+    ]
+
+
+def test_a_link_that_leads_nowhere_is_a_missing_file(tmp_path: Path) -> None:
+    text = MINIMAL.replace("[torch-noarch]", '[torch]\nsrc = ["a.cu"]')
+    project_dir(tmp_path, text, "torch-ext/my_kernel/__init__.py")
+    (tmp_path / "a.cu").symlink_to("b.cu")
+    with pytest.raises(ConfigError) as caught:
+        load_project(tmp_path)
+    assert messages(caught.value) == ["there is no file 'a.cu'"]
+
+
+def test_a_range_that_only_a_patch_release_is_in_is_not_empty(tmp_path: Path) -> None:
+    text = MINIMAL.replace("[torch-noarch]", '[torch]\nminver = "2.12.1"\nmaxver = "2.12"')
+    assert read_project(text.encode(), file=tmp_path, root=tmp_path, tree=False)[1] == ()
