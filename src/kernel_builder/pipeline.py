@@ -167,7 +167,7 @@ def _why_dropped(matrix: Matrix, patterns: tuple[str, ...]) -> str:
 
 
 def _local(everything: Matrix, request: BuildRequest) -> Matrix:
-    """The variant that fits the active environment best: its accelerator's before the CPU's."""
+    """The variant that fits the active environment best: its accelerator's before the CPU's, if there is one."""
     environment = find_environment(request.python)
     if isinstance(environment, NoEnvironment):
         raise UsageError(
@@ -182,9 +182,10 @@ def _local(everything: Matrix, request: BuildRequest) -> Matrix:
             hint="its variants here: " + ", ".join(entry.name for entry in candidates.kept),
         )
 
-    def rank(entry: Kept) -> tuple[bool, tuple[int, int]]:
+    def rank(entry: Kept) -> tuple[bool, bool, tuple[int, int]]:
         version = entry.row.variant.compute.version if entry.row else None
-        return entry.backend is not Backend.CPU, version or (0, 0)
+        usable = entry.backend is not Backend.CUDA or environment.has_gpu
+        return usable, entry.backend is not Backend.CPU, version or (0, 0)
 
     return Matrix(kept=(max(fitting, key=rank),), dropped=everything.dropped)
 
@@ -348,6 +349,8 @@ def _failure_text(failure: StepFailure) -> str:
     words = step.log.read_text(encoding="utf-8", errors="replace").splitlines()[1:] if step.log.exists() else []
     tail = "\n".join(f"    {line}" for line in words[-_LOG_TAIL:])
     cut = f"    ... ({len(words) - _LOG_TAIL} lines before)\n" if len(words) > _LOG_TAIL else ""
+    if any("No space left on device" in line for line in words):
+        return f"{step.source}: the disk is full; free some space and build again (the compiler's words: {step.log})"
     verb = "could not be linked" if step.kind is StepKind.LINK else "does not compile"
     return f"{step.source} {verb}:\n{cut}{tail}\n  the command and all of its words: {step.log}"
 
@@ -424,8 +427,9 @@ def _modules(variant: VariantPlan) -> dict[str, str]:
 def _load_problem(project: Project, load: LoadResult) -> str | None:
     """Why a loaded variant is no good. An op without implementation is wrong only where no other backend has one."""
     if load.status is LoadStatus.FAILED:
-        trace = "\n".join(f"    {line}" for line in (load.trace or "").strip().splitlines()[-_LOG_TAIL:])
-        return f"the kernels client cannot load it: {load.reason}" + (f"\n{trace}" if trace else "")
+        return "\n".join(
+            [f"the kernels client cannot load it: {load.reason}", *(f"    {line}" for line in load.frames)]
+        )
     if load.unimplemented and len(project.backends) == 1:
         names = ", ".join(name.split("::", 1)[1] for name in load.unimplemented)
         return (

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerDefSection, GNUVerSymSection
+
 from kernel_builder.elf import ElfError, Symbol, read_elf, read_leading_exports
 from kernel_builder.toolchain.host import compiler_file, find_host_compiler
 from kernel_builder.toolchain.stubs import write_stub
@@ -26,9 +27,9 @@ int function(void) { return strange() + hidden() + (maybe ? maybe() : 0) + puts(
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("elf") / f"{request.param}.so"
     (path.parent / "a.c").write_text(SOURCE, encoding="ascii")
+    rest = ["-Wl,-rpath,/some/where", "-Wl,-soname,libsample.so.1", "-o", path, path.parent / "a.c"]
     completed = subprocess.run(
-        ["g++", "-x", "c", "-shared", "-fPIC", f"-fuse-ld={request.param}", "-Wl,-rpath,/some/where"]
-        + ["-Wl,-soname,libsample.so.1", "-o", path, path.parent / "a.c"],
+        ["g++", "-x", "c", "-shared", "-fPIC", f"-fuse-ld={request.param}", *rest],
         capture_output=True,
         text=True,
         check=False,

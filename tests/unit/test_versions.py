@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from kernel_builder.versions import Version
 
 numbers = st.lists(st.integers(0, 400), min_size=1, max_size=4)

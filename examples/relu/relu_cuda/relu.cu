@@ -16,11 +16,11 @@ __device__ double relu(double x) { return x <= 0.0 ? 0.0 : x; }
 __device__ __half relu(__half x) { return __float2half_rn(relu(__half2float(x))); }
 __device__ __nv_bfloat16 relu(__nv_bfloat16 x) { return __float2bfloat16_rn(relu(__bfloat162float(x))); }
 
-constexpr int kThreads = 256;
+// Large blocks of threads that move 16 bytes each were the fastest on an H100 (up to 1% over 256 threads and 32 bytes).
+constexpr int kThreads = 1024;
 
-// Memory keeps busy only with many bytes under way: each thread loads this much before it stores anything. On an
-// H100, 16 to 64 bytes are within 1% of each other.
-constexpr int kBytesPerThread = 32;
+// What each thread loads before it stores anything.
+constexpr int kBytesPerThread = 16;
 
 // What one instruction loads or stores: `kWidth` elements, 16 bytes at best.
 template <typename T, int kWidth> struct alignas(kWidth * sizeof(T)) Pack {

@@ -7,6 +7,7 @@ stdout. Python 3.9 syntax.
 
 from __future__ import annotations
 
+import ctypes
 import importlib.abc
 import importlib.util
 import json
@@ -63,6 +64,7 @@ def describe() -> None:
         hip=facts.get("hip"),
         xpu=facts.get("xpu"),
         metal=sys.platform == "darwin",
+        gpus=gpus(),
         cxx11=cxx11,
         free_threaded=not getattr(sys, "_is_gil_enabled", lambda: True)(),
     )
@@ -93,6 +95,38 @@ def ops_of(namespace: str, backend: str) -> tuple[list[str], list[str]]:
     return names, [name for name in names if not any(has(name, key) for key in keys)]
 
 
+def reason_of(error: BaseException) -> str:
+    """The error's type and words, without notes of the client's own."""
+    words = str(error).strip() or "(no message)"
+    return f"{type(error).__name__}: {words}"
+
+
+def kernel_frames(error: BaseException, root: str) -> list[str]:
+    """Where in the kernel's own files it happened, outermost first: ``ops/__init__.py, line 3: import nothing``."""
+    inside = os.path.realpath(root) + os.sep
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append(traceback.FrameSummary(error.filename, error.lineno, "", line=error.text))
+    found = []
+    for frame in frames:
+        path = os.path.realpath(frame.filename)
+        if path.startswith(inside):
+            found.append(f"{path[len(inside) :]}, line {frame.lineno}: {(frame.line or '').strip()}")
+    return found
+
+
+def gpus() -> int:
+    """How many NVIDIA GPUs the driver offers; torch itself would take seconds to say."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
 def load(request: dict[str, Any]) -> None:
     missing = [name for name, module in request["depends"].items() if importlib.util.find_spec(module) is None]
     if missing:
@@ -111,8 +145,7 @@ def load(request: dict[str, Any]) -> None:
     try:
         kernels.get_local_kernel(Path(request["path"]), backend=backend if backend == "cpu" else None)
     except Exception as error:
-        text = traceback.format_exc()
-        answer(status="failed", reason=f"{type(error).__name__}: {error}", trace=text)
+        answer(status="failed", reason=reason_of(error), trace=kernel_frames(error, request["path"]))
         return
     names, unimplemented = ops_of(request["id"], backend)
     answer(status="loaded", ops=names, unimplemented=unimplemented)

@@ -31,7 +31,7 @@ class Environment:
     """A Python with torch and the ``kernels`` client.
 
     ``torch`` is its full version, ``cuda`` the CUDA version that torch was built with, ``others`` further backends it
-    has.
+    has, ``has_gpu`` whether CUDA code could run.
     """
 
     python: Path
@@ -39,6 +39,7 @@ class Environment:
     cuda: str | None
     others: frozenset[Backend]
     abi: Abi | None
+    has_gpu: bool = False
 
     @property
     def release(self) -> tuple[int, int]:
@@ -69,14 +70,14 @@ class LoadStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class LoadResult:
-    """``reason`` says why a variant was not loaded, or what went wrong; ``trace`` is the loader's traceback.
+    """``reason`` says why a variant was not loaded, or what went wrong; ``frames`` where in the kernel's files.
 
     ``ops`` are the ops that the variant registered, ``unimplemented`` those that nothing implements for its backend.
     """
 
     status: LoadStatus
     reason: str | None = None
-    trace: str | None = None
+    frames: tuple[str, ...] = ()
     ops: tuple[str, ...] = ()
     unimplemented: tuple[str, ...] = ()
 
@@ -153,6 +154,7 @@ def find_environment(
             torch=str(answer["torch"]),
             cuda=str(answer["cuda"]) if answer["cuda"] else None,
             others=frozenset(backend for backend, present in others.items() if present),
+            has_gpu=bool(answer["gpus"]),
             abi=(Abi.CXX11 if answer["cxx11"] else Abi.CXX98) if sys.platform == "linux" else None,
         )
     if chosen is not None and not chosen.exists():
@@ -217,7 +219,7 @@ def load_variant(
     if answer["status"] == "unavailable":
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=str(answer["reason"]))
     if answer["status"] == "failed":
-        return LoadResult(status=LoadStatus.FAILED, reason=str(answer["reason"]), trace=str(answer["trace"]))
+        return LoadResult(status=LoadStatus.FAILED, reason=str(answer["reason"]), frames=_texts(answer["trace"]))
     return LoadResult(
         status=LoadStatus.LOADED, ops=_texts(answer["ops"]), unimplemented=_texts(answer["unimplemented"])
     )

@@ -28,13 +28,14 @@ class Layout:
     """Directories of one variant's build, all absolute.
 
     ``registration`` is the directory whose ``registration.h`` counts; its last part is ``torch-ext`` so that
-    ``../torch-ext/registration.h`` finds the same file.
+    ``../torch-ext/registration.h`` finds the same file. ``refused`` holds stand-ins for headers that cannot be used.
     """
 
     root: Path
     work: Path
     variant: Path
     registration: Path
+    refused: Path
     exports_map: Path
     store: Path
 
@@ -57,6 +58,7 @@ class Context:
     ops_stem: str
     binding: Binding
     cxx_standard: int
+    cxx11_abi: bool
     headers_include: tuple[Path, ...]
     """System include directories besides torch's: Python's, if this machine has them."""
 
@@ -70,6 +72,8 @@ def definitions(context: Context, source: str, backend_definitions: tuple[str, .
     major, minor = LIMITED_API
     return [
         f"-DTORCH_EXTENSION_NAME={context.extension_name(source)}",
+        # Said even where it is the compiler's default: some distributions' compilers still default to the old ABI.
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(context.cxx11_abi)}",
         f"-DPy_LIMITED_API=0x{major:02x}{minor:02x}0000",
         *(f"-D{definition}" for definition in backend_definitions),
     ]
@@ -80,7 +84,7 @@ def includes(context: Context, unit: Unit, extra_system: tuple[Path, ...] = ()) 
     root = context.layout.root
     own = [str(root / path) if path != "." else str(root) for path in unit.include]
     own += [str(root / "csrc")] if (root / "csrc").is_dir() else []
-    own.append(str(context.layout.registration))
+    own += [str(context.layout.registration), str(context.layout.refused)]
     system = [str(path) for path in (*context.toolchain.torch.include, *extra_system, *context.headers_include)]
     return [f"-I{path}" for path in own] + [word for path in system for word in ("-isystem", path)]
 

@@ -37,6 +37,15 @@ def exports_map() -> str:
     return _verbatim("exports.map")
 
 
+REFUSED_HEADERS = ("pybind11/pybind11.h", "torch/extension.h", "torch/python.h")
+"""Headers that cannot be compiled for the limited API; ours stand before them and say so (case T18)."""
+
+
+def refused_header(name: str) -> str:
+    """What stands in for one of :data:`REFUSED_HEADERS`: a single error that names the way out."""
+    return _verbatim(f"refused/{name}")
+
+
 def module_source(ops_id: str, unique: str) -> str:
     """C source of the Python module ``ops_id``."""
     return _environment().get_template("module.c.j2").render(ops_id=ops_id, unique=unique, placeholder=PLACEHOLDER)

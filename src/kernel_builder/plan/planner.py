@@ -27,6 +27,7 @@ from kernel_builder.plan.tree import GENERATED_OPS, PackageFiles, package_files,
 from kernel_builder.plan.units import SectionInput, Unit, merge, raise_standard
 from kernel_builder.toolchain.model import Toolchain
 from kernel_builder.variants.matrix import Kept
+from kernel_builder.variants.names import Abi, TorchTag
 from kernel_builder.variants.support import SupportRow, SupportTable
 from kernel_builder.versions import Version
 
@@ -204,6 +205,7 @@ class _CompiledVariant:
             ops_stem=ops_id.removesuffix(self.identity.unique),
             binding=decide_binding(project.root, sources, headers),
             cxx_standard=self.row.cxx_standard,
+            cxx11_abi=not (isinstance(self.row.variant.tag, TorchTag) and self.row.variant.tag.abi is Abi.CXX98),
             headers_include=python_include(),
         )
         module = GeneratedFile(
@@ -211,6 +213,10 @@ class _CompiledVariant:
             content=glue.module_source(ops_id, self.identity.unique),
         )
         generated = [GeneratedFile(path=layout.exports_map, content=glue.exports_map()), module]
+        generated += [
+            GeneratedFile(path=layout.refused / name, content=glue.refused_header(name))
+            for name in glue.REFUSED_HEADERS
+        ]
         if layout.registration.is_relative_to(self.places.work):
             generated.append(GeneratedFile(path=layout.registration / _VENDORED, content=glue.registration_header()))
         steps = [_COMPILERS[backend](context, unit, self._flags(unit)) for unit in units.units]
@@ -253,6 +259,7 @@ class _CompiledVariant:
             work=self.places.work,
             variant=variant,
             registration=vendored if (vendored / _VENDORED).is_file() else generated,
+            refused=self.places.work / "generated" / "refused",
             exports_map=self.places.work / "generated" / "exports.map",
             store=self.places.store,
         )

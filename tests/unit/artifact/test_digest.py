@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernel_builder.artifact.digest import hash_variant
 from kernels_data import Digest, DigestAlgorithm
+
+from kernel_builder.artifact.digest import hash_variant
 
 
 def sample(root: Path) -> Path:

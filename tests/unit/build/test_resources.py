@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from kernel_builder.build.resources import Resources, measure, plan_jobs
 
 GIB = 1 << 30

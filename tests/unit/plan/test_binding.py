@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from kernel_builder.plan.binding import decide_binding
 
 
@@ -32,7 +33,7 @@ def test_uses_inside_the_generated_macros_are_bound_late(tmp_path: Path, text: s
 @pytest.mark.parametrize(
     "text",
     [
-        'static const char *name = STRINGIFY(TORCH_EXTENSION_NAME);',
+        "static const char *name = STRINGIFY(TORCH_EXTENSION_NAME);",
         "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, m) {}\nint CONCAT(x, TORCH_EXTENSION_NAME);",
         "#define REGISTER_EXTENSION(N) int x;\nREGISTER_EXTENSION(TORCH_EXTENSION_NAME)",
     ],

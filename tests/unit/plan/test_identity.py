@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from conftest import ProjectMaker, commit
 from kernel_builder.config.model import Backend
 from kernel_builder.config.reader import load_project

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from kernel_builder.config.capabilities import parse_capability
 from kernel_builder.config.model import Backend, Framework, FrameworkKind, Project
 from kernel_builder.plan.units import SectionInput, Units, merge, raise_standard

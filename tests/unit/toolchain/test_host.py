@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from kernel_builder.errors import ToolchainError
 from kernel_builder.toolchain.host import compiler_file, find_host_compiler
 

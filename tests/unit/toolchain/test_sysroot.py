@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from kernel_builder.elf import Symbol, read_elf
 from kernel_builder.toolchain.host import find_host_compiler
 from kernel_builder.toolchain.sysroot import GLIBC_FLOOR, select_floor, sysroot_at, write_sysroot
@@ -77,7 +78,11 @@ int clock_gettime(int, void *);
 
 int single_threaded(void) { return __libc_single_threaded; }
 int random_is_bounded(void) { for (int i = 0; i < 1000; ++i) if (arc4random_uniform(7) >= 7) return 0; return 1; }
-int random_varies(void) { unsigned first = arc4random(); for (int i = 0; i < 9; ++i) if (arc4random() != first) return 1; return 0; }
+int random_varies(void) {
+  unsigned first = arc4random();
+  for (int i = 0; i < 9; ++i) if (arc4random() != first) return 1;
+  return 0;
+}
 long parse(const char *text) { return __isoc23_strtol(text, nullptr, 10); }
 int scan(const char *text) { int a = 0, b = 0; __isoc23_sscanf(text, "%d-%d", &a, &b); return a * 100 + b; }
 size copy(char *out, size room) { size n = strlcpy(out, "hello", room); return n * 100 + strlcat(out, " world", room); }
@@ -99,9 +104,9 @@ def test_shims_answer_as_the_newer_c_library_would(sysroot: Path, tmp_path: Path
     source, library = tmp_path / "user.cpp", tmp_path / "user.so"
     source.write_text(SHIM_USER, encoding="ascii")
     where = sysroot_at(sysroot)
+    linked = [f"-L{where.libraries}", "-Wl,-z,defs", where.shim, "-l:libc.so.6", "-l:libgcc_s.so.1"]
     subprocess.run(
-        ["g++", "-shared", "-fPIC", "-nodefaultlibs", "-o", library, source, f"-L{where.libraries}"]
-        + ["-Wl,-z,defs", where.shim, "-l:libc.so.6", "-l:libgcc_s.so.1"],
+        ["g++", "-shared", "-fPIC", "-nodefaultlibs", "-o", library, source, *linked],
         check=True,
         capture_output=True,
     )

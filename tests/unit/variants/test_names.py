@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kernels.variants import parse_variant as client_parses
+
 from kernel_builder.config.model import Backend
 from kernel_builder.variants.names import (
     Abi,
@@ -17,7 +19,6 @@ from kernel_builder.variants.names import (
     Variant,
     parse_variant,
 )
-from kernels.variants import parse_variant as client_parses
 
 pairs = st.tuples(st.integers(1, 9), st.integers(0, 30))
 toolkits = st.tuples(st.integers(1, 2030), st.integers(0, 9))

@@ -1,0 +1,393 @@
+"""Kernels that are built, loaded with the real client and called: the end of the chain."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kernel_abi_check import ObjectFile
+from kernels_data import Digest, DigestAlgorithm, Metadata
+
+from conftest import CPU, PROJECTS, ROOT, ProjectMaker, Result, Tool, commit, copy_project
+
+torch = pytest.importorskip("torch", reason="torch is not installed in this environment")
+
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.torch]
+
+
+def checked(result: Result) -> Result:
+    assert result.code == 0, result.stderr + result.stdout
+    return result
+
+
+def python(code: str, *, cwd: Path, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run ``code`` in a fresh interpreter, in ``cwd``, with ``path`` as PYTHONPATH."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    if path is not None:
+        environment["PYTHONPATH"] = str(path)
+    return subprocess.run(
+        [sys.executable, "-B", "-c", code], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def answers(code: str, *, cwd: Path, path: Path | None = None) -> object:
+    """The JSON that ``code`` prints as its last line."""
+    completed = python(code, cwd=cwd, path=path)
+    assert completed.returncode == 0, completed.stderr
+    return json.loads(completed.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def relu(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """examples/relu at two commits, built: paths of the two projects."""
+    base = tmp_path_factory.mktemp("relu")
+    first = copy_project(ROOT / "examples" / "relu", base / "first")
+    commit(first)
+    second = base / "second"
+    shutil.copytree(first, second)
+    commit(second, "another commit")
+    for project in (first, second):
+        checked(tool("build", project, "--local"))
+    return {"first": first, "second": second}
+
+
+def test_the_c_plus_plus_runtime_answers_right(tool: Tool, tmp_path: Path) -> None:
+    """Case T17 and DESIGN.md F7: torch comes first, then everything that a wrong link breaks."""
+    root = copy_project(PROJECTS / "cxx-runtime", tmp_path / "cxx-runtime")
+    (tmp_path / "tree" / "inner").mkdir(parents=True)
+    (tmp_path / "tree" / "file").touch()
+    checked(tool("build", root, "--local"))
+    code = f"""
+import json, torch, kernels
+from pathlib import Path
+ops = kernels.get_local_kernel(Path({str(root)!r})).ops
+try:
+    ops.fail_with_number(41)
+except RuntimeError as error:
+    message = str(error).splitlines()[0]
+names = ("unwind_through_destructors catch_torch_error nested_exceptions throw_in_thread format_numbers"
+         " random_numbers_differ").split()
+found = {{name: getattr(ops, name)() for name in names}}
+found["match"] = ops.match_words("ab-12 x cd-7")
+found["message"] = message
+found["walk"] = ops.walk_directory({str(tmp_path / "tree")!r})
+found["waited"] = ops.wait_until_timeout() >= 30
+print(json.dumps(found))
+"""
+    assert answers(code, cwd=tmp_path) == {
+        "unwind_through_destructors": 10,
+        "catch_torch_error": "expected a negative number, got 41 and 2.5",
+        "nested_exceptions": "outer/inner",
+        "throw_in_thread": 11,
+        "format_numbers": "3.14 42 ff true 8 5 word",
+        "random_numbers_differ": True,
+        "match": "ab:13;cd:8;",
+        "message": "expected a negative number, got 41 and 2.5",
+        "walk": "file;inner/;",
+        "waited": True,
+    }
+    assert_conforms(root)
+
+
+def assert_conforms(root: Path) -> None:
+    """The published requirements, judged by the reference's own tools."""
+    variant = root / "build" / CPU
+    metadata = Metadata.read_from_file(variant / "metadata.json")
+    assert metadata.digest is not None
+    assert dict(metadata.digest.files) == dict(Digest.hash_variant(DigestAlgorithm.SHA256, variant).files)
+    (path,) = variant.glob("*.so")
+    assert path.name == f"{metadata.id}.abi3.so"
+    library = ObjectFile(path)
+    assert library.check_python_abi("3.9") == []
+    assert library.check_manylinux("manylinux_2_27") == []
+
+
+def test_the_example_conforms_and_says_who_it_is(relu: dict[str, Path]) -> None:
+    assert_conforms(relu["first"])
+    sha = commit(relu["first"])  # the id is of the commit that was built, not of a later one
+    document = json.loads((relu["first"] / "build" / CPU / "metadata.json").read_text(encoding="utf-8"))
+    assert document["name"] == "relu"
+    assert document["backend"] == {"type": "cpu"}
+    assert document["provenance"]["kernel"]["dirty"] is False
+    assert document["id"] == f"_relu_cpu_{document['provenance']['kernel']['commit'][:7]}"
+    assert document["provenance"]["kernel"]["commit"] != sha
+    keys = ["name", "id", "version", "license", "python-depends", "kernel-depends", "backend", "digest", "provenance"]
+    assert [key for key in document if key not in {"upstream", "source"}] == keys
+
+
+def test_two_commits_load_and_compile_side_by_side(relu: dict[str, Path], tmp_path: Path) -> None:
+    """Case T13."""
+    code = f"""
+import json, torch, kernels
+from pathlib import Path
+x = torch.linspace(-2, 2, 101)
+modules = [kernels.get_local_kernel(Path(path)) for path in {[str(path) for path in relu.values()]!r}]
+assert modules[0] is not modules[1]
+namespaces = sorted(module._ops.ops.name for module in modules)
+right = [bool(torch.equal(module.relu(x), torch.relu(x))) for module in modules]
+compiled = [torch.compile(module.relu, fullgraph=True, backend="eager") for module in modules]
+right += [bool(torch.equal(function(x), torch.relu(x))) for function in compiled]
+print(json.dumps([right, len(set(namespaces))]))
+"""
+    assert answers(code, cwd=tmp_path) == [[True] * 4, 2]
+
+
+def test_pythonpath_makes_a_plain_import_work(relu: dict[str, Path], tmp_path: Path) -> None:
+    code = """
+import json, torch, relu, relu.layers
+x = torch.randn(7)
+print(json.dumps([bool(torch.equal(relu.relu(x), torch.relu(x))), relu.__name__, relu.layers.__name__]))
+"""
+    variant = relu["first"] / "build" / CPU
+    assert answers(code, cwd=tmp_path, path=variant) == [True, "relu", "relu.layers"]
+
+
+def test_the_compatibility_package_does_not_disturb_flat_loading(relu: dict[str, Path], tmp_path: Path) -> None:
+    variant = relu["first"] / "build" / CPU
+    code = f"""
+import json, sys, torch, kernels
+from pathlib import Path
+module = kernels.get_local_kernel(Path({str(variant)!r}))
+print(json.dumps([module.__file__, "relu" in sys.modules]))
+"""
+    assert answers(code, cwd=tmp_path) == [str(variant / "__init__.py"), False]
+
+
+NOARCH = """\
+[general]
+name = "double-it"
+version = 3
+edition = 5
+license = "MIT"
+backends = ["cpu", "cuda"]
+
+[torch-noarch]
+pyext = ["json"]
+cuda-capabilities = ["9.0"]
+"""
+NOARCH_PACKAGE = """\
+import torch
+from torch.library import custom_op, register_fake
+from ._ops import add_op_namespace_prefix, ops
+
+@custom_op(add_op_namespace_prefix("double"), mutates_args=())
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+@register_fake(add_op_namespace_prefix("double"))
+def _(x):
+    return torch.empty_like(x)
+
+def call(x):
+    return ops.double(x)
+"""
+
+
+def test_python_only_kernels_need_no_toolchain(tool: Tool, make_project: ProjectMaker, tmp_path: Path) -> None:
+    root = make_project(
+        "double-it",
+        {"torch-ext/double_it/__init__.py": NOARCH_PACKAGE, "torch-ext/double_it/a [1],b.json": "{}"},
+        toml=NOARCH,
+    )
+    nowhere = {
+        "KERNEL_BUILDER_CACHE": str(tmp_path / "store"),
+        "KERNEL_BUILDER_INDEX_URL": "http://127.0.0.1:9/",
+        "CXX": "/no/such/compiler",
+    }
+    result = checked(tool("build", root, "--json", env=nowhere))
+    assert not (tmp_path / "store").exists()
+    assert result.variant("torch-cpu")["load"] == {
+        "status": "loaded",
+        "reason": None,
+        "ops": [f"{result.variant('torch-cpu')['ops-id']}::double"],
+        "unimplemented": [],
+    }
+    for backend in ("cpu", "cuda"):
+        variant = root / "build" / f"torch-{backend}"
+        ops_id = result.variant(f"torch-{backend}")["ops-id"]
+        assert str(ops_id).startswith(f"_double_it_{backend}_")
+        # The namespace is that of the variant, whatever machine loads it (contract, sharp edge 11).
+        assert f"ops = torch.ops.{ops_id}\n" in (variant / "_ops.py").read_text(encoding="utf-8")
+        assert (variant / "a [1],b.json").read_text(encoding="utf-8") == "{}"
+        metadata = Metadata.read_from_file(variant / "metadata.json")
+        assert (metadata.id, metadata.version, str(metadata.name)) == (ops_id, 3, "double-it")
+        assert metadata.backend.archs == (["9.0"] if backend == "cuda" else None)
+
+
+@pytest.mark.parametrize(
+    ("package", "words"),
+    [
+        (
+            "from my_kernel.part import value\n",
+            "imports itself by its absolute name, 'my_kernel'; use a relative import\n    __init__.py, line 1",
+        ),
+        ("import importlib\nimportlib.import_module('my_kernel')\n", "absolute name, 'my_kernel'"),
+        ("import no_such_module_anywhere\n", "no_such_module_anywhere"),
+        ("raise RuntimeError('at import')\n", "at import"),
+        ("import os\nos.abort()\n", "died of signal 6"),
+    ],
+)
+def test_a_kernel_that_does_not_load_is_not_installed(
+    tool: Tool, make_project: ProjectMaker, package: str, words: str
+) -> None:
+    """Case T10, where a package of the same name is installed and would be imported instead."""
+    toml = NOARCH.replace("double-it", "my-kernel")
+    root = make_project(
+        "my-kernel",
+        {"torch-ext/my_kernel/__init__.py": package, "torch-ext/my_kernel/part.py": "value = 1\n"},
+        toml=toml,
+    )
+    installed = root.parent / "installed" / "my_kernel"
+    installed.mkdir(parents=True)
+    (installed / "__init__.py").write_text("", encoding="ascii")
+    (installed / "part.py").write_text("value = 'of the wrong package'\n", encoding="ascii")
+    result = tool("build", root, "--variant", "torch-cpu", env={"PYTHONPATH": str(installed.parent)})
+    assert result.code == 1
+    assert words in result.stderr
+    assert list((root / "build").iterdir()) == []
+
+
+def test_an_op_without_implementation_is_refused(tool: Tool, make_project: ProjectMaker) -> None:
+    """Case T20 (b)."""
+    binding = (
+        '#include <torch/library.h>\n#include "registration.h"\n'
+        "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {\n"
+        '  ops.def("there(int x) -> int", [](int64_t x) { return x; });\n'
+        '  ops.def("forgotten(int x) -> int");\n}\n'
+        "REGISTER_EXTENSION(TORCH_EXTENSION_NAME)\n"
+    )
+    root = make_project("half", {"bind.cpp": binding})
+    result = tool("build", root, "--local")
+    assert result.code == 1
+    assert "nothing implements them: forgotten" in result.stderr
+    assert list((root / "build").iterdir()) == []
+
+
+def test_a_declared_dependency_that_is_not_installed_is_named(tool: Tool, make_project: ProjectMaker) -> None:
+    """Case T20 (j): the variant is made, and the summary says why it was not loaded."""
+    toml = NOARCH.replace('license = "MIT"', 'license = "MIT"\npython-depends = ["helion"]')
+    root = make_project("double-it", {"torch-ext/double_it/__init__.py": "import helion\n"}, toml=toml)
+    result = checked(tool("build", root, "--variant", "torch-cpu"))
+    assert "not loaded here: its Python dependency helion is not installed" in result.stdout
+
+
+VENDORED = """\
+#pragma once
+#include <Python.h>
+#define TORCH_LIBRARY_EXPAND(NAME, MODULE) TORCH_LIBRARY(NAME, MODULE)
+#define INIT_(NAME) PyInit_##NAME
+#define INIT(NAME) INIT_(NAME)
+#define TEXT_(NAME) #NAME
+#define TEXT(NAME) TEXT_(NAME)
+#define REGISTER_EXTENSION(NAME) \\
+  PyMODINIT_FUNC INIT(NAME)() { \\
+    static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, TEXT(NAME), nullptr, 0, nullptr}; \\
+    return PyModule_Create(&module); }
+"""
+
+
+def test_a_vendored_registration_header_wins(tool: Tool, make_project: ProjectMaker, tmp_path: Path) -> None:
+    source = (
+        '#include <torch/library.h>\n#include "../torch-ext/registration.h"\n'
+        "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {\n"
+        '  ops.def("seven() -> int", []() -> int64_t { return 7; });\n}\n'
+        "REGISTER_EXTENSION(TORCH_EXTENSION_NAME)\n"
+    )
+    package = "from ._ops import ops\n"
+    own = make_project("own", {"src/bind.cpp": source, "torch-ext/own/__init__.py": package})
+    (own / "torch-ext" / "registration.h").write_text(VENDORED, encoding="ascii")
+    generated = make_project("generated", {"src/bind.cpp": source, "torch-ext/generated/__init__.py": package})
+    for root in (own, generated):
+        checked(tool("build", root, "--local"))
+        code = f"""
+import json, torch, kernels
+from pathlib import Path
+print(json.dumps(kernels.get_local_kernel(Path({str(root)!r})).ops.seven()))
+"""
+        assert answers(code, cwd=tmp_path) == 7
+
+
+def test_pybind_is_one_clear_error(tool: Tool, make_project: ProjectMaker) -> None:
+    """Case T18 (c): directly included, or through a header."""
+    root = make_project(
+        "bound",
+        {"a.cpp": '#include "a.h"\nvoid f(const torch::Tensor &) {}\n', "a.h": "#include <torch/extension.h>\n"},
+    )
+    result = tool("build", root, "--local")
+    assert result.code == 1
+    assert result.stderr.count("error:") <= 3  # our line, the compiler's, and no cascade
+    assert "torch/extension.h brings pybind11" in result.stderr
+    assert "a.h" in result.stderr
+
+
+def test_a_real_cuda_kernel_is_built_without_cuda(tool: Tool, make_project: ProjectMaker) -> None:
+    """Cases T5 and T6 with nvcc: architectures and macros reach their own files, and the binary holds just those."""
+    toml = """\
+[general]
+name = "device"
+version = 1
+edition = 5
+license = "Apache-2.0"
+backends = ["cuda"]
+
+[torch]
+src = []
+
+[kernel.a]
+backend = "cuda"
+depends = []
+src = ["a/k.cu", "a/k.cuh"]
+include = ["a"]
+cuda-flags = ["-DONLY_A", "-std=c++17"]
+cuda-capabilities = ["7.0", "8.0"]
+
+[kernel.b]
+backend = "cuda"
+depends = []
+src = ["b/k.cu"]
+cuda-flags = ["-DONLY_B", "-fno-strict-aliasing"]
+cuda-capabilities = ["9.0a"]
+"""
+    root = make_project(
+        "device",
+        {
+            "a/k.cuh": "#define FACTOR 2.0f\n",
+            "a/k.cu": "#include <k.cuh>\n#if !defined(ONLY_A) || defined(ONLY_B) || __cplusplus < 202002L\n#error\n"
+            "#endif\n"
+            "__global__ void scale(float *x) { auto f = [=] __device__(float v) { return v * FACTOR; }; *x = f(*x); }\n"
+            'extern "C" void run_a(float *x) { scale<<<1, 1>>>(x); }\n',
+            "b/k.cu": "#include <cuda_fp16.h>\n#if defined(ONLY_A) || !defined(ONLY_B)\n#error\n#endif\n"
+            "__global__ void add(half *x) { *x = *x + *x; }\n"
+            'extern "C" void run_b(half *x) { add<<<1, 1>>>(x); }\n',
+        },
+        toml=toml,
+    )
+    name = "torch213-cxx11-cu130-x86_64-linux"
+    result = checked(tool("build", root, "--variant", name, "--json"))
+    assert result.compiled(name) == ["a/k.cu", "b/k.cu"]
+    load = result.variant(name)["load"]
+    assert isinstance(load, dict)
+    assert load["status"] == ("loaded" if torch.version.cuda else "not loaded here")
+    assert any("7.0 dropped" in str(note) for note in list(result.json["notes"]))  # type: ignore[call-overload]
+    assert any("raised to C++20" in str(text) for text in list(result.json["warnings"]))  # type: ignore[call-overload]
+    metadata = json.loads((root / "build" / name / "metadata.json").read_text(encoding="utf-8"))
+    assert metadata["backend"] == {"type": "cuda", "archs": ["8.0", "9.0a"]}
+    (library,) = (root / "build" / name).glob("*.so")
+    content = library.read_bytes()
+    assert content.count(b"sm_80") > 0
+    assert content.count(b"sm_90a") > 0
+    assert b"sm_75" not in content
+    dynamic = subprocess.run(["readelf", "-dW", library], check=True, capture_output=True, text=True).stdout
+    assert "libcudart.so.13" in dynamic
+    assert "RUNPATH" not in dynamic
+
+    (root / "a/k.cuh").write_text("#define FACTOR 3.0f\n", encoding="ascii")
+    assert tool("build", root, "--variant", name, "--json").compiled(name) == ["a/k.cu"]
+    text = (root / "build.toml").read_text(encoding="ascii").replace('["9.0a"]', '["9.0a", "10.0f"]')
+    (root / "build.toml").write_text(text, encoding="ascii")
+    assert tool("build", root, "--variant", name, "--json").compiled(name) == ["b/k.cu"]

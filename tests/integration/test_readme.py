@@ -1,0 +1,85 @@
+"""The README's commands, run as a new user runs them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.torch]
+
+BLOCKS = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+def bare(home: Path, **more: str) -> dict[str, str]:
+    """The environment of a user who has just logged in, with nothing of ours."""
+    home.mkdir()
+    kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name == "LANG"}
+    return {**kept, "HOME": str(home), "PATH": os.environ["PATH"], **more}
+
+
+def test_the_quick_start_computes_the_right_answer_on_a_bare_machine(tmp_path: Path) -> None:
+    """The README's first command, in a clean copy, with a new home and an empty store."""
+    clone = tmp_path / "clone"
+    shutil.copytree(
+        ROOT,
+        clone,
+        ignore=shutil.ignore_patterns(".venv", ".git", "build", ".kernel-builder", ".gpu", ".whl", ".*_cache"),
+    )
+    assert BLOCKS[0].strip() == "./scripts/quickstart"
+    environment = bare(tmp_path / "home")
+    completed = subprocess.run(
+        BLOCKS[0], shell=True, cwd=clone, env=environment, capture_output=True, text=True, check=False
+    )
+    assert completed.returncode == 0, completed.stderr + completed.stdout
+    lines = completed.stdout.splitlines()
+    (summary,) = [line for line in lines if line.startswith("torch213-cxx11-cpu-x86_64-linux")]
+    assert "built" in summary
+    assert "loaded" in summary
+    answers = {
+        line.split(":", 1)[0]: re.findall(r"\[.*\]", line) for line in lines if line.startswith(("kernel:", "torch:"))
+    }
+    assert answers["kernel"] == answers["torch"]
+    assert answers["kernel"]
+    assert re.search(r"; [0-9.]+ MiB fetched;", completed.stdout)
+    fetched = re.findall(r"; ([0-9.]+) MiB fetched;", completed.stdout)
+    assert 0 < float(fetched[0]) <= 25
+
+
+def test_the_second_command_is_the_one_that_ci_runs() -> None:
+    assert BLOCKS[1].strip() == "./scripts/test"
+    assert "exec ./scripts/test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_the_tutorial_works_word_for_word(tmp_path: Path, session_store: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed in this environment")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name, target in (("kernel-builder", "-m kernel_builder"), ("python", "")):
+        script = tools / name
+        script.write_text(f'#!/bin/sh\nexec {sys.executable} {target} "$@"\n', encoding="utf-8")
+        script.chmod(0o755)
+    environment = bare(
+        tmp_path / "home",
+        PATH=f"{tools}{os.pathsep}{os.environ['PATH']}",
+        KERNEL_BUILDER_CACHE=str(session_store),
+        PYTHONPATH=str(ROOT / "src"),
+    )
+    completed = subprocess.run(
+        f"set -e\n{BLOCKS[2]}", shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert completed.returncode == 0, completed.stderr + completed.stdout
+    assert "kernel:" in completed.stdout
+
+
+@pytest.mark.parametrize("option", sorted(set(re.findall(r"`(--?[a-z-]+)", (ROOT / "README.md").read_text("utf-8")))))
+def test_every_option_that_the_readme_names_exists(option: str, tool: object) -> None:
+    assert callable(tool)
+    helps = "".join(tool(command, "--help").stdout for command in ("build", "init", "check-config", "update-build"))
+    assert re.search(rf"{re.escape(option)}\b", helps) or option in {"-fopenmp", "-std"}

@@ -1,0 +1,140 @@
+"""A plan is plain data: whole plans are compared with golden files, for compilers that need not be here.
+
+``KERNEL_BUILDER_UPDATE_GOLDEN=1`` writes the files anew; read the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from conftest import ProjectMaker
+from kernel_builder.config.reader import load_project
+from kernel_builder.plan import planner
+from kernel_builder.plan.identity import Identity
+from kernel_builder.plan.model import BuildPlan
+from kernel_builder.plan.planner import Places, plan_build
+from kernel_builder.toolchain.model import CudaSdk, HostCompiler, Sysroot, Toolchain, TorchSdk
+from kernel_builder.variants.matrix import Host, all_variants, choose
+from kernel_builder.variants.names import Machine, System
+from kernel_builder.variants.support import load_support
+
+GOLDEN = Path(__file__).parent.parent.parent / "golden" / "plan"
+STORE = Path("/store")
+TOML = """\
+[general]
+name = "two-halves"
+version = 2
+edition = 5
+license = "MIT"
+upstream = "https://example.invalid/a.git"
+backends = ["cpu", "cuda", "metal"]
+
+[general.cuda]
+maxver = "13.0"
+
+[torch]
+src = ["torch-ext/bind.cpp"]
+include = ["."]
+cxx-flags = ["-DBINDING"]
+minver = "2.13"
+maxver = "2.13"
+
+[kernel.host]
+backend = "cpu"
+depends = ["torch"]
+src = ["src/host.cpp", "src/plain.c"]
+cxx-flags = ["-mavx2", "-std=c++17"]
+
+[kernel.device]
+backend = "cuda"
+depends = ["torch"]
+src = ["src/device.cu", "src/launch.cc"]
+include = ["src"]
+cuda-flags = ["--maxrregcount=64"]
+cuda-capabilities = ["7.0", "8.0", "9.0a", "9.0", "12.0+PTX"]
+"""
+FILES = {
+    "torch-ext/bind.cpp": "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, m) {}",
+    "src/host.cpp": "const char *name = STRINGIFY(TORCH_EXTENSION_NAME);",
+    "src/plain.c": "",
+    "src/device.cu": "",
+    "src/launch.cc": "",
+    "csrc/shared.h": "",
+    "torch-ext/two_halves/notes.txt": "",
+}
+
+
+@pytest.fixture
+def plan(make_project: ProjectMaker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> BuildPlan:
+    monkeypatch.setattr(planner, "python_include", lambda: (Path("/python/include"),))
+    root = make_project("two-halves", FILES, toml=TOML)
+    project, _ = load_project(root)
+    stubs = tmp_path / "stubs"
+    stubs.mkdir()
+    for name in ("libc.so.6", "libm.so.6", "libgcc_s.so.1", "libmvec.so.1"):
+        (stubs / name).touch()
+    exports = tuple(STORE / "torch" / "exports" / f"{name}.so.txt" for name in ("libc10", "libtorch", "libtorch_cpu"))
+    toolchain = Toolchain(
+        host=HostCompiler(cxx=Path("/usr/bin/g++"), version="12.2.0", target="x86_64-linux-gnu"),
+        sysroot=Sysroot(libraries=stubs, shim=STORE / "floor" / "libfloor.a", floor="2.27"),
+        torch=TorchSdk(
+            version="2.13.0",
+            include=(STORE / "torch" / "include", STORE / "torch" / "include" / "api"),
+            libraries=STORE / "torch-stubs",
+            exports=exports,
+        ),
+    )
+    cuda = CudaSdk(
+        version="13.0",
+        nvcc=STORE / "cuda" / "bin" / "nvcc",
+        include=(STORE / "cuda" / "include",),
+        libraries=STORE / "cuda-stubs",
+        exports=(STORE / "cuda" / "exports" / "libcudart.so.13.txt",),
+    )
+    table = load_support()
+    host = Host(machine=Machine.X86_64, system=System.LINUX)
+    matrix = choose(all_variants(project, table, host), required_only=True)
+    toolchains = {
+        kept.name: Toolchain(
+            host=toolchain.host,
+            sysroot=toolchain.sysroot,
+            torch=toolchain.torch,
+            cuda=cuda if "-cu" in kept.name else None,
+        )
+        for kept in matrix.kept
+    }
+    return plan_build(
+        project,
+        matrix.kept,
+        toolchains=toolchains,
+        table=table,
+        identity=Identity(unique="1a2b3c4", commit="1a2b3c4" + "0" * 33, dirty=False),
+        places=Places(root=root, work=root / ".kernel-builder", output=root / "build", store=STORE),
+    )
+
+
+def test_a_plan_for_two_backends(plan: BuildPlan, tmp_path: Path) -> None:
+    document = plan.to_json()
+    for variant in document["variants"]:  # type: ignore[attr-defined]
+        for generated in variant["generated"]:
+            del generated["content"]  # templates have tests of their own
+    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    text = text.replace(str(plan.root), "ROOT").replace(str(tmp_path / "stubs"), "STUBS")
+    golden = GOLDEN / "two-halves.json"
+    if os.environ.get("KERNEL_BUILDER_UPDATE_GOLDEN"):
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+
+
+def test_metal_is_dropped_with_its_reason(make_project: ProjectMaker) -> None:
+    toml = TOML.replace("[kernel.host]", '[kernel.shader]\nbackend = "metal"\ndepends = []\nsrc = []\n\n[kernel.host]')
+    project, _ = load_project(make_project("two-halves", FILES, toml=toml))
+    matrix = all_variants(project, load_support(), Host(machine=Machine.X86_64, system=System.LINUX))
+    reasons = {entry.name: entry.reason for entry in matrix.dropped}
+    assert "only cpu and cuda" in reasons["*-metal-*"]
+    assert reasons["torch213-cxx11-cu132-x86_64-linux"] == "cuda 13.2 is above general.cuda.maxver = 13.0"
+    assert reasons["torch212-cxx11-cpu-x86_64-linux"] == "torch 2.12 is below torch.minver = 2.13"
