@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from conftest import ROOT
 
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.torch]

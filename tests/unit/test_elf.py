@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerDefSection, GNUVerSymSection
+from elftools.elf.sections import SymbolTableSection
 
 from kernel_builder.elf import ElfError, Symbol, read_elf, read_leading_exports
 from kernel_builder.toolchain.host import compiler_file, find_host_compiler
@@ -27,7 +28,7 @@ int function(void) { return strange() + hidden() + (maybe ? maybe() : 0) + puts(
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("elf") / f"{request.param}.so"
     (path.parent / "a.c").write_text(SOURCE, encoding="ascii")
-    rest = ["-Wl,-rpath,/some/where", "-Wl,-soname,libsample.so.1", "-o", path, path.parent / "a.c"]
+    rest = ["-Wl,-rpath,/some/where", "-Wl,-soname,libsample.so.1", "-o", str(path), str(path.parent / "a.c")]
     completed = subprocess.run(
         ["g++", "-x", "c", "-shared", "-fPIC", f"-fuse-ld={request.param}", *rest],
         capture_output=True,
@@ -88,7 +89,9 @@ def test_the_c_library_agrees_with_an_independent_reader() -> None:
     for definition, auxiliary in definitions.iter_versions():
         names[definition["vd_ndx"]] = next(auxiliary).name
     theirs = set()
-    for index, symbol in enumerate(elf.get_section_by_name(".dynsym").iter_symbols()):
+    table = elf.get_section_by_name(".dynsym")
+    assert isinstance(table, SymbolTableSection)
+    for index, symbol in enumerate(table.iter_symbols()):
         number = versions.get_symbol(index)["ndx"]
         if symbol["st_shndx"] == "SHN_UNDEF" or not symbol.name or not isinstance(number, int):
             continue

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from conftest import ProjectMaker
 from kernel_builder.config.reader import load_project
 from kernel_builder.plan import planner

@@ -104,7 +104,7 @@ def test_shims_answer_as_the_newer_c_library_would(sysroot: Path, tmp_path: Path
     source, library = tmp_path / "user.cpp", tmp_path / "user.so"
     source.write_text(SHIM_USER, encoding="ascii")
     where = sysroot_at(sysroot)
-    linked = [f"-L{where.libraries}", "-Wl,-z,defs", where.shim, "-l:libc.so.6", "-l:libgcc_s.so.1"]
+    linked = [f"-L{where.libraries}", "-Wl,-z,defs", str(where.shim), "-l:libc.so.6", "-l:libgcc_s.so.1"]
     subprocess.run(
         ["g++", "-shared", "-fPIC", "-nodefaultlibs", "-o", library, source, *linked],
         check=True,
