@@ -16,7 +16,6 @@ from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
-from pypi_simple import ACCEPT_JSON_PREFERRED, ProjectPage, UnsupportedContentTypeError
 
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.events import Notice, Reporter
@@ -202,7 +201,8 @@ class SimpleIndex:
     @property
     def fingerprint(self) -> str:
         """See :class:`Index`."""
-        return hashlib.sha256(redact(self.settings.url).rstrip("/").encode()).hexdigest()[:12]
+        source = "default" if self.settings.url is None else redact(self.settings.url).rstrip("/")
+        return hashlib.sha256(source.encode()).hexdigest()[:12]
 
     @property
     def bytes_received(self) -> int:
@@ -223,7 +223,10 @@ class SimpleIndex:
 
     def files(self, project: str) -> tuple[IndexFile, ...]:
         """See :class:`Index`."""
-        url = f"{self.settings.url.rstrip('/')}/{canonicalize_name(project)}/"
+        # Half a second of imports, which a build with everything in its store must not pay.
+        from pypi_simple import ACCEPT_JSON_PREFERRED, ProjectPage, UnsupportedContentTypeError  # noqa: PLC0415
+
+        url = f"{self.settings.address.rstrip('/')}/{canonicalize_name(project)}/"
         try:
             response = self.transport.get(url, {"Accept": ACCEPT_JSON_PREFERRED})
         except NotFoundError as error:

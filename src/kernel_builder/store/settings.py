@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
-from pypi_simple import PYPI_SIMPLE_ENDPOINT
-
 from kernel_builder.errors import NetworkError
 
 _VARIABLES = ("KERNEL_BUILDER_INDEX_URL", "PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL")
@@ -45,12 +43,23 @@ class IndexSettings:
 
     ``origin`` is for messages (``PIP_INDEX_URL``, the path of a file, ``default``). ``certificates`` is a
     file or directory of certificate authorities; ``None`` leaves the choice to the HTTP library.
+    ``url`` is ``None`` where nothing is configured: :attr:`address` is then the index client's default.
     """
 
-    url: str
+    url: str | None
     origin: str
     credentials: tuple[str, str] | None = field(default=None, repr=False)
     certificates: Path | None = None
+
+    @property
+    def address(self) -> str:
+        """The index's address."""
+        if self.url is not None:
+            return self.url
+        # Half a second of imports, which a build with everything in its store must not pay.
+        from pypi_simple import PYPI_SIMPLE_ENDPOINT  # noqa: PLC0415
+
+        return PYPI_SIMPLE_ENDPOINT
 
 
 def _split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
@@ -147,7 +156,7 @@ def find_index(environment: Mapping[str, str] | None = None, home: Path | None =
     for found in (_pip_values(pip_files, "index-url"), _uv_index(environment, home)):
         if found is not None:
             return _make(found[0], str(found[1]), certificates)
-    return _make(PYPI_SIMPLE_ENDPOINT, "default", certificates)
+    return IndexSettings(url=None, origin="default", certificates=certificates)
 
 
 def _find_certificates(environment: Mapping[str, str], pip_files: tuple[Path, ...]) -> Path | None:

@@ -50,7 +50,7 @@ class _IndexAuth(AuthBase):
     """Credentials for the index's own host, and for no other (a file link may lead elsewhere)."""
 
     def __init__(self, settings: IndexSettings) -> None:
-        self._origin = urlsplit(settings.url)[:2]
+        self._origin = urlsplit(settings.url or "")[:2]
         self._basic = HTTPBasicAuth(*(settings.credentials or ("", "")))
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:

@@ -41,9 +41,7 @@ def cuda_key(version: str, files: Sequence[IndexFile], recipe: Recipe) -> StoreK
 def cuda_sdk(version: str, recipe: Recipe, entry: Path, stubs: Path) -> CudaSdk:
     """The value that describes ``entry``, whether or not it exists yet."""
     names = [
-        library.member.rpartition("/")[2]
-        for package in recipe.cuda
-        for library in package.for_cuda(version).libraries
+        library.member.rpartition("/")[2] for package in recipe.cuda for library in package.for_cuda(version).libraries
     ]
     return CudaSdk(
         version=version,
@@ -55,8 +53,7 @@ def cuda_sdk(version: str, recipe: Recipe, entry: Path, stubs: Path) -> CudaSdk:
 
 
 def complete_releases(index: Index, recipe: Recipe, machine: str, major: int) -> tuple[str, ...]:
-    """The CUDA versions (``13.0``, ``13.2``) of ``major`` for which ``index`` has every part of the compiler.
-    """
+    """The CUDA versions (``13.0``, ``13.2``) of ``major`` for which ``index`` has every part of the compiler."""
     pages = run_all(
         [partial(index.files, project) for project in recipe.cuda_compiler],
         cancel=index.cancel,
@@ -94,15 +91,12 @@ def choose_cuda_wheels(version: str, index: Index, recipe: Recipe, machine: str)
     packages = [package.for_cuda(version) for package in recipe.cuda]
     projects = [package.project for package in packages]
     release_files, *pages = run_all(
-        [partial(_files_or_none, index, recipe.cuda_release)]
-        + [partial(index.files, project) for project in projects],
+        [partial(_files_or_none, index, recipe.cuda_release)] + [partial(index.files, project) for project in projects],
         cancel=index.cancel,
     )
     files = dict(zip(projects, pages, strict=True))
     wanted = SpecifierSet(f"=={version}.*")
-    releases = sorted(
-        {f.version for f in release_files if f.version in wanted and not f.version.is_prerelease}
-    )
+    releases = sorted({f.version for f in release_files if f.version in wanted and not f.version.is_prerelease})
     for release in reversed(releases):
         choice = choose_wheel(
             release_files, project=recipe.cuda_release, allowed=SpecifierSet(f"=={release}"), machine=machine
@@ -131,9 +125,7 @@ def _choose(
         # A range such as ">=13.0.88,<14" leaves a choice: then the version of this very release is right.
         with contextlib.suppress(ToolchainError):
             return choose_wheel(files, project=package.project, allowed=pin & own, machine=machine).file
-    return choose_wheel(
-        files, project=package.project, allowed=own if pin is None else pin, machine=machine
-    ).file
+    return choose_wheel(files, project=package.project, allowed=own if pin is None else pin, machine=machine).file
 
 
 def _pins(index: Index, file: IndexFile) -> dict[str, SpecifierSet]:
@@ -197,9 +189,7 @@ def build_cuda(
 def _check_compiler(tree: Path, version: str) -> None:
     """See that nvcc starts here and is of the version that was asked for."""
     if not (tree / _PROFILE).is_file():
-        raise ToolchainError(
-            f"the CUDA {version} wheels hold no {_PROFILE}, so nvcc would not find its own parts"
-        )
+        raise ToolchainError(f"the CUDA {version} wheels hold no {_PROFILE}, so nvcc would not find its own parts")
     try:
         completed = subprocess.run(
             [tree / _NVCC, "--version"],
@@ -215,6 +205,4 @@ def _check_compiler(tree: Path, version: str) -> None:
             hint="is the cache on a disk that is mounted noexec? KERNEL_BUILDER_CACHE names another",
         ) from error
     if f"release {version}," not in completed.stdout:
-        raise ToolchainError(
-            f"nvcc of the CUDA {version} wheels says it is another: {completed.stdout.strip()[-200:]}"
-        )
+        raise ToolchainError(f"nvcc of the CUDA {version} wheels says it is another: {completed.stdout.strip()[-200:]}")

@@ -31,9 +31,7 @@ def torch_key(file: IndexFile, recipe: Recipe) -> StoreKey:
 
 def torch_sdk(file: IndexFile, recipe: Recipe, entry: Path, stubs: Path, *, cuda: bool) -> TorchSdk:
     """The value that describes ``entry``, whether or not it exists yet."""
-    names = [
-        library.member.rpartition("/")[2] for library in recipe.torch.libraries if cuda or not library.cuda
-    ]
+    names = [library.member.rpartition("/")[2] for library in recipe.torch.libraries if cuda or not library.cuda]
     return TorchSdk(
         version=file.version.public,
         include=tuple(entry / folder for folder in recipe.torch_include),
@@ -54,13 +52,9 @@ def build_torch(
     members = wheel.select(recipe.torch.include)
     if not members:
         raise ToolchainError(f"{file.filename} holds no C++ headers, so nothing can be compiled with it")
-    libraries = [
-        library for library in recipe.torch.libraries if not library.cuda or library.member in wheel.members
-    ]
+    libraries = [library for library in recipe.torch.libraries if not library.cuda or library.member in wheel.members]
     require_space(into.parent, sum(member.size for member in members) + _TABLE_SPACE)
-    progress.expect(
-        sum(member.compressed for member in members) + table_cost(wheel, libraries, leading_bytes=_LEADING)
-    )
+    progress.expect(sum(member.compressed for member in members) + table_cost(wheel, libraries, leading_bytes=_LEADING))
     wheel.extract(members, into, lambda name: name.removeprefix(recipe.torch_strip))
     for library in libraries:
         write_table(into, *read_symbols(wheel, library.member, leading=library.leading))

@@ -96,9 +96,7 @@ def read_symbols(wheel: Wheel, member: str, *, leading: bool) -> tuple[str, tupl
             return elf.soname or name, elf.exports
         found = wheel.read_prefix(member, _leading)
         symbols = _scattered(wheel, member, found) if isinstance(found, bytes) else found
-        return name, tuple(
-            symbol for symbol in symbols if symbol.name != name
-        )  # the version node's own marker
+        return name, tuple(symbol for symbol in symbols if symbol.name != name)  # the version node's own marker
     except ElfError as error:
         raise IntegrityError(f"{wheel.filename}: the names of {member} cannot be read: {error}") from error
 
@@ -137,9 +135,7 @@ def read_table(file: Path) -> list[Symbol]:
             for name, version, kind, binding, size in (row.split("\t") for row in rows)
         ]
     except (OSError, EOFError, ValueError) as error:
-        raise IntegrityError(
-            f"{file} is damaged: {error}", hint="delete its directory; it is fetched again"
-        ) from error
+        raise IntegrityError(f"{file} is damaged: {error}", hint="delete its directory; it is fetched again") from error
 
 
 def write_stubs(entry: Path, into: Path, host: HostCompiler) -> None:

@@ -261,9 +261,7 @@ class IndexToolchains:
             cuda_tree = cuda_key(request.cuda, others, self._recipe)
             cuda_stubs = self._stubs_key(cuda_tree)
             keys += [cuda_tree, cuda_stubs]
-            cuda = cuda_sdk(
-                request.cuda, self._recipe, self._store.path(cuda_tree), self._store.path(cuda_stubs)
-            )
+            cuda = cuda_sdk(request.cuda, self._recipe, self._store.path(cuda_tree), self._store.path(cuda_stubs))
         return ResolvedToolchain(
             request=request,
             torch=torch_sdk(
@@ -283,9 +281,7 @@ class IndexToolchains:
         )
 
     def _stubs_key(self, tables: StoreKey) -> StoreKey:
-        return StoreKey.of(
-            f"{tables.stem}-stubs", tables=tables.digest, target=self._host.target, recipe=_STUB_RECIPE
-        )
+        return StoreKey.of(f"{tables.stem}-stubs", tables=tables.digest, target=self._host.target, recipe=_STUB_RECIPE)
 
     def _kept_path(self, request: ToolchainRequest) -> Path:
         facts = [_FORMAT, self._index.fingerprint, self._recipe.digest, self._machine]
@@ -310,9 +306,7 @@ class IndexToolchains:
                 for wheel in wheels
             ],
         }
-        with contextlib.suppress(
-            OSError
-        ):  # it only saves time; providing reports a store that cannot be written
+        with contextlib.suppress(OSError):  # it only saves time; providing reports a store that cannot be written
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(
                 "w", dir=path.parent, prefix=".new-", delete=False, encoding="utf-8"

@@ -39,9 +39,7 @@ class PackageRecipe:
             include=tuple(fill(pattern, version) for pattern in self.include),
             version=fill(self.version, version),
             libraries=tuple(
-                LibraryRecipe(
-                    member=fill(library.member, version), leading=library.leading, cuda=library.cuda
-                )
+                LibraryRecipe(member=fill(library.member, version), leading=library.leading, cuda=library.cuda)
                 for library in self.libraries
             ),
         )
