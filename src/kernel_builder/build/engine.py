@@ -11,6 +11,8 @@ import re
 import shlex
 import signal
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from filelock import FileLock, Timeout
 
 from kernel_builder.build.resources import Budget
 from kernel_builder.errors import BuildError, MachineError, ToolchainError
-from kernel_builder.events import Notice, Output, Reporter, StepFinished, StepsPlanned, Waiting
+from kernel_builder.events import Notice, Output, Reporter, StepFinished, StepsPlanned, StepStarted, Waiting
 from kernel_builder.plan.model import BuildPlan, GeneratedFile, Step, StepKind
 
 _STATUS = re.compile(r"\[(?P<done>[0-9]+)/(?P<total>[0-9]+)\] (?P<description>.*)")
@@ -30,6 +32,8 @@ _LONGEST_COMMAND = 100_000
 """Linux takes at most 128 KiB in one argument, and the whole command is one for the shell."""
 
 _STOP_SECONDS = 20
+_POLL_SECONDS = 0.5
+_LONG_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +217,55 @@ def _stop(process: subprocess.Popen[str]) -> None:
         process.wait()
 
 
+class _Starts(threading.Thread):
+    """Tells which steps run now, and which have been running for long. ninja speaks only when a step has ended.
+
+    A step's log is made anew when it starts, so its time tells.
+    """
+
+    def __init__(self, plan: BuildPlan, reporter: Reporter) -> None:
+        super().__init__(daemon=True, name="step starts")
+        self._reporter = reporter
+        self._begun = time.time_ns()
+        self._waiting = {_describe(variant.name, step): step for variant in plan.variants for step in variant.steps}
+        self._running: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        while not self._over.wait(_POLL_SECONDS):
+            self.look()
+
+    def look(self) -> None:
+        """Report steps that have started since the last look."""
+        now = time.monotonic()
+        with self._lock:
+            for description, step in list(self._waiting.items()):
+                try:
+                    started = step.log.stat().st_mtime_ns >= self._begun
+                except OSError:
+                    continue
+                if started:
+                    del self._waiting[description]
+                    self._running[description] = now
+                    self._reporter.emit(StepStarted(description=description))
+            for description, since in self._running.items():
+                if now - since > _LONG_SECONDS:
+                    self._running[description] = now
+                    self._reporter.emit(Waiting(reason=f"{description} is still running"))
+
+    def ended(self, description: str) -> None:
+        """A step has ended."""
+        with self._lock:
+            self._waiting.pop(description, None)
+            self._running.pop(description, None)
+
+    def close(self) -> None:
+        """Stop looking."""
+        self._over.set()
+        self.join()
+
+
 class _Watcher:
     """Turns ninja's output into events and a result."""
 
@@ -230,12 +283,17 @@ class _Watcher:
         self._failed_outputs: set[str] = set()
         self._complaints: list[str] = []
         self._announced = False
+        self._starts = _Starts(plan, reporter)
 
     def watch(self, process: subprocess.Popen[str]) -> EngineResult:
         assert process.stdout is not None  # noqa: S101  (asked for above)
-        for line in process.stdout:
-            self._take(line.rstrip("\n"))
-        code = process.wait()
+        self._starts.start()
+        try:
+            for line in process.stdout:
+                self._take(line.rstrip("\n"))
+            code = process.wait()
+        finally:
+            self._starts.close()
         if code != 0 and not self._failures:
             words = "\n".join(self._complaints[-20:]) or f"ninja ended with code {code}"
             raise BuildError(f"the build could not be run:\n{words}")
@@ -254,6 +312,7 @@ class _Watcher:
                 self._announced = True
                 self._reporter.emit(StepsPlanned(total=total))
             self._ran.setdefault(variant, []).append(step)
+            self._starts.ended(status["description"])
             self._reporter.emit(StepFinished(description=status["description"], done=int(status["done"]), total=total))
             if self._verbose:
                 self._show(step)

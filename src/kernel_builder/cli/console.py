@@ -54,6 +54,7 @@ class ConsoleReporter:
         )
         self._fetches: dict[str, TaskID] = {}
         self._steps: TaskID | None = None
+        self._running: dict[str, None] = {}
         self._last_sign = time.monotonic()
 
     def __enter__(self) -> ConsoleReporter:
@@ -97,11 +98,12 @@ class ConsoleReporter:
                 self._live.remove_task(task)
             self.line(f"fetched {event.what}: {mebibytes(event.received)}")
         elif isinstance(event, StepsPlanned):
-            self._steps = self._live.add_task("compiling", total=event.total, figure=f"0/{event.total}")
+            self._show_running(done=0, total=event.total)
         elif isinstance(event, StepFinished):
             self._step(event)
         elif isinstance(event, StepStarted):
-            self.line(event.description)
+            self._running[event.description] = None
+            self._show_running()
         elif isinstance(event, Waiting):
             self.line(f"waiting: {event.reason}", "yellow")
 
@@ -114,14 +116,23 @@ class ConsoleReporter:
             self._last_sign = now
             self.line(f"fetching {event.what}: {mebibytes(event.received)} so far")
 
+    def _show_running(self, done: int | None = None, total: int | None = None) -> None:
+        """The live line of the build: what runs now, and how far it is."""
+        if self._steps is None:
+            self._steps = self._live.add_task("starting", total=None, figure="")
+        first = next(iter(self._running), "")
+        more = f" and {len(self._running) - 1} more" if len(self._running) > 1 else ""
+        self._live.update(self._steps, description=f"{first}{more}" if first else "waiting for a free processor")
+        if total is not None:
+            self._live.update(self._steps, completed=done, total=total, figure=f"{done}/{total}")
+
     def _step(self, event: StepFinished) -> None:
-        figure = f"{event.done}/{event.total}"
-        if self._steps is not None:
-            self._live.update(self._steps, completed=event.done, total=event.total, figure=figure)
-            if event.done == event.total:
-                self._live.remove_task(self._steps)
-                self._steps = None
-        self.line(f"[{figure}] {event.description}")
+        self._running.pop(event.description, None)
+        self._show_running(event.done, event.total)
+        if event.done == event.total and self._steps is not None:
+            self._live.remove_task(self._steps)
+            self._steps = None
+        self.line(f"[{event.done}/{event.total}] {event.description}")
 
 
 def show_error(text: str) -> None:

@@ -35,9 +35,7 @@ def spread_backends(args: Sequence[str]) -> list[str]:
             return [*result, word, *words]
         if word == _OPTION:
             if not words or words[0].startswith("-"):
-                raise UsageError(
-                    f"{_OPTION} names no backend", hint=f"for instance {_OPTION} {' '.join(BACKENDS)}"
-                )
+                raise UsageError(f"{_OPTION} names no backend", hint=f"for instance {_OPTION} {' '.join(BACKENDS)}")
             result.append(f"{_OPTION}={words.pop(0)}")
         elif word.startswith(f"{_OPTION}="):
             result.append(word)

@@ -57,9 +57,7 @@ def parse_repo_id(text: str) -> tuple[ProjectName, tuple[str, ...]]:
     """
     *owners, repo = text.split("/")
     if len(owners) > 1 or not repo or (owners and not owners[0]):
-        raise UsageError(
-            f"--name takes OWNER/REPO or REPO, not {text!r}", hint="for instance --name myorg/my-kernel"
-        )
+        raise UsageError(f"--name takes OWNER/REPO or REPO, not {text!r}", hint="for instance --name myorg/my-kernel")
     owner = owners[0] if owners else None
     if owner is not None and _OWNER.fullmatch(owner) is None:
         raise UsageError(
@@ -84,11 +82,7 @@ def parse_name(text: str) -> tuple[str, tuple[str, ...]]:
         )
     python_name = name.replace("-", "_")
     if keyword.iskeyword(python_name) or python_name in _TAKEN:
-        kind = (
-            "a word of the Python language"
-            if keyword.iskeyword(python_name)
-            else "a name that its code needs"
-        )
+        kind = "a word of the Python language" if keyword.iskeyword(python_name) else "a name that its code needs"
         raise UsageError(
             f"{text!r} cannot be the name of a kernel: its function would be called {python_name!r}, {kind}",
             hint=f"use {name + '-kernel'!r}",
