@@ -29,12 +29,14 @@ class Editor:
         self.text = text
         self.source = Source(text)
         self._changes: list[tuple[int, int, str]] = []
+        # Whole tables go behind keys that are added at the same place.
+        self._tables: list[tuple[int, int, str]] = []
 
     def changes(self) -> list[tuple[int, int, str]]:
         """Begin, end and new text of every change, in file order; insertions at one place as they were asked
         for.
         """
-        return sorted(self._changes, key=lambda change: change[:2])
+        return sorted([*self._changes, *self._tables], key=lambda change: change[:2])
 
     def result(self) -> str:
         """The text with all changes made."""
@@ -106,7 +108,7 @@ class Editor:
     def append_table(self, lines: Sequence[str]) -> None:
         """Add a table, with its header, to the end of the text."""
         gap = "" if self.text.endswith("\n") or not self.text else "\n"
-        self._changes.append((len(self.text), len(self.text), gap + "\n" + "".join(f"{line}\n" for line in lines)))
+        self._tables.append((len(self.text), len(self.text), gap + "\n" + "".join(f"{line}\n" for line in lines)))
 
     def insert_table(self, after: Where, lines: Sequence[str]) -> None:
         """Add a table, with its header, behind the keys of the table ``after``, which has a header."""
@@ -116,7 +118,7 @@ class Editor:
             raise CannotEditError(f"write the keys of '{_dotted(after)}' under a header: [{_dotted(after)}]")
         follows = self.text[self._line_end(anchor.end) :]
         gap = "\n" if follows and not follows.startswith("\n") else ""
-        self._insert_line(anchor.end, "\n" + "\n".join(lines) + gap)
+        self._tables.append(self._new_line(anchor.end, "\n" + "\n".join(lines) + gap))
 
     def remove(self, path: Where) -> None:
         """Take out the entry at ``path``: its whole lines, or its part of an inline table or list."""
@@ -146,9 +148,9 @@ class Editor:
         return self._line_start(header.start), self._line_end(last.end)
 
     def insert_text(self, offset: int, text: str) -> None:
-        """Add ``text`` at the beginning of a line."""
+        """Add ``text``, a whole table, at the beginning of a line."""
         gap = "\n" if offset and self.text[offset - 1] != "\n" else ""
-        self._changes.append((offset, offset, gap + text))
+        self._tables.append((offset, offset, gap + text))
 
     @cached_property
     def _paths(self) -> list[tuple[Statement, Where]]:
@@ -163,11 +165,14 @@ class Editor:
         return len(self.text) if end < 0 else end + 1
 
     def _insert_line(self, offset: int, line: str) -> None:
+        self._changes.append(self._new_line(offset, line))
+
+    def _new_line(self, offset: int, line: str) -> tuple[int, int, str]:
+        """The change that adds ``line`` behind the line of ``offset``."""
         end = self._line_end(offset)
         if end and self.text[end - 1] == "\n":
-            self._changes.append((end, end, f"{line}\n"))
-        else:
-            self._changes.append((end, end, f"\n{line}"))
+            return end, end, f"{line}\n"
+        return end, end, f"\n{line}"
 
     def _insert_inline(self, table: Where, line: str) -> None:
         start, end = self.value_span(table)

@@ -24,7 +24,7 @@ from kernel_builder.config.model import Backend, FrameworkKind, Project
 from kernel_builder.config.nodes import Leaf, ListNode, TableNode, table_of
 from kernel_builder.config.reader import FILE_NAME, decode, read_project
 from kernel_builder.config.schema import CURRENT_EDITION, FRAMEWORKS
-from kernel_builder.errors import ConfigError, Diagnostic, UsageError
+from kernel_builder.errors import ConfigError, Diagnostic, Severity, UsageError
 
 _GENERAL = ("general",)
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -119,7 +119,8 @@ def _confirm(after: bytes, expected: Project, file: Path) -> None:
         outcome, _ = read_project(after, file=file, root=expected.root, tree=False)
     except ConfigError as error:
         outcome = None
-        reason = error.diagnostics[0].render() if error.diagnostics else error.message
+        wrong = [one for one in error.diagnostics if one.severity is Severity.ERROR]
+        reason = f"{wrong[0].key}: {wrong[0].message}" if wrong else error.message
     else:
         reason = "it would mean something else"
     if outcome != expected:

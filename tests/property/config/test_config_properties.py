@@ -184,7 +184,7 @@ def written(draw: st.DrawFn, document: Mapping[str, Value]) -> str:
         own = {one: entry for one, entry in table.items() if one not in inner}
         if name != "kernel":
             lines.append(f"[{name}]{comment()}")
-        for one, entry in own.items():
+        for one, entry in draw(st.permutations(list(own.items()))):
             indent = draw(st.sampled_from(["", "  "]))
             lines.append(f"{indent}{key(one)} = {value(entry)}{comment()}")
         for one, entry in inner.items():

@@ -100,6 +100,10 @@ def test_hipify_does_not_overwrite_a_section() -> None:
     ]
 
 
+def test_a_language_beside_a_backend_is_a_contradiction() -> None:
+    assert refused(FIRST + 'language = "cuda"\nbackend = "rocm"\n') == ["is given together with 'backend'"]
+
+
 def test_metal_stays_metal() -> None:
     project, _ = read(FIRST.replace('cuda-capabilities = ["7.0", "8.0"]', 'language = "metal"'))
     assert [section.backend for section in project.sections] == [Backend.METAL]

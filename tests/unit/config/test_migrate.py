@@ -211,6 +211,17 @@ def test_universal_becomes_torch_noarch() -> None:
     assert updated(second, "mit").endswith('"xpu"]\n\n[torch-noarch]\n')
 
 
+def test_keys_are_added_before_a_table_at_the_same_place() -> None:
+    added = 'name = "ab"\nversion = 1\nedition = 5\nlicense = "mit"\n'
+    assert updated('[general]\nuniversal = true\nname = "ab"', "mit") == (
+        f'[general]\n{added}backends = ["cpu", "cuda", "metal", "rocm", "xpu"]\n\n[torch-noarch]\n'
+    )
+    section = '[kernel.a]\nbackend = "cuda"\ndepends = []\nsrc = []\n'
+    assert updated(f'[general]\ncuda-minver = "12.4"\nname = "ab"\n\n[torch]\n{section}', "mit") == (
+        f'[general]\n{added}backends = ["cuda"]\n\n[general.cuda]\nminver = "12.4"\n\n[torch]\n{section}'
+    )
+
+
 def test_a_file_without_licence_asks_for_one() -> None:
     with pytest.raises(ConfigError, match="names no licence") as caught:
         update(b'[general]\nname = "ab"\nbackends = ["cpu"]\n', file=FILE, root=Path())

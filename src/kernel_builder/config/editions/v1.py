@@ -66,6 +66,8 @@ def _split(name: str, section: TableNode, report: Report) -> list[tuple[str, Tab
         backends, origin = LANGUAGES["cuda"], language.path
     if not backends:
         return [(name, section)]
+    if language is not None and "backend" in section.items:
+        report.error(language.path, "is given together with 'backend'", hint="keep 'backend'", at_key=True)
     for key, owner in ARCHS.items():
         if key in section.items and owner not in backends:
             report.warning(
