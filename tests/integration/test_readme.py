@@ -28,11 +28,17 @@ def bare(home: Path, **more: str) -> dict[str, str]:
 def test_the_quick_start_computes_the_right_answer_on_a_bare_machine(tmp_path: Path) -> None:
     """The README's first command, in a clean copy, with a new home and an empty store."""
     clone = tmp_path / "clone"
-    shutil.copytree(
-        ROOT,
-        clone,
-        ignore=shutil.ignore_patterns(".venv", ".git", "build", ".kernel-builder", ".gpu", ".whl", ".*_cache"),
-    )
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    for name in filter(None, listing.split("\0")):
+        if (ROOT / name).is_file():
+            (clone / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, clone / name)
     assert BLOCKS[0].strip() == "./scripts/quickstart"
     environment = bare(tmp_path / "home")
     completed = subprocess.run(
