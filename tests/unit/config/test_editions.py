@@ -137,6 +137,11 @@ def test_universal_with_sources_is_a_contradiction() -> None:
     ]
 
 
+def test_universal_beside_torch_noarch_is_a_contradiction() -> None:
+    text = '[general]\nname = "ab"\n[torch]\nuniversal = true\n[torch-noarch]\n'
+    assert "is given together with [torch-noarch]" in refused(text)
+
+
 def test_universal_false_is_nothing() -> None:
     project, _ = read(FIRST.replace("[torch]\n", "[torch]\nuniversal = false\n"))
     assert project.framework.kind is FrameworkKind.TORCH

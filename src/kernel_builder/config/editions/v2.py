@@ -83,6 +83,10 @@ def derived_backends(general: TableNode, kernels: TableNode) -> TableNode:
 def noarch(top: TableNode, universal: Leaf, report: Report) -> TableNode:
     """The document of a kernel that ``universal = true`` declares to be Python alone."""
     torch = top.table("torch")
+    if "torch-noarch" in top.items:
+        hint = "remove 'universal' and what is left of [torch]"
+        report.error(universal.path, "is given together with [torch-noarch]", hint=hint, at_key=True)
+        return top
     for name, node in torch.items.items():
         empty = isinstance(node, ListNode) and not node.items
         if name != "pyext" and not empty and name in {"src", "include", "minver", "maxver"}:
