@@ -14,8 +14,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from kernel_builder.artifact.digest import METADATA
-from kernel_builder.artifact.variant import check_space, publish, staged
-from kernel_builder.build.engine import EngineResult, StepFailure, exclusive, run_plan
+from kernel_builder.artifact.variant import check_space, publish, recover, staged
+from kernel_builder.build.engine import EngineResult, StepFailure, exclusive, is_up_to_date, run_plan
 from kernel_builder.build.loading import (
     Environment,
     LoadResult,
@@ -35,8 +35,8 @@ from kernel_builder.config.reader import load_project
 from kernel_builder.elf import read_elf
 from kernel_builder.errors import BuildError, ConfigError, Diagnostic, UsageError
 from kernel_builder.events import Notice, Reporter
-from kernel_builder.plan.identity import identify
-from kernel_builder.plan.model import BuildPlan, Step, StepKind, VariantPlan
+from kernel_builder.plan.identity import Identity, identify
+from kernel_builder.plan.model import BuildPlan, StepKind, VariantPlan
 from kernel_builder.plan.planner import Places, plan_build
 from kernel_builder.plan.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY
 from kernel_builder.store.cache import Store
@@ -115,6 +115,7 @@ class Prepared:
 
     project: Project
     plan: BuildPlan
+    identity: Identity
     matrix: Matrix
     warnings: tuple[Diagnostic, ...]
     resolved: Mapping[str, ResolvedToolchain] = field(default_factory=dict)
@@ -208,21 +209,24 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
             answer = provider.resolve(_toolchain_request(entry))
             resolved[entry.name] = answer
             toolchains[entry.name] = Toolchain(host=host, sysroot=sysroot, torch=answer.torch, cuda=answer.cuda)
+    output = (request.output or project.root / OUTPUT_DIRECTORY).absolute()
+    identity = identify(project, output)
     plan = plan_build(
         project,
         matrix.kept,
         toolchains=toolchains,
         table=load_support(),
-        identity=identify(project),
-        places=Places(
-            root=project.root,
-            work=project.root / WORK_DIRECTORY,
-            output=(request.output or project.root / OUTPUT_DIRECTORY).absolute(),
-            store=store.root,
-        ),
+        identity=identity,
+        places=Places(root=project.root, work=project.root / WORK_DIRECTORY, output=output, store=store.root),
     )
     return Prepared(
-        project=project, plan=plan, matrix=matrix, warnings=warnings, resolved=resolved, toolchains=provider
+        project=project,
+        plan=plan,
+        identity=identity,
+        matrix=matrix,
+        warnings=warnings,
+        resolved=resolved,
+        toolchains=provider,
     )
 
 
@@ -263,12 +267,18 @@ def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = No
     for text in plan.notes:
         reporter.emit(Notice(message=text))
     check_space(plan.output, _space_needed(plan))
+    environment = find_environment(request.python)
     if prepared.toolchains is not None:
         for answer in dict.fromkeys(prepared.resolved.values()):
             prepared.toolchains.provide(answer)
     with exclusive(plan.work, reporter):
+        recover(plan.output, tuple(variant.name for variant in plan.variants))
         result = _run(request, plan, reporter)
-        environment = find_environment(request.python)
+        if identify(prepared.project, plan.output) != prepared.identity:
+            raise BuildError(
+                "files of the kernel changed while it was built, so what was built has no name of its own",
+                hint="run the build again; nothing was installed",
+            )
         outcomes = [_finish(prepared, variant, result, environment) for variant in plan.variants]
     fetched = prepared.toolchains.bytes_received if prepared.toolchains else 0
     return BuildOutcome(plan=plan, variants=tuple(outcomes), fetched=fetched)
@@ -316,14 +326,14 @@ def _finish(
             problem="\n".join(_failure_text(failure) for failure in failures),
         )
     if variant.library is not None:
-        if result.stopped_early and not _is_finished(variant, result):
+        if result.stopped_early and not is_up_to_date(prepared.plan, variant.name):
             return VariantOutcome(
                 plan=variant,
                 status=VariantStatus.NOT_BUILT,
                 compiled=compiled,
                 problem="the build stopped at another variant's failure; --keep-going builds the rest",
             )
-        problem = _check_undefined(variant, variant.library)
+        problem = _check_library(variant, variant.library)
         if problem is not None:
             # Gone, so that the next build links and checks again.
             variant.library.unlink()
@@ -332,33 +342,26 @@ def _finish(
     return _install(prepared, variant, environment, compiled)
 
 
-def _is_finished(variant: VariantPlan, result: EngineResult) -> bool:
-    """Whether a variant was complete when the build stopped: its library is newer than everything it is made of."""
-    library = variant.library
-    if library is None or not library.exists():
-        return False
-    if any(step.kind is StepKind.LINK for step in result.ran.get(variant.name, ())):
-        return True
-    made = library.stat().st_mtime_ns
-    inputs = [path for step in variant.steps for path in (*step.inputs, *step.implicit)]
-    return all(path.exists() and path.stat().st_mtime_ns <= made for path in inputs)
-
-
 def _failure_text(failure: StepFailure) -> str:
-    step: Step = failure.step
-    words = step.log.read_text(encoding="utf-8", errors="replace").splitlines()[1:] if step.log.exists() else []
+    step, words = failure.step, failure.words
     tail = "\n".join(f"    {line}" for line in words[-_LOG_TAIL:])
     cut = f"    ... ({len(words) - _LOG_TAIL} lines before)\n" if len(words) > _LOG_TAIL else ""
     if any("No space left on device" in line for line in words):
         return f"{step.source}: the disk is full; free some space and build again (the compiler's words: {step.log})"
+    if any("Python.h: No such file" in line for line in words):
+        tail += "\n    (Python's headers are not installed: apt-get install python3-dev, or dnf install python3-devel)"
     verb = "could not be linked" if step.kind is StepKind.LINK else "does not compile"
     return f"{step.source} {verb}:\n{cut}{tail}\n  the command and all of its words: {step.log}"
 
 
-def _check_undefined(variant: VariantPlan, library: Path) -> str | None:
+def _check_library(variant: VariantPlan, library: Path) -> str | None:
+    """What is wrong with a linked library: run paths, names that nothing supplies."""
+    elf = read_elf(library.read_bytes())
+    if elf.run_paths:
+        return f"{library.name} has a run path, {', '.join(elf.run_paths)}: it would look for libraries of this machine"
     if variant.undefined is None:
         return None
-    missing = find_missing(read_elf(library.read_bytes()), variant.undefined)
+    missing = find_missing(elf, variant.undefined)
     if not missing:
         return None
     objects = {step.output: step.source for step in variant.steps if step.kind is StepKind.COMPILE}

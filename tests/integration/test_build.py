@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import CPU, ProjectMaker, Result, Tool, commit
+from conftest import BUILD_TOML, CPU, ProjectMaker, Result, Tool, commit
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
@@ -189,18 +189,77 @@ def test_one_broken_source_among_ten(tool: Tool, make_project: ProjectMaker) -> 
 
 
 def test_keep_going_builds_what_can_be_built(tool: Tool, make_project: ProjectMaker) -> None:
-    root = make_project("goes-on", {"a.cpp": "#ifdef OLD\n#error old\n#endif\nint a;\n"})
-    bad = root / "build.toml"
-    two = (CPU, CPU.replace("213", "212"))
-    checked(tool("build", root, "--variant", two[0]))
-    before = (root / "build" / two[0] / "metadata.json").read_bytes()
-    bad.write_text(bad.read_text(encoding="ascii") + 'cxx-flags = ["-DOLD"]\n', encoding="ascii")
-    result = tool("build", root, "--variant", "torch21[23]-*-cpu-*", "--keep-going", "--json")
+    source = "#include <torch/version.h>\n#if TORCH_VERSION_MINOR == 12\n#error too old\n#endif\nint a;\n"
+    root = make_project("goes-on", {"a.cpp": source})
+    old = CPU.replace("213", "212")
+    arguments = ("build", root, "--variant", "torch21[23]-*-cpu-*", "--json", "--jobs", "1")
+    stopped = tool(*arguments)
+    assert stopped.code == 1
+    assert stopped.variant(old)["status"] == "failed"
+    assert stopped.variant(CPU)["status"] == "not built"
+    assert "--keep-going" in str(stopped.variant(CPU)["problem"])
+    assert not (root / "build").exists()
+    result = tool(*arguments, "--keep-going")
     assert result.code == 1
-    assert [result.variant(name)["status"] for name in two] == ["failed", "failed"]
-    # What was there is not touched by a failure.
-    assert (root / "build" / two[0] / "metadata.json").read_bytes() == before
-    assert sorted(path.name for path in (root / "build").iterdir()) == [two[0]]
+    assert [result.variant(name)["status"] for name in (old, CPU)] == ["failed", "built"]
+    before = (root / "build" / CPU / "metadata.json").read_bytes()
+    # What is complete and up to date is known to be so, whoever else fails; what was there is not touched.
+    assert [tool(*arguments).variant(name)["status"] for name in (old, CPU)] == ["failed", "unchanged"]
+    assert (root / "build" / CPU / "metadata.json").read_bytes() == before
+    assert sorted(path.name for path in (root / "build").iterdir()) == [CPU]
+
+
+def test_the_users_environment_does_not_get_into_the_library(
+    tool: Tool, make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "only_here.h").touch()
+    source = "#if __has_include(<only_here.h>)\n#error foreign\n#endif\nint a;\n"
+    root = make_project("clean", {"a.cpp": source})
+    meddling = {"CPATH": str(tmp_path / "foreign"), "LD_RUN_PATH": "/opt/x", "LIBRARY_PATH": str(tmp_path)}
+    checked(tool("build", root, "--variant", CPU, env=meddling))
+    (path,) = (root / "build" / CPU).glob("*.abi3.so")
+    assert "/opt/x" not in subprocess.run(["readelf", "-dW", path], check=True, capture_output=True, text=True).stdout
+
+
+def test_a_header_that_takes_anothers_place_recompiles(tool: Tool, make_project: ProjectMaker) -> None:
+    toml = BUILD_TOML.format(name="shadow", sources='"a.cpp"') + 'include = ["one", "two"]\n'
+    files = {"a.cpp": '#include <h.h>\nextern "C" int a() { return H; }\n', "two/h.h": "#define H 2\n", "one/k.h": ""}
+    root = make_project("shadow", files, toml=toml)
+    checked(tool("build", root, "--variant", CPU))
+    (root / "one" / "h.h").write_text("#define H 1\n", encoding="ascii")
+    assert checked(tool("build", root, "--variant", CPU, "--json")).compiled() == ["a.cpp"]
+
+
+def test_another_compiler_behind_the_same_path_recompiles(
+    tool: Tool, make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    root = make_project("upgraded", {"a.cpp": "int a;\n"})
+    wrapper = tmp_path / "g++"
+    for version, expected in (("12.8.0", ["a.cpp"]), ("12.8.0", []), ("12.9.0", ["a.cpp"])):
+        wrapper.write_text(
+            f'#!/bin/sh\nif [ "$1" = -dumpfullversion ]; then echo {version}; else exec g++ "$@"; fi\n',
+            encoding="ascii",
+        )
+        wrapper.chmod(0o755)
+        result = checked(tool("build", root, "--variant", CPU, "--json", env={"CXX": str(wrapper)}))
+        assert result.compiled() == expected
+
+
+def test_an_edit_during_the_build_is_not_shipped_under_the_old_name(tool: Tool, make_project: ProjectMaker) -> None:
+    slow = "#include <regex>\n" + "".join(f'std::regex r{n}("a{n}");\n' for n in range(60))
+    root = make_project("raced", {"slow.cpp": slow, "a.cpp": "int a;\n"})
+    commit(root)
+    process = tool.start("build", root, "--variant", CPU)
+    log = root / ".kernel-builder" / CPU / "log" / "slow.cpp.log"
+    deadline = time.monotonic() + 120
+    while not log.exists() and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.02)
+    (root / "a.cpp").write_text("int edited;\n", encoding="ascii")
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "changed while it was built" in stderr
+    assert not (root / "build" / CPU).exists()
 
 
 def test_a_missing_symbol_fails_the_link_with_its_readable_name(tool: Tool, make_project: ProjectMaker) -> None:
@@ -385,7 +444,8 @@ def test_mistakes_on_the_command_line(tool: Tool, make_project: ProjectMaker, tm
         (("build", root, "--backend", "vulkan"), 2, "vulkan"),
         (("build", root, "--jobs", "0"), 2, "--jobs"),
         (("biuld", root), 2, "Did you mean 'build'"),
-        (("build", root, "--local", "--python", "/no/such/python"), 2, "python"),
+        (("build", root, "--local", "--python", "/no/such/python"), 2, "--python /no/such/python"),
+        (("build", root, "--variant", CPU, "--python", "/etc/passwd"), 2, "--python /etc/passwd cannot load kernels"),
     ):
         result = tool(*arguments)
         assert (result.code, words in result.stderr) == (code, True), (arguments, result)

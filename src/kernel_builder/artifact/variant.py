@@ -5,6 +5,7 @@ Reference: interoperability contract 3.5 (install layout) and 4.1 (metadata).
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -55,8 +56,7 @@ def staged(plan: VariantPlan, output: Path) -> Iterator[Path]:
     """
     with _disk_errors(output):
         output.mkdir(parents=True, exist_ok=True)
-        _recover(output, plan.name)
-        stage = Path(tempfile.mkdtemp(prefix=f".{plan.name}-", suffix=_NEW, dir=output))
+        stage = Path(tempfile.mkdtemp(prefix=f".{plan.name}-{os.getpid()}-", suffix=_NEW, dir=output))
     try:
         with _disk_errors(output):
             stage.chmod(0o755)
@@ -75,16 +75,39 @@ def publish(stage: Path, output: Path, name: str) -> bool:
             return False
         if final.is_symlink():
             final.unlink()
-        if final.exists():
-            old = output / f".{name}{_OLD}"
-            if old.exists():
-                shutil.rmtree(old)
-            final.rename(old)
+        if not final.exists():
             stage.rename(final)
-            shutil.rmtree(old)
+        elif _exchange(stage, final):
+            shutil.rmtree(stage)
         else:
-            stage.rename(final)
+            _replace(stage, final, output / f".{name}{_OLD}")
     return True
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two directories in one step, so that there is no moment without a variant. False where that is impossible.
+
+    ``renameat2`` with ``RENAME_EXCHANGE``: Linux 3.15, glibc 2.28, and most file systems.
+    """
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
+
+
+def _replace(stage: Path, final: Path, old: Path) -> None:
+    """Put ``stage`` in the place of ``final`` by way of ``old``, which :func:`recover` brings back after a crash."""
+    if old.exists():
+        shutil.rmtree(old)
+    final.rename(old)
+    try:
+        stage.rename(final)
+    except BaseException:
+        old.rename(final)
+        raise
+    shutil.rmtree(old)
 
 
 def _same(stage: Path, final: Path) -> bool:
@@ -99,16 +122,24 @@ def _same(stage: Path, final: Path) -> bool:
         return False
 
 
-def _recover(output: Path, name: str) -> None:
-    """Clean up after a process that was killed: bring back an old variant without successor, drop what is half done."""
-    old, final = output / f".{name}{_OLD}", output / name
-    if old.exists():
-        if final.exists():
-            shutil.rmtree(old)
-        else:
-            old.rename(final)
-    for stage in output.glob(f".{name}-*{_NEW}"):
-        shutil.rmtree(stage, ignore_errors=True)
+def recover(output: Path, names: tuple[str, ...]) -> None:
+    """Clean up after processes that were killed: bring back variants without successor, drop what is half done.
+
+    What a running process is making is left alone.
+    """
+    if not output.is_dir():
+        return
+    with _disk_errors(output):
+        for name in names:
+            old, final = output / f".{name}{_OLD}", output / name
+            if old.exists() and final.exists():
+                shutil.rmtree(old)
+            elif old.exists():
+                old.rename(final)
+            for stage in output.glob(f".{name}-*-*{_NEW}"):
+                owner = stage.name.removeprefix(f".{name}-").split("-")[0]
+                if owner.isdigit() and not Path("/proc", owner).exists():
+                    shutil.rmtree(stage, ignore_errors=True)
 
 
 def _fill(stage: Path, plan: VariantPlan) -> None:

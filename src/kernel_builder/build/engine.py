@@ -31,6 +31,19 @@ _FAILED = re.compile(r"FAILED: (?:\[code=[0-9]+\] )?(?P<output>.*?) ?")
 _LONGEST_COMMAND = 100_000
 """Linux takes at most 128 KiB in one argument, and the whole command is one for the shell."""
 
+_MEDDLING = frozenset(
+    {
+        "CPATH",
+        "C_INCLUDE_PATH",
+        "CPLUS_INCLUDE_PATH",
+        "LIBRARY_PATH",
+        "LD_RUN_PATH",
+        "GCC_EXEC_PREFIX",
+        "COMPILER_PATH",
+        "NVCC_PREPEND_FLAGS",
+        "NVCC_APPEND_FLAGS",
+    }
+)
 _STOP_SECONDS = 20
 _POLL_SECONDS = 0.5
 _LONG_SECONDS = 60.0
@@ -38,10 +51,11 @@ _LONG_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class StepFailure:
-    """A step that went wrong; its log holds the command and its words."""
+    """A step that went wrong. ``words`` are the lines it wrote: those of its log, or what the shell said instead."""
 
     variant: str
     step: Step
+    words: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,11 +194,11 @@ def run_plan(plan: BuildPlan, *, budget: Budget, keep_going: bool, verbose: bool
         step.log.parent.mkdir(parents=True, exist_ok=True)
     targets = [f"variant-{variant.name}" for variant in plan.variants if variant.library is not None]
     command = [str(find_ninja()), "-C", str(plan.work), "-j", str(budget.jobs), "-k", "0" if keep_going else "1"]
-    environment = {**os.environ, "NINJA_STATUS": "[%f/%t] ", "LC_ALL": "C.UTF-8", "TERM": "dumb"}
+    environment = compiler_environment()
     if budget.nvcc_threads > 1:
         # In the environment, not in the command: the number of jobs must not make anything out of date.
-        appended = os.environ.get("NVCC_APPEND_FLAGS", "")
-        environment["NVCC_APPEND_FLAGS"] = f"{appended} --threads {budget.nvcc_threads}".strip()
+        environment["NVCC_APPEND_FLAGS"] = f"--threads {budget.nvcc_threads}"
+    watcher = _Watcher(plan, reporter, verbose=verbose)
     process = subprocess.Popen(
         [*command, *targets],
         stdout=subprocess.PIPE,
@@ -196,11 +210,37 @@ def run_plan(plan: BuildPlan, *, budget: Budget, keep_going: bool, verbose: bool
         start_new_session=True,  # Ctrl-C reaches us alone, and we stop ninja in order
     )
     try:
-        result = _Watcher(plan, reporter, verbose=verbose).watch(process)
+        result = watcher.watch(process)
     except BaseException:
         _stop(process)
         raise
     return result
+
+
+def compiler_environment() -> dict[str, str]:
+    """The environment of compilers and linkers: the user's, less what would change the result behind the plan's back.
+
+    ``CPATH`` brings foreign headers, ``LD_RUN_PATH`` a run path, ``LIBRARY_PATH`` other libraries. What a kernel needs
+    belongs into its ``build.toml``.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in _MEDDLING}
+    environment |= {"NINJA_STATUS": "[%f/%t] ", "LC_ALL": "C.UTF-8", "TERM": "dumb"}
+    # For __DATE__ and __TIME__, which would make every build another one.
+    environment.setdefault("SOURCE_DATE_EPOCH", "0")
+    return environment
+
+
+def is_up_to_date(plan: BuildPlan, variant: str) -> bool:
+    """Whether nothing is left to do for ``variant``, by ninja's own judgement. Call it inside :func:`exclusive`."""
+    completed = subprocess.run(
+        [str(find_ninja()), "-C", str(plan.work), "-n", f"variant-{variant}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=compiler_environment(),
+        stdin=subprocess.DEVNULL,
+    )
+    return completed.returncode == 0 and "no work to do" in completed.stdout
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
@@ -279,8 +319,8 @@ class _Watcher:
                 self._by_description[_describe(variant.name, step)] = variant.name, step
                 self._by_output[str(step.output)] = variant.name, step
         self._ran: dict[str, list[Step]] = {}
-        self._failures: list[StepFailure] = []
-        self._failed_outputs: set[str] = set()
+        self._failed: dict[str, list[str]] = {}
+        self._speaking: list[str] | None = None
         self._complaints: list[str] = []
         self._announced = False
         self._starts = _Starts(plan, reporter)
@@ -294,18 +334,28 @@ class _Watcher:
             code = process.wait()
         finally:
             self._starts.close()
-        if code != 0 and not self._failures:
+        if code != 0 and not self._failed:
             words = "\n".join(self._complaints[-20:]) or f"ninja ended with code {code}"
             raise BuildError(f"the build could not be run:\n{words}")
         return EngineResult(
             ran={name: tuple(steps) for name, steps in self._ran.items()},
-            failures=tuple(self._failures),
+            failures=tuple(self._failure(output, said) for output, said in self._failed.items()),
             stopped_early=code != 0,
         )
+
+    def _failure(self, output: str, said: list[str]) -> StepFailure:
+        variant, step = self._by_output[output]
+        try:
+            logged = step.log.read_text(encoding="utf-8", errors="replace").splitlines()[1:]
+        except OSError:
+            logged = []
+        # ninja repeats the command before what the shell said.
+        return StepFailure(variant=variant, step=step, words=tuple(logged or said[1:]))
 
     def _take(self, line: str) -> None:
         status = _STATUS.fullmatch(line)
         if status is not None and status["description"] in self._by_description:
+            self._speaking = None
             variant, step = self._by_description[status["description"]]
             total = int(status["total"])
             if not self._announced:
@@ -319,14 +369,13 @@ class _Watcher:
             return
         failed = _FAILED.fullmatch(line)
         if failed is not None and failed["output"] in self._by_output:
-            variant, step = self._by_output[failed["output"]]
-            if failed["output"] not in self._failed_outputs:
-                self._failed_outputs.add(failed["output"])
-                self._failures.append(StepFailure(variant=variant, step=step))
+            self._speaking = self._failed.setdefault(failed["output"], [])
         elif line.startswith(("ninja: error:", "ninja: fatal:")):
             self._complaints.append(line)
         elif line.startswith("ninja: warning:"):
             self._reporter.emit(Notice(message=line.removeprefix("ninja: ")))
+        elif self._speaking is not None and not line.startswith("ninja: "):
+            self._speaking.append(line)
 
     def _show(self, step: Step) -> None:
         self._reporter.emit(Output(text=step.log.read_text(encoding="utf-8", errors="replace")))

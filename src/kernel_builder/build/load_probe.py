@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.abc
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -65,6 +66,7 @@ def describe() -> None:
         xpu=facts.get("xpu"),
         metal=sys.platform == "darwin",
         gpus=gpus(),
+        client=importlib.metadata.version("kernels"),
         cxx11=cxx11,
         free_threaded=not getattr(sys, "_is_gil_enabled", lambda: True)(),
     )
@@ -81,18 +83,18 @@ class Refusing(importlib.abc.MetaPathFinder):
             raise ImportError(f"the kernel imports itself by its absolute name, {fullname!r}; use a relative import")
 
 
-KEYS = {"cpu": ["CPU"], "cuda": ["CUDA"], "rocm": ["CUDA"], "xpu": ["XPU"], "metal": ["MPS"]}
-ANY_DEVICE = ["CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"]
+# Every key that can make an op run. An op without tensors may well be registered for the CPU in a CUDA kernel.
+KEYS = ["CPU", "CUDA", "XPU", "MPS", "PrivateUse1"]
+KEYS += ["CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"]
 
 
-def ops_of(namespace: str, backend: str) -> tuple[list[str], list[str]]:
-    """(all ops of the namespace, those that nothing implements for the backend)."""
+def ops_of(namespace: str) -> tuple[list[str], list[str]]:
+    """(all ops of the namespace, those that nothing implements)."""
     import torch
 
     names = sorted(name for name in torch._C._dispatch_get_all_op_names() if name.startswith(namespace + "::"))
     has = torch._C._dispatch_has_kernel_for_dispatch_key
-    keys = KEYS.get(backend, []) + ANY_DEVICE
-    return names, [name for name in names if not any(has(name, key) for key in keys)]
+    return names, [name for name in names if not any(has(name, key) for key in KEYS)]
 
 
 def reason_of(error: BaseException) -> str:
@@ -147,7 +149,7 @@ def load(request: dict[str, Any]) -> None:
     except Exception as error:
         answer(status="failed", reason=reason_of(error), trace=kernel_frames(error, request["path"]))
         return
-    names, unimplemented = ops_of(request["id"], backend)
+    names, unimplemented = ops_of(request["id"])
     answer(status="loaded", ops=names, unimplemented=unimplemented)
 
 

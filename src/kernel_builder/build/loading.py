@@ -31,7 +31,7 @@ class Environment:
     """A Python with torch and the ``kernels`` client.
 
     ``torch`` is its full version, ``cuda`` the CUDA version that torch was built with, ``others`` further backends it
-    has, ``has_gpu`` whether CUDA code could run.
+    has, ``has_gpu`` whether CUDA code could run, ``client`` the version of ``kernels``.
     """
 
     python: Path
@@ -40,6 +40,7 @@ class Environment:
     others: frozenset[Backend]
     abi: Abi | None
     has_gpu: bool = False
+    client: str = ""
 
     @property
     def release(self) -> tuple[int, int]:
@@ -83,13 +84,14 @@ class LoadResult:
 
 
 def _candidates(chosen: Path | None, environ: Mapping[str, str]) -> list[Path]:
-    """Interpreters to ask: the chosen one alone, else ours, the active environment's, and PATH's."""
+    """Interpreters to ask: the chosen one alone, else the active environment's, ours, and PATH's."""
     if chosen is not None:
         return [chosen]
-    found = [Path(sys.executable)]
+    found: list[Path] = []
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if environ.get(variable):
             found.append(Path(environ[variable]) / "bin" / "python")
+    found.append(Path(sys.executable))
     on_path = shutil.which("python3", path=environ.get("PATH"))
     if on_path:
         found.append(Path(on_path))
@@ -132,9 +134,9 @@ def _ask(python: Path, *arguments: str) -> dict[str, object] | str:
 def find_environment(
     chosen: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> Environment | NoEnvironment:
-    """The first Python with torch and ``kernels``: ``chosen`` if given, else ours, the active one, PATH's.
+    """The first Python with torch and ``kernels``: ``chosen`` if given, else the active environment's, ours, PATH's.
 
-    Raises :class:`UsageError` when ``chosen`` cannot be run at all.
+    Raises :class:`UsageError` when ``chosen`` has not both.
     """
     reasons: list[str] = []
     for python in _candidates(chosen, os.environ if environ is None else environ):
@@ -155,10 +157,12 @@ def find_environment(
             cuda=str(answer["cuda"]) if answer["cuda"] else None,
             others=frozenset(backend for backend, present in others.items() if present),
             has_gpu=bool(answer["gpus"]),
+            client=str(answer["client"]),
             abi=(Abi.CXX11 if answer["cxx11"] else Abi.CXX98) if sys.platform == "linux" else None,
         )
-    if chosen is not None and not chosen.exists():
-        raise UsageError(f"--python {chosen}: there is no such file")
+    if chosen is not None:
+        why = reasons[0] if reasons else "there is no such file"
+        raise UsageError(f"--python {chosen} cannot load kernels: {why}", hint="name a Python with torch and kernels")
     return NoEnvironment(reason=reasons[0] if reasons else "no Python was found")
 
 
@@ -254,7 +258,7 @@ def remember(stamp: Path, fingerprint: str, environment: Environment | NoEnviron
 
 
 def _stamp_key(fingerprint: str, environment: Environment) -> list[str]:
-    return [fingerprint, str(environment.python), environment.torch, str(environment.cuda)]
+    return [fingerprint, str(environment.python), environment.torch, str(environment.cuda), environment.client]
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from pathlib import Path
@@ -57,7 +58,7 @@ def _root(directory: Path) -> Path:
 @click.option("-k", "--keep-going", is_flag=True, help="After a failure, go on with the other sources and variants.")
 @click.option("-v", "-L", "--verbose", "verbose", is_flag=True, help="Show every command and the compilers' words.")
 @click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
-@click.option("--dry-run", is_flag=True, help="Print what would be built and run; fetch and write nothing of it.")
+@click.option("--dry-run", is_flag=True, help="Print what would be built and run, and do nothing of it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result (or with --dry-run the plan) as JSON.")
 @click.option(
     "-o",
@@ -101,9 +102,11 @@ def command(
         keep_going=keep_going,
         verbose=verbose,
         output=output,
-        python=python,
+        # Not resolved: a virtual environment's python is a link, and what it is depends on where it lies.
+        python=Path(os.path.abspath(python)) if python else None,  # noqa: PTH100
     )
-    signal.signal(signal.SIGTERM, _stop)  # a stopped build ends like an interrupted one: in order
+    for wanted in (signal.SIGTERM, signal.SIGHUP):  # a stopped build ends like an interrupted one: in order
+        signal.signal(wanted, _stop)
     started = time.monotonic()
     with ConsoleReporter(quiet=quiet) as reporter:
         if dry_run:

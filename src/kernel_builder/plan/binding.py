@@ -16,7 +16,6 @@ PLACEHOLDER = "kernel_builder_unique"
 """Stands for the unique part of the ops id in files that are bound late. A valid part of a C identifier."""
 
 _NAME = "TORCH_EXTENSION_NAME"
-_COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _BOUND_LATE = re.compile(
     rb"\b(?:(?:STABLE_)?TORCH_LIBRARY(?:_FRAGMENT|_IMPL)?_EXPAND|REGISTER_EXTENSION)\s*\(\s*"
     rb"(?:CONCAT\s*\(\s*TORCH_EXTENSION_NAME\s*,\s*\w+\s*\)|TORCH_EXTENSION_NAME)"
@@ -25,10 +24,12 @@ _OWN_MACROS = re.compile(rb"^\s*#\s*define\s+(?:TORCH_LIBRARY_EXPAND|REGISTER_EX
 
 
 def _remaining_uses(text: bytes) -> bool:
-    """Whether ``text`` uses the name outside the generated macros."""
-    if _NAME.encode() not in text:
-        return False
-    return _NAME.encode() in _BOUND_LATE.sub(b"", _COMMENT.sub(b"", text))
+    """Whether ``text`` says the name outside the generated macros.
+
+    A comment counts too: only a compiler can say what is one (``"http://" STRINGIFY(...)``), and binding a file early for
+    nothing costs only a recompile.
+    """
+    return _NAME.encode() in _BOUND_LATE.sub(b"", text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +39,17 @@ class Binding:
     early: frozenset[str]
 
 
-def decide_binding(root: Path, sources: tuple[str, ...], headers: tuple[str, ...]) -> Binding:
-    """Read ``sources`` and ``headers`` (paths relative to ``root``) and decide which are bound early.
+def decide_binding(root: Path, sources: tuple[str, ...], included: tuple[str, ...]) -> Binding:
+    """Read ``sources`` and the files that they may include (paths relative to ``root``): which are bound early?
 
-    A header that uses the name, or that brings macros of its own in place of the generated ones, makes every source
+    An included file that uses the name, or that brings macros of its own in place of the generated ones, makes every source
     early: which of them include it is not known before compiling.
     """
     own_macros = False
-    for header in headers:
-        text = (root / header).read_bytes()
+    for path in included:
+        if path in sources:
+            continue
+        text = (root / path).read_bytes()
         if _remaining_uses(text):
             return Binding(early=frozenset(sources))
         own_macros = own_macros or _OWN_MACROS.search(text) is not None

@@ -18,6 +18,8 @@ LIMITED_API = (3, 9)
 
 GIB = 1 << 30
 _CXX_MEMORY = int(1.5 * GIB)
+HEAVY_MEMORY = int(2.8 * GIB)
+"""A compiler, g++ or nvcc, that reads all of torch's headers (DESIGN.md F10)."""
 _LINK_MEMORY = GIB // 2
 
 _HEAVY_INCLUDES = (b"torch/all.h", b"torch/torch.h", b"torch/extension.h", b"ATen/ATen.h")
@@ -29,6 +31,7 @@ class Layout:
 
     ``registration`` is the directory whose ``registration.h`` counts; its last part is ``torch-ext`` so that
     ``../torch-ext/registration.h`` finds the same file. ``refused`` holds stand-ins for headers that cannot be used.
+    The stamps are generated files that change with the compiler itself, and with the set of files that can be included.
     """
 
     root: Path
@@ -37,6 +40,8 @@ class Layout:
     registration: Path
     refused: Path
     exports_map: Path
+    compiler_stamp: Path
+    headers_stamp: Path
     store: Path
 
     def object_for(self, source: str) -> Path:
@@ -84,7 +89,8 @@ def includes(context: Context, unit: Unit, extra_system: tuple[Path, ...] = ()) 
     root = context.layout.root
     own = [str(root / path) if path != "." else str(root) for path in unit.include]
     own += [str(root / "csrc")] if (root / "csrc").is_dir() else []
-    own += [str(context.layout.registration), str(context.layout.refused)]
+    generated = context.layout.refused.parent  # for "torch-ext/registration.h"
+    own += [str(path) for path in (context.layout.registration, generated, context.layout.refused)]
     system = [str(path) for path in (*context.toolchain.torch.include, *extra_system, *context.headers_include)]
     return [f"-I{path}" for path in own] + [word for path in system for word in ("-isystem", path)]
 
@@ -133,11 +139,12 @@ def host_step(context: Context, unit: Unit, backend_definitions: tuple[str, ...]
         kind=StepKind.COMPILE,
         command=tuple(command),
         inputs=(source,),
+        implicit=(layout.compiler_stamp, layout.headers_stamp),
         output=target,
         depfile=depfile,
         log=layout.log_for(unit.source),
         source=unit.source,
-        memory=_CXX_MEMORY,
+        memory=HEAVY_MEMORY if is_heavy(source) else _CXX_MEMORY,
     )
 
 
@@ -166,6 +173,7 @@ def module_step(context: Context, generated: Path) -> Step:
         kind=StepKind.COMPILE,
         command=tuple(command),
         inputs=(generated,),
+        implicit=(layout.compiler_stamp,),
         output=target,
         log=layout.log_for("kernel-builder-module"),
         source="(module)",
@@ -222,7 +230,7 @@ def link_step(context: Context, objects: tuple[Path, ...], library: Path) -> Ste
         kind=StepKind.LINK,
         command=tuple(command),
         inputs=objects,
-        implicit=(layout.exports_map, sysroot.shim),
+        implicit=(layout.exports_map, layout.compiler_stamp, sysroot.shim),
         output=library,
         log=layout.log_for("link"),
         source=library.name,

@@ -5,8 +5,17 @@ Reference: interoperability contract 2.7 (capabilities) and 3.5 (definitions, fl
 
 from __future__ import annotations
 
-from kernel_builder.config.model import Capability
-from kernel_builder.plan.compile import GIB, Context, definitions, host_code_flags, host_step, includes, is_heavy
+from kernel_builder.config.model import Capability, Suffix
+from kernel_builder.plan.compile import (
+    GIB,
+    HEAVY_MEMORY,
+    Context,
+    definitions,
+    host_code_flags,
+    host_step,
+    includes,
+    is_heavy,
+)
 from kernel_builder.plan.model import Step, StepKind
 from kernel_builder.plan.units import Language, Unit
 from kernel_builder.toolchain.model import CudaSdk
@@ -16,7 +25,6 @@ DEFINITIONS = ("CUDA_KERNEL", "USE_CUDA=1")
 """Interoperability contract 3.5."""
 
 _NVCC_MEMORY = int(1.5 * GIB)
-_NVCC_HEAVY_MEMORY = int(2.8 * GIB)
 
 # What torch's own build gives nvcc, so that kernels written against it compile: without the four macros
 # __CUDA_NO_HALF_OPERATORS__, __CUDA_NO_HALF_CONVERSIONS__, __CUDA_NO_HALF2_OPERATORS__ and
@@ -42,10 +50,17 @@ _TEMPLATE_STUB_SINCE = Version.parse("12.8")
 def gencode(capabilities: tuple[Capability, ...]) -> list[str]:
     """Explicit architectures for nvcc: with none it would quietly build for one old chip (case T5).
 
-    Raises ``ValueError`` for an empty list.
+    A plain ``10.0`` beside ``10.0f`` is left out: it is the same code, and nvcc refuses to make it twice. Raises
+    ``ValueError`` for an empty list.
     """
     if not capabilities:
         raise ValueError("nvcc must be given at least one architecture")
+    families = {(entry.major, entry.minor) for entry in capabilities if entry.suffix is Suffix.FAMILY}
+    capabilities = tuple(
+        entry
+        for entry in capabilities
+        if entry.suffix is not Suffix.NONE or entry.ptx or (entry.major, entry.minor) not in families
+    )
     options: list[str] = []
     for capability in capabilities:
         number = capability.number
@@ -98,9 +113,10 @@ def compile_step(context: Context, unit: Unit, flags: tuple[str, ...]) -> Step:
         kind=StepKind.COMPILE,
         command=tuple(command),
         inputs=(source,),
+        implicit=(layout.compiler_stamp, layout.headers_stamp),
         output=target,
         depfile=depfile,
         log=layout.log_for(unit.source),
         source=unit.source,
-        memory=_NVCC_HEAVY_MEMORY if is_heavy(source) else _NVCC_MEMORY,
+        memory=HEAVY_MEMORY if is_heavy(source) else _NVCC_MEMORY,
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.config.model import Backend, Project
-from kernel_builder.plan.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY, build_inputs
+from kernel_builder.plan.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY, BuildInputs, build_inputs
 
 _COMMIT_DIGITS = 7
 _DIGEST_DIGITS = 8
@@ -54,7 +54,10 @@ class _GitFailedError(Exception):
 
 
 def _git(root: Path, *arguments: str) -> str:
-    environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    # In a hook, git's own variables name another repository than the one that the kernel lies in.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    environment |= {name: value for name, value in os.environ.items() if name.startswith(("GIT_CONFIG", "GIT_CEILING"))}
     try:
         completed = subprocess.run(
             ["git", "-C", str(root), *arguments],
@@ -87,11 +90,11 @@ def _head(root: Path) -> str:
         raise _GitFailedError("its git repository has no commit yet") from error
 
 
-def _differences(root: Path, inputs: tuple[str, ...]) -> str | None:
+def _differences(root: Path, inputs: BuildInputs) -> str | None:
     """What makes the tree differ from its commit, for people; ``None`` when it is clean.
 
-    Tracked files below the project count, whatever they are for; untracked ones only when a build reads them. Build
-    outputs never count.
+    Tracked files below the project count, whatever they are for; untracked ones only when a build reads them, or may
+    read them and git does not ignore them. Build outputs never count.
     """
     excluded = [f":(exclude){name}" for name in (OUTPUT_DIRECTORY, WORK_DIRECTORY)]
     changed = _git(root, "status", "--porcelain=v1", "-z", "--untracked-files=no", "--", ".", *excluded)
@@ -99,20 +102,24 @@ def _differences(root: Path, inputs: tuple[str, ...]) -> str | None:
         first = changed.split("\0", 1)[0][3:]
         return f"{first} has changes that are not committed"
     tracked = set(_git(root, "ls-files", "-z", "--cached", "--recurse-submodules", "--", ".").split("\0"))
-    for path in inputs:
-        if path not in tracked:
+    others = set(_git(root, "ls-files", "-z", "--others", "--exclude-standard", "--", ".").split("\0"))
+    for path in inputs.all:
+        if path not in tracked and (path in inputs.declared or path in others):
             return f"{path} is not in git"
     return None
 
 
-def identify(project: Project) -> Identity:
-    """Name the tree of ``project``. Never fails for want of git: then the name is made of the content alone."""
-    inputs = build_inputs(project)
+def identify(project: Project, output: Path | None = None) -> Identity:
+    """Name the tree of ``project``, whose variants go to ``output`` (``None``: ``build``).
+
+    Never fails for want of git: then the name is made of the content alone.
+    """
+    inputs = build_inputs(project, output)
     try:
         commit = _head(project.root)
         difference = _differences(project.root, inputs)
     except _GitFailedError as error:
-        digest = source_digest(project, inputs)
+        digest = source_digest(project, inputs.all)
         return Identity(
             unique=digest[:_LONE_DIGEST_DIGITS],
             commit=None,
@@ -122,7 +129,7 @@ def identify(project: Project) -> Identity:
     short = commit[:_COMMIT_DIGITS]
     if difference is None:
         return Identity(unique=short, commit=commit, dirty=False)
-    digest = source_digest(project, inputs)
+    digest = source_digest(project, inputs.all)
     return Identity(
         unique=f"{short}_dirty_{digest[:_DIGEST_DIGITS]}",
         commit=commit,

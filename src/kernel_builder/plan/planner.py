@@ -23,8 +23,8 @@ from kernel_builder.plan.model import (
     UndefinedPolicy,
     VariantPlan,
 )
-from kernel_builder.plan.tree import GENERATED_OPS, PackageFiles, package_files, project_headers
-from kernel_builder.plan.units import SectionInput, Unit, merge, raise_standard
+from kernel_builder.plan.tree import GENERATED_NAMES, GENERATED_OPS, PackageFiles, includable_files, package_files
+from kernel_builder.plan.units import Language, SectionInput, Unit, language_of, merge, raise_standard
 from kernel_builder.toolchain.model import Toolchain
 from kernel_builder.variants.matrix import Kept
 from kernel_builder.variants.names import Abi, TorchTag
@@ -84,7 +84,8 @@ def plan_build(
         (remarks.warn if identity.dirty else remarks.note)(identity.reason)
     files = package_files(project)
     _mention_left_out(project, files, remarks)
-    headers = project_headers(project.root)
+    includable = includable_files(project.root, places.output)
+    _refuse_unwritable_paths(project)
     planned: list[VariantPlan] = []
     problems: list[str] = []
     for kept in variants:
@@ -102,7 +103,7 @@ def plan_build(
                     places=places,
                     remarks=remarks,
                 )
-                planned.append(planner.plan(files, headers))
+                planned.append(planner.plan(files, includable))
         except ConfigError as error:
             problems.append(f"{kept.name}: {error.message}")
     if problems:
@@ -120,14 +121,25 @@ def plan_build(
 
 
 def _mention_left_out(project: Project, files: PackageFiles, remarks: _Remarks) -> None:
-    if GENERATED_OPS in files.left_out:
-        remarks.warn(f"{project.package.name}/{GENERATED_OPS} is not installed: the generated one takes its place")
-    others = [path for path in files.left_out if path != GENERATED_OPS]
+    for name in sorted(GENERATED_NAMES & set(files.left_out)):
+        remarks.warn(f"{project.package.name}/{name} is not installed: the generated one takes its place")
+    others = [path for path in files.left_out if path not in GENERATED_NAMES]
     if others:
         shown = ", ".join(others[:_NAMED_FILES]) + (", ..." if len(others) > _NAMED_FILES else "")
         remarks.note(
             f"{len(others)} file{'s' if len(others) > 1 else ''} of the package are not installed: {shown}"
             f" (add their suffix to {project.framework.kind.value}.pyext if the kernel reads them)"
+        )
+
+
+def _refuse_unwritable_paths(project: Project) -> None:
+    """ninja's files have no way to write a path with a line break or a vertical bar."""
+    sources = [*project.framework.src, *(source for section in project.sections for source in section.src)]
+    wrong = [path for path in (str(project.root), *sources) if "|" in path or "\n" in path]
+    if wrong:
+        raise ConfigError(
+            "paths with a vertical bar or a line break cannot be built: " + ", ".join(repr(path) for path in wrong),
+            hint="rename the file or directory",
         )
 
 
@@ -169,7 +181,12 @@ def _plan_noarch(
 
 
 def python_include() -> tuple[Path, ...]:
-    """Directory of this Python's headers, if they are installed. Only a kernel that includes Python.h needs them."""
+    """Directory of this Python's headers, if they are installed. Only a kernel that includes Python.h needs them.
+
+    Those of a free-threaded Python cannot be compiled for the limited API.
+    """
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return ()
     include = Path(sysconfig.get_paths()["include"])
     return (include,) if (include / "Python.h").is_file() else ()
 
@@ -187,10 +204,10 @@ class _CompiledVariant:
     places: Places
     remarks: _Remarks
 
-    def plan(self, files: PackageFiles, headers: tuple[str, ...]) -> VariantPlan:
+    def plan(self, files: PackageFiles, includable: tuple[str, ...]) -> VariantPlan:
         project, backend = self.project, self.kept.backend
         sections, effective = self._sections()
-        units = merge(project, backend, sections)
+        units = merge(backend, sections)
         for warning in units.warnings:
             self.remarks.warn(warning)
         if units.misplaced:
@@ -203,7 +220,7 @@ class _CompiledVariant:
             toolchain=self.toolchain,
             ops_id=ops_id,
             ops_stem=ops_id.removesuffix(self.identity.unique),
-            binding=decide_binding(project.root, sources, headers),
+            binding=decide_binding(project.root, sources, includable),
             cxx_standard=self.row.cxx_standard,
             cxx11_abi=not (isinstance(self.row.variant.tag, TorchTag) and self.row.variant.tag.abi is Abi.CXX98),
             headers_include=python_include(),
@@ -212,7 +229,13 @@ class _CompiledVariant:
             path=layout.variant / "generated" / "module.c",
             content=glue.module_source(ops_id, self.identity.unique),
         )
-        generated = [GeneratedFile(path=layout.exports_map, content=glue.exports_map()), module]
+        generated = [
+            GeneratedFile(path=layout.exports_map, content=glue.exports_map()),
+            # A file that is added can take the place of another one of its name, without any file having changed.
+            GeneratedFile(path=layout.headers_stamp, content="".join(f"{path}\n" for path in includable)),
+            GeneratedFile(path=layout.compiler_stamp, content=f"{self.toolchain.host}\n"),
+            module,
+        ]
         generated += [
             GeneratedFile(path=layout.refused / name, content=glue.refused_header(name))
             for name in glue.REFUSED_HEADERS
@@ -261,6 +284,8 @@ class _CompiledVariant:
             registration=vendored if (vendored / _VENDORED).is_file() else generated,
             refused=self.places.work / "generated" / "refused",
             exports_map=self.places.work / "generated" / "exports.map",
+            compiler_stamp=self.places.work / "generated" / "compiler.txt",
+            headers_stamp=self.places.work / "generated" / "includable.txt",
             store=self.places.store,
         )
 
@@ -270,7 +295,7 @@ class _CompiledVariant:
         supported = self._supported()
         inputs = [
             SectionInput(
-                id=framework.kind.value,
+                id=f"[{framework.kind.value}]",
                 src=framework.src,
                 include=framework.include,
                 cxx_flags=framework.cxx_flags,
@@ -279,6 +304,8 @@ class _CompiledVariant:
             )
         ]
         effective: list[EffectiveSection] = []
+        if any(language_of(source) is Language.CUDA for source in framework.src):
+            effective.append(EffectiveSection(id=framework.kind.value, capabilities=supported))
         for section in self.project.sections_for(self.kept.backend):
             if self._is_skipped(section):
                 continue
@@ -289,7 +316,7 @@ class _CompiledVariant:
                 capabilities = chosen.capabilities
             inputs.append(
                 SectionInput(
-                    id=section.id,
+                    id=f"[kernel.{section.id}]",
                     src=section.src,
                     include=section.include,
                     cxx_flags=section.cxx_flags,

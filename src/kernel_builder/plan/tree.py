@@ -6,11 +6,13 @@ Only the project's own files are looked at, never those that a build or a checko
 from __future__ import annotations
 
 import os
+import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.config.model import Project
+from kernel_builder.errors import ConfigError
 
 WORK_DIRECTORY = ".kernel-builder"
 """The tool's own directory in a project: objects, logs, generated files. Safe to delete."""
@@ -22,8 +24,10 @@ HEADER_SUFFIXES = frozenset({".h", ".hh", ".hpp", ".hxx", ".h++", ".cuh", ".inc"
 
 _ALWAYS_PACKAGED = frozenset({".py", ".pyi"})
 _LICENCE_STEMS = ("license", "licence", "copying", "notice", "authors", "copyright")
-_SKIPPED_DIRECTORIES = frozenset({"__pycache__", OUTPUT_DIRECTORY, "node_modules"})
+SOURCE_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", ".c++", ".cu"})
+_SKIPPED_DIRECTORIES = frozenset({"__pycache__", OUTPUT_DIRECTORY, "node_modules", "_cmake_build"})
 GENERATED_OPS = "_ops.py"
+GENERATED_NAMES = frozenset({GENERATED_OPS, "metadata.json"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,14 +38,18 @@ class PackageFiles:
     left_out: tuple[str, ...]
 
 
-def _walk(directory: Path) -> Iterator[str]:
-    """POSIX paths of all regular files below ``directory``; links to directories are not followed."""
+def _walk(directory: Path) -> Iterator[tuple[str, bool]]:
+    """``(POSIX path, is it a regular file)`` of everything below ``directory`` but bytecode.
+
+    Links to files count as files; links to directories are not followed, and like links to nowhere they are no files.
+    """
     for parent, directories, files in os.walk(directory):
-        directories[:] = sorted(name for name in directories if name != "__pycache__")
-        relative = Path(parent).relative_to(directory)
-        for name in sorted(files):
-            if not name.endswith(".pyc") and (Path(parent) / name).is_file():
-                yield (relative / name).as_posix()
+        here = Path(parent)
+        links = [name for name in directories if (here / name).is_symlink()]
+        directories[:] = sorted(name for name in directories if name != "__pycache__" and name not in links)
+        for name in sorted([*files, *links]):
+            if not name.endswith(".pyc"):
+                yield (here / name).relative_to(directory).as_posix(), (here / name).is_file()
 
 
 def _is_licence(name: str) -> bool:
@@ -51,45 +59,79 @@ def _is_licence(name: str) -> bool:
 def package_files(project: Project) -> PackageFiles:
     """Split the package's files: Python, stubs, ``py.typed``, licences and every ``pyext`` suffix are installed.
 
-    A ``_ops.py`` at the package's top is left out: that name is the generated module's.
+    A ``_ops.py`` and a ``metadata.json`` at the package's top are left out: those names are the generated files'.
+    Raises :class:`ConfigError` for a name that is not UTF-8, which no digest could hold.
     """
     suffixes = _ALWAYS_PACKAGED | {f".{extension}" for extension in project.framework.pyext or ()}
     kept: list[str] = []
     left_out: list[str] = []
-    for path in _walk(project.package):
+    for path, is_file in _walk(project.package):
+        _refuse_unwritable(project, path)
         name = path.rsplit("/", 1)[-1]
         wanted = name == "py.typed" or _is_licence(name) or any(name.endswith(suffix) for suffix in suffixes)
-        (kept if wanted and path != GENERATED_OPS else left_out).append(path)
+        (kept if wanted and is_file and path not in GENERATED_NAMES else left_out).append(path)
     return PackageFiles(kept=tuple(sorted(kept)), left_out=tuple(sorted(left_out)))
 
 
-def project_headers(root: Path) -> tuple[str, ...]:
-    """Every header-like file of the project, as sorted POSIX paths relative to ``root``.
+def _refuse_unwritable(project: Project, path: str) -> None:
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError as error:
+        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+        raise ConfigError(
+            f"{project.package}/{shown}: the file's name is not UTF-8, and metadata.json could not name it",
+            hint="rename the file",
+        ) from error
 
-    Hidden directories, build outputs and virtual environments are not searched.
+
+def includable_files(root: Path, output: Path | None = None) -> tuple[str, ...]:
+    """Every file of the project that a source may include, as sorted POSIX paths relative to ``root``.
+
+    Headers, and sources too: some kernels include those. Hidden directories, build outputs (``output`` among them) and
+    Python environments are not searched.
     """
     found: list[str] = []
+    suffixes = HEADER_SUFFIXES | SOURCE_SUFFIXES
     for parent, directories, files in os.walk(root):
         directories[:] = sorted(
             name
             for name in directories
             if not name.startswith(".")
             and name not in _SKIPPED_DIRECTORIES
+            and Path(parent) / name != output
             and not (Path(parent) / name / "pyvenv.cfg").exists()
+            and not (Path(parent) / name / "conda-meta").exists()
         )
         relative = Path(parent).relative_to(root)
-        found.extend((relative / name).as_posix() for name in files if Path(name).suffix in HEADER_SUFFIXES)
+        found.extend((relative / name).as_posix() for name in files if Path(name).suffix.lower() in suffixes)
     return tuple(sorted(found))
 
 
-def build_inputs(project: Project) -> tuple[str, ...]:
-    """Every file whose content decides what a build makes, as sorted POSIX paths relative to the project root.
+@dataclass(frozen=True, kw_only=True)
+class BuildInputs:
+    """Files whose content decides what a build makes, as sorted POSIX paths relative to the project root.
 
-    ``build.toml``, declared sources, the package's installed files, and all headers: a header need not be listed to be
-    included.
+    ``declared`` are read for certain: ``build.toml``, declared sources, the package's installed files. ``included`` may
+    be: a header need not be listed to be included.
     """
+
+    declared: tuple[str, ...]
+    included: tuple[str, ...]
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Both, sorted, each file once."""
+        return tuple(sorted({*self.declared, *self.included}))
+
+
+def build_inputs(project: Project, output: Path | None = None) -> BuildInputs:
+    """The inputs of ``project``; ``output`` is where variants go, if it is not ``build``."""
     package = project.package.relative_to(project.root).as_posix()
-    paths = {"build.toml", *project.framework.src, *project_headers(project.root)}
+    paths = {"build.toml", *project.framework.src}
     paths.update(source for section in project.sections for source in section.src)
     paths.update(f"{package}/{path}" for path in package_files(project).kept)
-    return tuple(sorted({os.path.normpath(path) for path in paths}))
+    declared = {posixpath.normpath(path) for path in paths}
+    return BuildInputs(
+        declared=tuple(sorted(declared)),
+        included=tuple(path for path in includable_files(project.root, output) if path not in declared),
+    )

@@ -7,13 +7,15 @@ of what they say, as the reference does.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from kernel_builder.config.model import Backend, Capability, Project
+from kernel_builder.config.model import Backend, Capability
+from kernel_builder.plan.tree import HEADER_SUFFIXES
 
 _T = TypeVar("_T")
 
@@ -33,7 +35,13 @@ _LANGUAGES = {
     ".c++": Language.CXX,
     ".c": Language.C,
     ".cu": Language.CUDA,
+    # As compilers know them, and for file systems that shout.
+    ".C": Language.CXX,
+    ".CPP": Language.CXX,
+    ".CC": Language.CXX,
+    ".CXX": Language.CXX,
 }
+_NOT_COMPILED = HEADER_SUFFIXES | {".md", ".txt", ".py", ".metal", ".mm", ".hip"}
 
 
 def language_of(path: str) -> Language | None:
@@ -66,7 +74,7 @@ class Unit:
 
 @dataclass(frozen=True, kw_only=True)
 class SectionInput:
-    """What the planner knows of a section once capabilities are chosen. The framework section has the id ``torch``."""
+    """What the planner knows of a section once capabilities are chosen. ``id`` is its heading: ``[kernel.relu]``."""
 
     id: str
     src: tuple[str, ...]
@@ -78,7 +86,7 @@ class SectionInput:
 
 @dataclass(frozen=True, kw_only=True)
 class Units:
-    """Units in the order in which their files are first named, with warnings about what had to be merged."""
+    """Units in the order in which their files are first named, with warnings about files that are not compiled."""
 
     units: tuple[Unit, ...]
     warnings: tuple[str, ...]
@@ -95,23 +103,25 @@ def _joined_flags(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str,
     return first if first == second else first + second
 
 
-def merge(project: Project, backend: Backend, sections: tuple[SectionInput, ...]) -> Units:
+def merge(backend: Backend, sections: tuple[SectionInput, ...]) -> Units:
     """Merge ``sections`` into one unit per source file.
 
-    Warnings name the files that are in several sections with different flags; ``misplaced`` the CUDA files that a
-    backend other than cuda should compile.
+    Warnings name files whose suffix says nothing; ``misplaced`` the CUDA files that a backend other than cuda should
+    compile. (That a file has contradicting flags in two sections is said when ``build.toml`` is read.)
     """
     units: dict[str, Unit] = {}
     warnings: list[str] = []
     misplaced: list[str] = []
     for section in sections:
         for written in section.src:
-            source = str(PurePosixPath(written))
+            source = posixpath.normpath(written)
             language = language_of(source)
             if language is None:
+                if PurePosixPath(source).suffix.lower() not in _NOT_COMPILED:
+                    warnings.append(f"{source} is not compiled: its suffix is neither a source's nor a header's")
                 continue
             if language is Language.CUDA and backend is not Backend.CUDA:
-                misplaced.append(f"{source} (in [{_heading(project, section.id)}]) is a CUDA source")
+                misplaced.append(f"{source} (in {section.id}) is a CUDA source")
                 continue
             unit = Unit(
                 source=source,
@@ -127,16 +137,7 @@ def merge(project: Project, backend: Backend, sections: tuple[SectionInput, ...]
                 units[source] = unit
             elif section.id not in known.sections:
                 units[source] = _merge_units(known, unit)
-                if known.flags() != unit.flags():
-                    warnings.append(
-                        f"{source} is in sections {', '.join(known.sections)} and {section.id} with different flags;"
-                        " it is compiled once, with the flags of all of them, in the order of the file"
-                    )
     return Units(units=tuple(units.values()), warnings=tuple(warnings), misplaced=tuple(misplaced))
-
-
-def _heading(project: Project, section: str) -> str:
-    return section if section == project.framework.kind.value else f"kernel.{section}"
 
 
 def _merge_units(first: Unit, second: Unit) -> Unit:
@@ -151,7 +152,7 @@ def _merge_units(first: Unit, second: Unit) -> Unit:
     )
 
 
-_STANDARD = re.compile(r"(?:-std|--std)=(?:c|gnu)\+\+(?P<year>[0-9][0-9a-z])")
+_STANDARD = re.compile(r"(?:-std|--std)=(?P<dialect>c|gnu)\+\+(?P<year>[0-9][0-9a-z])")
 _YEARS = {"98": 1998, "03": 2003, "0x": 2011, "11": 2011, "1y": 2014, "14": 2014, "1z": 2017, "17": 2017}
 _YEARS |= {"2a": 2020, "20": 2020, "2b": 2023, "23": 2023, "2c": 2026, "26": 2026}
 
@@ -170,7 +171,7 @@ def raise_standard(flags: tuple[str, ...], minimum: int) -> tuple[tuple[str, ...
         match = _STANDARD.fullmatch(spelled)
         if match is not None and _YEARS.get(match["year"], 9999) < _YEARS[str(minimum)]:
             replaced.append(f"-std {flag}" if following else flag)
-            raised = f"c++{minimum}"
+            raised = f"{match['dialect']}++{minimum}"
             result.append(raised if following else f"-std={raised}")
         else:
             result.append(flag)

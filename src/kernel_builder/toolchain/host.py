@@ -7,6 +7,7 @@ name everything that was tried.
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -53,9 +54,26 @@ def inspect_compiler(cxx: Path) -> HostCompiler | Rejected:
         return Rejected(path=cxx, reason=f"it does not run: {error}")
     if "clang" in banner.lower():
         return Rejected(path=cxx, reason="it is clang; kernels are linked with g++'s own runtime")
-    if int(version.split(".")[0]) < MINIMUM_GCC:
+    major = version.split(".")[0]
+    if not major.isdigit() or not target:
+        return Rejected(path=cxx, reason="it does not answer like a compiler")
+    if target.split("-")[0] != platform.machine():
+        return Rejected(path=cxx, reason=f"it compiles for {target}, not for this machine")
+    if int(major) < MINIMUM_GCC:
         return Rejected(path=cxx, reason=f"it is version {version}; torch's headers need {MINIMUM_GCC} or newer")
-    return HostCompiler(cxx=cxx, version=version, target=target)
+    return HostCompiler(cxx=cxx, version=version, target=target, fingerprint=_fingerprint(cxx, banner))
+
+
+def _fingerprint(cxx: Path, banner: str) -> str:
+    """What the compiler is made of, by size and time: a distribution may update it without a new version."""
+    parts = [banner.splitlines()[0] if banner else ""]
+    for question in ("-print-prog-name=cc1plus", "-print-file-name=libstdc++.a", "-print-prog-name=ld"):
+        answer = shutil.which(_ask(cxx, question))
+        path = Path(answer or _ask(cxx, question))
+        if path.is_file():
+            status = path.stat()
+            parts.append(f"{path.name} {status.st_size} {status.st_mtime_ns}")
+    return "; ".join(parts)
 
 
 def _candidates(environ: Mapping[str, str]) -> list[Path]:

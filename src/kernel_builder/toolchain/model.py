@@ -11,11 +11,15 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class HostCompiler:
-    """A C++ compiler on this machine. ``version`` is what ``-dumpfullversion`` says, ``target`` its triplet."""
+    """A C++ compiler on this machine. ``version`` is what ``-dumpfullversion`` says, ``target`` its triplet.
+
+    ``fingerprint`` changes when the files that it is made of do, even under the same version and path.
+    """
 
     cxx: Path
     version: str
     target: str
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,6 @@ def early(root: Path, **files: str) -> frozenset[str]:
         "TORCH_LIBRARY_IMPL_EXPAND(\n    TORCH_EXTENSION_NAME, CUDA, m) {}",
         "STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CUDA, m) {}",
         "TORCH_LIBRARY_EXPAND(CONCAT(TORCH_EXTENSION_NAME, _cache), m) {}",
-        "// TORCH_EXTENSION_NAME\n/* and\n TORCH_EXTENSION_NAME */",
     ],
 )
 def test_uses_inside_the_generated_macros_are_bound_late(tmp_path: Path, text: str) -> None:
@@ -35,6 +34,7 @@ def test_uses_inside_the_generated_macros_are_bound_late(tmp_path: Path, text: s
     [
         "static const char *name = STRINGIFY(TORCH_EXTENSION_NAME);",
         "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, m) {}\nint CONCAT(x, TORCH_EXTENSION_NAME);",
+        'const char *url = "https://x/" STRINGIFY(TORCH_EXTENSION_NAME);',
         "#define REGISTER_EXTENSION(N) int x;\nREGISTER_EXTENSION(TORCH_EXTENSION_NAME)",
     ],
 )
@@ -55,3 +55,9 @@ def test_a_kernels_own_macros_bind_every_source_that_says_the_name(tmp_path: Pat
 def test_a_header_that_uses_the_name_binds_every_source(tmp_path: Path) -> None:
     found = early(tmp_path, names__h="#define NAME STRINGIFY(TORCH_EXTENSION_NAME)", a__cpp="int a;", b__cpp="int b;")
     assert found == {"a.cpp", "b.cpp"}
+
+
+def test_a_source_that_is_included_counts_like_a_header(tmp_path: Path) -> None:
+    (tmp_path / "impl.cpp").write_text("const char *name = STRINGIFY(TORCH_EXTENSION_NAME);", encoding="ascii")
+    (tmp_path / "a.cpp").write_text('#include "impl.cpp"', encoding="ascii")
+    assert decide_binding(tmp_path, ("a.cpp",), ("a.cpp", "impl.cpp")).early == {"a.cpp"}

@@ -115,3 +115,27 @@ def test_git_missing(make_project: ProjectMaker, monkeypatch: pytest.MonkeyPatch
     assert found.commit is None
     assert found.reason is not None
     assert "git is not on PATH" in found.reason
+
+
+def test_an_ignored_header_does_not_count_but_an_ignored_source_does(make_project: ProjectMaker) -> None:
+    root = make_project("kernel", {**FILES, "src/generated.cpp": ""})
+    commit(root)
+    (root / ".gitignore").write_text("build/\n.kernel-builder/\nscratch/\ntorch-ext/kernel/g.py\n", encoding="ascii")
+    sha = commit(root)
+    (root / "scratch").mkdir()
+    (root / "scratch" / "s.h").touch()
+    assert identity(root) == Identity(unique=sha[:7], commit=sha, dirty=False)
+    (root / "torch-ext/kernel/g.py").touch()
+    assert identity(root).dirty
+
+
+def test_in_a_git_hook_the_kernels_own_repository_counts(
+    make_project: ProjectMaker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root = make_project("kernel", FILES)
+    sha = commit(root)
+    other = tmp_path / "other"
+    other.mkdir()
+    commit(other)
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    assert identity(root).commit == sha

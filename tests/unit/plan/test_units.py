@@ -1,22 +1,10 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from kernel_builder.config.capabilities import parse_capability
-from kernel_builder.config.model import Backend, Framework, FrameworkKind, Project
+from kernel_builder.config.model import Backend
 from kernel_builder.plan.units import SectionInput, Units, merge, raise_standard
-
-PROJECT = Project(
-    root=Path("/p"),
-    edition=5,
-    name="k",
-    version=1,
-    license="Apache-2.0",
-    backends=(Backend.CPU, Backend.CUDA),
-    framework=Framework(kind=FrameworkKind.TORCH),
-)
 
 
 def section(name: str, *src: str, **values: tuple[str, ...]) -> SectionInput:
@@ -26,7 +14,7 @@ def section(name: str, *src: str, **values: tuple[str, ...]) -> SectionInput:
 
 
 def merged(backend: Backend, *sections: SectionInput) -> Units:
-    return merge(PROJECT, backend, sections)
+    return merge(backend, sections)
 
 
 def test_what_a_section_says_reaches_its_own_files_only() -> None:
@@ -57,24 +45,20 @@ def test_a_file_in_two_sections_is_compiled_once_with_the_union() -> None:
     assert unit.cuda_flags == ("-DX", "-DY")
     assert unit.include == ("one", "two")
     assert [str(c) for c in unit.capabilities] == ["9.0a", "8.0", "10.0f"]
-    (warning,) = units.warnings
-    assert "k.cu" in warning
-    assert "x and y" in warning
 
 
-def test_equal_flags_are_not_a_contradiction() -> None:
+def test_equal_flags_are_given_once() -> None:
     units = merged(Backend.CPU, section("x", "k.cpp", cxx_flags=("-DX",)), section("y", "k.cpp", cxx_flags=("-DX",)))
-    assert units.warnings == ()
     assert units.units[0].cxx_flags == ("-DX",)
 
 
 def test_a_file_listed_twice_in_a_section_is_one_unit() -> None:
-    (unit,) = merged(Backend.CPU, section("x", "k.cpp", "./k.cpp", cxx_flags=("-DX",))).units
+    (unit,) = merged(Backend.CPU, section("x", "k.cpp", "./k.cpp", "sub/../k.cpp", cxx_flags=("-DX",))).units
     assert unit.cxx_flags == ("-DX",)
 
 
 def test_a_cuda_file_in_another_backends_section_is_named() -> None:
-    (problem,) = merged(Backend.CPU, section("torch", "a.cu")).misplaced
+    (problem,) = merged(Backend.CPU, section("[torch]", "a.cu")).misplaced
     assert problem == "a.cu (in [torch]) is a CUDA source"
 
 
@@ -82,7 +66,7 @@ def test_a_cuda_file_in_another_backends_section_is_named() -> None:
     ("flags", "minimum", "expected", "replaced"),
     [
         (("-O3", "-std=c++17"), 20, ("-O3", "-std=c++20"), ("-std=c++17",)),
-        (("-std=gnu++14",), 17, ("-std=c++17",), ("-std=gnu++14",)),
+        (("-std=gnu++14",), 17, ("-std=gnu++17",), ("-std=gnu++14",)),
         (("--std=c++17",), 20, ("-std=c++20",), ("--std=c++17",)),
         (("-std", "c++17", "-g"), 20, ("-std", "c++20", "-g"), ("-std c++17",)),
         (("-std=c++20",), 20, ("-std=c++20",), ()),
@@ -96,3 +80,16 @@ def test_a_standard_below_torchs_is_raised(
     flags: tuple[str, ...], minimum: int, expected: tuple[str, ...], replaced: tuple[str, ...]
 ) -> None:
     assert raise_standard(flags, minimum) == (expected, replaced)
+
+
+def test_a_suffix_that_says_nothing_is_mentioned() -> None:
+    units = merged(Backend.CPU, section("x", "a.CPP", "b.S", "c.h", "d.HPP", "e.metal"))
+    assert [unit.source for unit in units.units] == ["a.CPP"]
+    (warning,) = units.warnings
+    assert warning.startswith("b.S is not compiled")
+
+
+def test_a_kernel_section_may_be_called_torch() -> None:
+    first = section("[torch]", "k.cpp", cxx_flags=("-DA",))
+    (unit,) = merged(Backend.CPU, first, section("[kernel.torch]", "k.cpp", cxx_flags=("-DB",))).units
+    assert unit.cxx_flags == ("-DA", "-DB")

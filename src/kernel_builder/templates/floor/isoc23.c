@@ -46,6 +46,37 @@ HIDDEN int __isoc23_vfscanf(struct file *stream, const char *format, arguments_t
   return __isoc99_vfscanf(stream, format, arguments);
 }
 
+FORWARD_STRTO(long, wcstoimax, wide)
+FORWARD_STRTO(unsigned long, wcstoumax, wide)
+FORWARD_STRTO_L(long, wcstol_l, wide)
+FORWARD_STRTO_L(unsigned long, wcstoul_l, wide)
+FORWARD_STRTO_L(long long, wcstoll_l, wide)
+FORWARD_STRTO_L(unsigned long long, wcstoull_l, wide)
+
+extern int __isoc99_vswscanf(const wide *, const wide *, arguments_type);
+extern int __isoc99_vfwscanf(struct file *, const wide *, arguments_type);
+extern int __isoc99_vwscanf(const wide *, arguments_type);
+
+HIDDEN int __isoc23_vswscanf(const wide *text, const wide *format, arguments_type arguments) {
+  return __isoc99_vswscanf(text, format, arguments);
+}
+
+HIDDEN int __isoc23_vfwscanf(struct file *stream, const wide *format, arguments_type arguments) {
+  return __isoc99_vfwscanf(stream, format, arguments);
+}
+
+HIDDEN int __isoc23_vwscanf(const wide *format, arguments_type arguments) {
+  return __isoc99_vwscanf(format, arguments);
+}
+
+HIDDEN int __isoc23_swscanf(const wide *text, const wide *format, ...) {
+  arguments_type arguments;
+  __builtin_va_start(arguments, format);
+  int count = __isoc99_vswscanf(text, format, arguments);
+  __builtin_va_end(arguments);
+  return count;
+}
+
 HIDDEN int __isoc23_vscanf(const char *format, arguments_type arguments) { return __isoc99_vscanf(format, arguments); }
 
 HIDDEN int __isoc23_sscanf(const char *text, const char *format, ...) {
