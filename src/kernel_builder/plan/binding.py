@@ -26,8 +26,8 @@ _OWN_MACROS = re.compile(rb"^\s*#\s*define\s+(?:TORCH_LIBRARY_EXPAND|REGISTER_EX
 def _remaining_uses(text: bytes) -> bool:
     """Whether ``text`` says the name outside the generated macros.
 
-    A comment counts too: only a compiler can say what is one (``"http://" STRINGIFY(...)``), and binding a file early for
-    nothing costs only a recompile.
+    A comment counts too: only a compiler can say what is one (``"http://" STRINGIFY(...)``), and binding a file early
+    for nothing costs only a recompile.
     """
     return _NAME.encode() in _BOUND_LATE.sub(b"", text)
 
@@ -42,8 +42,8 @@ class Binding:
 def decide_binding(root: Path, sources: tuple[str, ...], included: tuple[str, ...]) -> Binding:
     """Read ``sources`` and the files that they may include (paths relative to ``root``): which are bound early?
 
-    An included file that uses the name, or that brings macros of its own in place of the generated ones, makes every source
-    early: which of them include it is not known before compiling.
+    An included file that uses the name, or that brings macros of its own in place of the generated ones, makes every
+    source early: which of them include it is not known before compiling.
     """
     own_macros = False
     for path in included:
