@@ -124,9 +124,7 @@ def measure(kernel: Kernel, dtype: torch.dtype, *, elements: int, rounds: int) -
     times: tuple[list[float], ...] = ([], [])
     for round_number in range(rounds + 3):
         order = (0, 1) if round_number % 2 == 0 else (1, 0)
-        events = [
-            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in functions
-        ]
+        events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in functions]
         # The GPU sleeps while Python enqueues, so that what lies between two events is the kernel alone.
         torch.cuda._sleep(10_000_000)  # noqa: SLF001
         for index in order:
@@ -153,9 +151,7 @@ def measure(kernel: Kernel, dtype: torch.dtype, *, elements: int, rounds: int) -
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description="Check kernels against torch, and their bandwidth against torch.relu."
-    )
+    parser = argparse.ArgumentParser(description="Check kernels against torch, and their bandwidth against torch.relu.")
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="project (or its build/) to load")
     parser.add_argument("--elements", type=int, default=1 << 28, help="elements to time (default 2^28)")
     parser.add_argument("--rounds", type=int, default=50, help="timed calls of each function (default 50)")
@@ -177,10 +173,7 @@ def main() -> int:
         return 2
 
     machine = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda}
-    print(
-        f"{machine['gpu']}, torch {machine['torch']},"
-        f" {arguments.elements} elements, {arguments.rounds} rounds"
-    )
+    print(f"{machine['gpu']}, torch {machine['torch']}, {arguments.elements} elements, {arguments.rounds} rounds")
     wrong = [line for kernel in kernels for line in failures(kernel)]
     for line in wrong:
         print(f"WRONG  {line}")

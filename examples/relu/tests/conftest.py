@@ -19,9 +19,7 @@ def _load():
             reasons.append(f"{device}: {error}")
     if not loaded:
         why = "\n".join(reasons)
-        pytest.exit(
-            f"nothing in build/ runs here; `kernel-builder build --local` makes it\n{why}", returncode=1
-        )
+        pytest.exit(f"nothing in build/ runs here; `kernel-builder build --local` makes it\n{why}", returncode=1)
     return loaded
 
 
