@@ -15,7 +15,14 @@ from pathlib import Path
 
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.artifact.variant import check_space, publish, recover, staged
-from kernel_builder.build.engine import EngineResult, StepFailure, exclusive, is_up_to_date, run_plan
+from kernel_builder.build.engine import (
+    EngineResult,
+    StepFailure,
+    exclusive,
+    foreign_headers,
+    is_up_to_date,
+    run_plan,
+)
 from kernel_builder.build.loading import (
     Environment,
     LoadResult,
@@ -49,7 +56,8 @@ from kernel_builder.toolchain.sysroot import provide_sysroot
 from kernel_builder.variants.matrix import Host, Kept, Matrix, all_variants, choose, unmatched
 from kernel_builder.variants.support import load_support
 
-_LOG_TAIL = 40
+_LOG_HEAD = 30
+_LOG_TAIL = 15
 _SPACE_PER_ARCHITECTURE = 1 << 20
 _SPACE_PER_LIBRARY = 2 << 20
 
@@ -116,6 +124,7 @@ class Prepared:
     project: Project
     plan: BuildPlan
     identity: Identity
+    store: Path
     matrix: Matrix
     warnings: tuple[Diagnostic, ...]
     resolved: Mapping[str, ResolvedToolchain] = field(default_factory=dict)
@@ -180,7 +189,9 @@ def _local(everything: Matrix, request: BuildRequest) -> Matrix:
     if not fitting:
         raise UsageError(
             f"no variant of this kernel fits {environment.label} ({environment.python})",
-            hint="its variants here: " + ", ".join(entry.name for entry in candidates.kept),
+            hint="leave out --variant and --backend: --local chooses by itself"
+            if request.patterns or request.backends
+            else "its variants here: " + ", ".join(entry.name for entry in candidates.kept),
         )
 
     def rank(entry: Kept) -> tuple[bool, bool, tuple[int, int]]:
@@ -223,6 +234,7 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
         project=project,
         plan=plan,
         identity=identity,
+        store=store.root,
         matrix=matrix,
         warnings=warnings,
         resolved=resolved,
@@ -279,7 +291,10 @@ def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = No
                 "files of the kernel changed while it was built, so what was built has no name of its own",
                 hint="run the build again; nothing was installed",
             )
-        outcomes = [_finish(prepared, variant, result, environment) for variant in plan.variants]
+        foreign = foreign_headers(plan, prepared.store) if plan.steps else {}
+        outcomes = [
+            _finish(prepared, variant, result, environment, foreign.get(variant.name, ())) for variant in plan.variants
+        ]
     fetched = prepared.toolchains.bytes_received if prepared.toolchains else 0
     return BuildOutcome(plan=plan, variants=tuple(outcomes), fetched=fetched)
 
@@ -312,7 +327,11 @@ def _run(request: BuildRequest, plan: BuildPlan, reporter: Reporter) -> EngineRe
 
 
 def _finish(
-    prepared: Prepared, variant: VariantPlan, result: EngineResult, environment: Environment | NoEnvironment
+    prepared: Prepared,
+    variant: VariantPlan,
+    result: EngineResult,
+    environment: Environment | NoEnvironment,
+    foreign: tuple[str, ...],
 ) -> VariantOutcome:
     """Check, install and load one variant whose steps have ended."""
     ran = result.ran.get(variant.name, ())
@@ -333,7 +352,7 @@ def _finish(
                 compiled=compiled,
                 problem="the build stopped at another variant's failure; --keep-going builds the rest",
             )
-        problem = _check_library(variant, variant.library)
+        problem = _foreign_text(foreign) or _check_library(variant, variant.library)
         if problem is not None:
             # Gone, so that the next build links and checks again.
             variant.library.unlink()
@@ -342,16 +361,32 @@ def _finish(
     return _install(prepared, variant, environment, compiled)
 
 
+def _foreign_text(foreign: tuple[str, ...]) -> str | None:
+    if not foreign:
+        return None
+    return (
+        f"its sources include files outside the project: {', '.join(foreign)}\n"
+        "    a kernel's name stands for its own files, so it would not change with these; copy them into the project"
+    )
+
+
 def _failure_text(failure: StepFailure) -> str:
     step, words = failure.step, failure.words
-    tail = "\n".join(f"    {line}" for line in words[-_LOG_TAIL:])
-    cut = f"    ... ({len(words) - _LOG_TAIL} lines before)\n" if len(words) > _LOG_TAIL else ""
+    tail = "\n".join(f"    {line}" for line in _excerpt(words))
     if any("No space left on device" in line for line in words):
         return f"{step.source}: the disk is full; free some space and build again (the compiler's words: {step.log})"
     if any("Python.h: No such file" in line for line in words):
         tail += "\n    (Python's headers are not installed: apt-get install python3-dev, or dnf install python3-devel)"
     verb = "could not be linked" if step.kind is StepKind.LINK else "does not compile"
-    return f"{step.source} {verb}:\n{cut}{tail}\n  the command and all of its words: {step.log}"
+    return f"{step.source} {verb}:\n{tail}\n  the command and all of its words: {step.log}"
+
+
+def _excerpt(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The beginning, where the first error is, and the end, where a fatal one is."""
+    left_out = len(words) - _LOG_HEAD - _LOG_TAIL
+    if left_out <= 0:
+        return words
+    return (*words[:_LOG_HEAD], f"... ({left_out} lines)", *words[-_LOG_TAIL:])
 
 
 def _check_library(variant: VariantPlan, library: Path) -> str | None:

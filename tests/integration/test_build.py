@@ -451,6 +451,27 @@ def test_mistakes_on_the_command_line(tool: Tool, make_project: ProjectMaker, tm
         assert (result.code, words in result.stderr) == (code, True), (arguments, result)
 
 
+def test_a_header_outside_of_the_project_is_refused(tool: Tool, make_project: ProjectMaker) -> None:
+    """It could change without the kernel's name changing."""
+    root = make_project("outside", {"csrc/a.cpp": '#include "../../common/h.h"\nint a = H;\n'}, directory="repo/k")
+    (root.parent / "common").mkdir()
+    (root.parent / "common" / "h.h").write_text("#define H 1\n", encoding="ascii")
+    result = tool("build", root, "--variant", CPU)
+    assert result.code == 1
+    assert f"include files outside the project: {root.parent / 'common' / 'h.h'}" in result.stderr
+    assert not (root / "build").exists() or list((root / "build").iterdir()) == []
+
+
+def test_errors_are_json_too_when_json_was_asked_for(tool: Tool, make_project: ProjectMaker) -> None:
+    root = make_project("asks", {"a.cpp": "int a;\n"})
+    unknown = tool("build", root, "--variant", "nosuch", "--json")
+    assert (unknown.code, unknown.json["ok"], unknown.json["exit-code"]) == (2, False, 2)
+    (root / "a.cpp").unlink()
+    mistaken = tool("build", root, "--json")
+    assert (mistaken.code, mistaken.json["ok"]) == (3, False)
+    assert "a.cpp" in str(mistaken.json["diagnostics"])
+
+
 def test_an_unreachable_index_is_one_fast_error(tool: Tool, make_project: ProjectMaker, tmp_path: Path) -> None:
     """Case T19 (g)."""
     root = make_project("offline", {"a.cpp": "int a;\n"})

@@ -36,10 +36,13 @@ def metadata_text(plan: VariantPlan, digest: dict[str, str]) -> str:
 
 
 def check_space(output: Path, needed: int) -> None:
-    """Raise :class:`MachineError` before any work when ``needed`` bytes cannot fit on the disk of ``output``."""
+    """Raise :class:`MachineError` before any work when ``output`` cannot take ``needed`` bytes."""
     existing = next(path for path in (output, *output.parents) if path.exists())
-    free = shutil.disk_usage(existing).free
-    if free < needed:
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise MachineError(f"{output} cannot be written", hint="choose another place with --output")
+    usage = shutil.disk_usage(existing)
+    free = usage.free
+    if usage.total and free < needed:
         raise MachineError(
             f"the disk of {output} is too full: about {needed / 2**20:.0f} MiB are needed,"
             f" {free / 2**20:.0f} MiB are free",

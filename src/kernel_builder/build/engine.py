@@ -243,6 +243,34 @@ def is_up_to_date(plan: BuildPlan, variant: str) -> bool:
     return completed.returncode == 0 and "no work to do" in completed.stdout
 
 
+def foreign_headers(plan: BuildPlan, store: Path) -> dict[str, tuple[str, ...]]:
+    """Per variant the files outside the project that its sources include, sorted, as the compilers reported them.
+
+    Files of ``store``, of the work directory and of the system do not count.
+    """
+    completed = subprocess.run(
+        [str(find_ninja()), "-C", str(plan.work), "-t", "deps"],
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        check=False,
+        env=compiler_environment(),
+        stdin=subprocess.DEVNULL,
+    )
+    own = tuple(f"{path}{os.sep}" for path in (plan.root, plan.work, store, Path("/usr")))
+    owner = {str(step.output): variant.name for variant in plan.variants for step in variant.steps}
+    found: dict[str, set[str]] = {}
+    variant: str | None = None
+    for line in completed.stdout.splitlines():
+        if not line.startswith("    "):
+            variant = owner.get(line.rsplit(": #deps", 1)[0])
+        elif variant is not None:
+            path = os.path.normpath(line.strip())
+            if os.path.isabs(path) and not path.startswith(own):  # noqa: PTH117
+                found.setdefault(variant, set()).add(path)
+    return {name: tuple(sorted(paths)) for name, paths in found.items()}
+
+
 def _stop(process: subprocess.Popen[str]) -> None:
     """End ninja and its compilers: ninja passes SIGINT on and removes what is half written."""
     for wanted in (signal.SIGINT, signal.SIGTERM):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -85,6 +86,7 @@ def run(argv: Sequence[str]) -> int:
         error.show()
         return ExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient second Ctrl-C has nothing left to stop
         click.echo("interrupted", err=True)
         return ExitCode.INTERRUPTED
     except KernelBuilderError as error:
@@ -94,6 +96,12 @@ def run(argv: Sequence[str]) -> int:
         # The reader of our stdout went away (`| head`): not a failure of ours, and nothing more can be said there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
+    except UnicodeEncodeError as error:
+        shown = error.object.encode("utf-8", "backslashreplace").decode("ascii", "backslashreplace")
+        _show(
+            MachineError(f"a name cannot be written in this locale: {shown}", hint="set LC_ALL=C.UTF-8, or rename it")
+        )
+        return ExitCode.SYSTEM
     except OSError as error:
         _show(_from_os_error(error))
         return ExitCode.SYSTEM
@@ -110,8 +118,12 @@ def run(argv: Sequence[str]) -> int:
 
 def _from_os_error(error: OSError) -> MachineError:
     name = error.filename if isinstance(error.filename, str) else None
-    where = f": {name}" if name else ""
-    return MachineError(f"{error.strerror or error}{where}", hint=None)
+    if name is None:
+        return MachineError(f"the output cannot be written: {error.strerror or error}")
+    return MachineError(
+        f"{name} cannot be used: {error.strerror or error}",
+        hint="check that the place exists and can be written (KERNEL_BUILDER_CACHE moves the store of toolchains)",
+    )
 
 
 def _show(error: KernelBuilderError) -> None:

@@ -14,7 +14,7 @@ import click
 from kernel_builder.build.loading import LoadStatus
 from kernel_builder.cli.console import ConsoleReporter, mebibytes, show_error
 from kernel_builder.config.model import Backend
-from kernel_builder.errors import ExitCode, UsageError
+from kernel_builder.errors import ConfigError, ExitCode, KernelBuilderError, UsageError
 from kernel_builder.pipeline import BuildOutcome, BuildRequest, VariantOutcome, VariantStatus, build, prepare
 from kernel_builder.plan.model import BuildPlan
 
@@ -44,7 +44,7 @@ def _root(directory: Path) -> Path:
     "backends",
     metavar="NAME",
     multiple=True,
-    type=click.Choice([backend.value for backend in Backend]),
+    type=click.Choice([backend.value for backend in Backend], case_sensitive=False),
     help="Build variants of this backend only. Can be given several times.",
 )
 @click.option("--local", is_flag=True, help="Build the one variant that fits the torch in the active environment.")
@@ -108,11 +108,16 @@ def command(
     for wanted in (signal.SIGTERM, signal.SIGHUP):  # a stopped build ends like an interrupted one: in order
         signal.signal(wanted, _stop)
     started = time.monotonic()
-    with ConsoleReporter(quiet=quiet) as reporter:
-        if dry_run:
-            plan = prepare(request, reporter).plan
-        else:
-            outcome = build(request, reporter)
+    try:
+        with ConsoleReporter(quiet=quiet) as reporter:
+            if dry_run:
+                plan = prepare(request, reporter).plan
+            else:
+                outcome = build(request, reporter)
+    except KernelBuilderError as error:
+        if as_json:
+            click.echo(json.dumps(_error_json(error), indent=2))
+        raise
     if dry_run:
         click.echo(json.dumps(plan.to_json(), indent=2) if as_json else _plan_text(plan))
         return ExitCode.OK
@@ -124,6 +129,18 @@ def command(
     if not as_json:
         click.echo(_summary(outcome, time.monotonic() - started))
     return ExitCode.OK if outcome.ok else ExitCode.FAILED
+
+
+def _error_json(error: KernelBuilderError) -> dict[str, object]:
+    """What a program that asked for JSON gets when there is no result."""
+    diagnostics = error.diagnostics if isinstance(error, ConfigError) else ()
+    return {
+        "ok": False,
+        "error": error.message,
+        "hint": error.hint,
+        "exit-code": int(error.exit_code),
+        "diagnostics": [diagnostic.render() for diagnostic in diagnostics],
+    }
 
 
 def _plan_text(plan: BuildPlan) -> str:
@@ -170,7 +187,8 @@ def _summary(outcome: BuildOutcome, seconds: float) -> str:
             details = ["see above"]
         elif variant.plan.library is None:
             details = ["Python only", _load_text(variant)]
-        lines.append(f"{variant.plan.name:<{width}}  {variant.status.value}: {'; '.join(filter(None, details))}")
+        status = "the same as before" if variant.status is VariantStatus.UNCHANGED else variant.status.value
+        lines.append(f"{variant.plan.name:<{width}}  {status}: {'; '.join(filter(None, details))}")
     good = sum(variant.path is not None for variant in outcome.variants)
     lines.append(
         f"{good} of {len(outcome.variants)} variants in {outcome.plan.output};"

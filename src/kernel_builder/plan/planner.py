@@ -127,8 +127,8 @@ def _mention_left_out(project: Project, files: PackageFiles, remarks: _Remarks) 
     if others:
         shown = ", ".join(others[:_NAMED_FILES]) + (", ..." if len(others) > _NAMED_FILES else "")
         remarks.note(
-            f"{len(others)} file{'s' if len(others) > 1 else ''} of the package are not installed: {shown}"
-            f" (add their suffix to {project.framework.kind.value}.pyext if the kernel reads them)"
+            f"left out of the package: {shown}"
+            f" (a suffix in {project.framework.kind.value}.pyext brings such files in, if the kernel reads them)"
         )
 
 
@@ -358,6 +358,11 @@ class _CompiledVariant:
         return EffectiveSection(id=section.id, capabilities=selection.effective, dropped=selection.dropped)
 
     def _flags(self, unit: Unit) -> tuple[str, ...]:
+        for word in unit.flags():
+            if word in {"-march=native", "-mcpu=native", "-mtune=native"}:
+                self.remarks.warn(
+                    f"{unit.source}: {word} makes code for this machine's processor; others may not run it"
+                )
         flags, replaced = raise_standard(unit.flags(), self.row.cxx_standard)
         for word in replaced:
             self.remarks.warn(

@@ -59,6 +59,8 @@ def _is_licence(name: str) -> bool:
 def package_files(project: Project) -> PackageFiles:
     """Split the package's files: Python, stubs, ``py.typed``, licences and every ``pyext`` suffix are installed.
 
+    Links to nowhere, to directories and out of the project are left out, whatever they are called.
+
     A ``_ops.py`` and a ``metadata.json`` at the package's top are left out: those names are the generated files'.
     Raises :class:`ConfigError` for a name that is not UTF-8, which no digest could hold.
     """
@@ -69,7 +71,9 @@ def package_files(project: Project) -> PackageFiles:
         _refuse_unwritable(project, path)
         name = path.rsplit("/", 1)[-1]
         wanted = name == "py.typed" or _is_licence(name) or any(name.endswith(suffix) for suffix in suffixes)
-        (kept if wanted and is_file and path not in GENERATED_NAMES else left_out).append(path)
+        # A link that leads out of the project could publish anything, and another machine has not got it.
+        inside = (project.package / path).resolve().is_relative_to(project.root.resolve())
+        (kept if wanted and is_file and inside and path not in GENERATED_NAMES else left_out).append(path)
     return PackageFiles(kept=tuple(sorted(kept)), left_out=tuple(sorted(left_out)))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import sys
 from dataclasses import dataclass
 
 from kernel_builder.errors import UsageError
@@ -24,6 +25,8 @@ _OWNER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 # The function of the template is called like the kernel: these would hide what its package needs (`torch`,
 # `ops`, `layers`, `add_op_namespace_prefix`) or what torch keeps in every namespace of ops (`name`).
 _TAKEN = frozenset({"add_op_namespace_prefix", "layers", "name", "ops", "torch"})
+# With PYTHONPATH=build/<variant> a kernel of one of these names would stand in the way of the module itself.
+_MODULES = sys.stdlib_module_names | {"kernels", "numpy", "pytest"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +88,11 @@ def parse_name(text: str) -> tuple[str, tuple[str, ...]]:
         kind = "a word of the Python language" if keyword.iskeyword(python_name) else "a name that its code needs"
         raise UsageError(
             f"{text!r} cannot be the name of a kernel: its function would be called {python_name!r}, {kind}",
+            hint=f"use {name + '-kernel'!r}",
+        )
+    if python_name in _MODULES:
+        raise UsageError(
+            f"{text!r} cannot be the name of a kernel: it would hide the module {python_name!r} of Python",
             hint=f"use {name + '-kernel'!r}",
         )
     notes = (f"the kernel is called {name!r}: {RULE}",) if name != text else ()

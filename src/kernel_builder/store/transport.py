@@ -55,7 +55,8 @@ class _IndexAuth(AuthBase):
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         if urlsplit(request.url or "")[:2] == self._origin:
-            return self._basic(request)
+            signed: requests.PreparedRequest = self._basic(request)
+            return signed
         return request
 
 
@@ -79,7 +80,7 @@ def _words(error: BaseException) -> str:
     return type(error).__name__
 
 
-_NO_NETWORK = "check the network, or name a mirror in PIP_INDEX_URL"
+_NO_NETWORK = "check the network, or name a mirror in KERNEL_BUILDER_INDEX_URL"
 _REFUSALS: tuple[tuple[type[Exception], str, str | None], ...] = (
     (
         requests.exceptions.SSLError,
@@ -126,7 +127,11 @@ def _check_status(response: requests.Response, url: str) -> None:
         raise _TransientError(f"the server answered {status} {response.reason}")
     if status in {404, 410}:
         raise NotFoundError(f"{redact(url)} does not exist (the server answered {status})")
-    hint = "put the index's user and password into PIP_INDEX_URL or ~/.netrc" if status in {401, 403, 407} else None
+    hint = (
+        "put the index's user and password into KERNEL_BUILDER_INDEX_URL or ~/.netrc"
+        if status in {401, 403, 407}
+        else None
+    )
     raise NetworkError(f"{redact(url)} was refused: the server answered {status} {response.reason}", hint=hint)
 
 

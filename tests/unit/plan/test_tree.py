@@ -56,9 +56,10 @@ def test_links_to_directories_are_not_followed(make_project: ProjectMaker, tmp_p
     (root / "torch-ext/k2/loop").symlink_to(root / "torch-ext")
     (root / "torch-ext/k2/nowhere.py").symlink_to("missing.py")
     (root / "torch-ext/k2/linked.py").symlink_to("real/x.py")
+    (root / "torch-ext/k2/passwords.py").symlink_to("/etc/passwd")
     files = package_files(load_project(root)[0])
     assert files.kept == ("__init__.py", "linked.py", "real/x.py")
-    assert files.left_out == ("loop", "nowhere.py")
+    assert files.left_out == ("loop", "nowhere.py", "passwords.py")
 
 
 def test_a_name_that_metadata_cannot_hold_is_refused(make_project: ProjectMaker) -> None:
