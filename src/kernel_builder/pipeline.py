@@ -53,7 +53,7 @@ from kernel_builder.toolchain.host import find_host_compiler
 from kernel_builder.toolchain.model import Toolchain
 from kernel_builder.toolchain.provide import IndexToolchains, ResolvedToolchain, ToolchainRequest
 from kernel_builder.toolchain.sysroot import provide_sysroot
-from kernel_builder.variants.matrix import Host, Kept, Matrix, all_variants, choose, unmatched
+from kernel_builder.variants.matrix import DroppedBackend, Host, Kept, Matrix, all_variants, choose, unmatched
 from kernel_builder.variants.support import load_support
 
 _LOG_HEAD = 30
@@ -274,6 +274,9 @@ def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = No
     plan = prepared.plan
     for diagnostic in prepared.warnings:
         reporter.emit(Notice(message=diagnostic.render(), warning=True))
+    for entry in prepared.matrix.dropped:
+        if isinstance(entry, DroppedBackend):
+            reporter.emit(Notice(message=f"{entry.name} is not built: {entry.reason}", warning=True))
     for text in plan.warnings:
         reporter.emit(Notice(message=text, warning=True))
     for text in plan.notes:

@@ -149,6 +149,9 @@ def _plan_text(plan: BuildPlan) -> str:
         lines.append(f"warning: {text}")
     for text in plan.notes:
         lines.append(f"note: {text}")
+    if plan.hub.repo_id is not None:
+        branch = f", branch {plan.hub.branch}" if plan.hub.branch is not None else ""
+        lines.append(f"meant for {plan.hub.repo_id}{branch}")
     for variant in plan.variants:
         tools = ", ".join(f"{name} {version}" for name, version in variant.toolchain.items())
         lines.append(f"{variant.name}: {variant.ops_id}" + (f" ({tools})" if tools else " (Python only)"))

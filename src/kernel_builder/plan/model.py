@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from kernel_builder.config.model import Backend, Capability
+from kernel_builder.config.model import Backend, Capability, Hub
 from kernel_builder.variants.names import Variant
 
 
@@ -106,7 +106,10 @@ class VariantPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildPlan:
-    """All variants of one run. ``work`` is the tool's own directory in the project, ``output`` where variants go."""
+    """All variants of one run. ``work`` is the tool's own directory in the project, ``output`` where variants go.
+
+    ``hub`` is where the variants are meant to be uploaded to.
+    """
 
     root: Path
     work: Path
@@ -114,6 +117,7 @@ class BuildPlan:
     name: str
     python_name: str
     variants: tuple[VariantPlan, ...]
+    hub: Hub = field(default_factory=Hub)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -127,6 +131,7 @@ class BuildPlan:
         return {
             "name": self.name,
             "output": str(self.output),
+            "hub": {"repo-id": self.hub.repo_id, "branch": self.hub.branch},
             "warnings": list(self.warnings),
             "notes": list(self.notes),
             "variants": [_variant_json(variant) for variant in self.variants],

@@ -115,6 +115,7 @@ def plan_build(
         name=project.name,
         python_name=project.python_name,
         variants=tuple(planned),
+        hub=project.hub,
         warnings=tuple(remarks.warnings),
         notes=tuple(remarks.notes),
     )

@@ -60,6 +60,11 @@ class Dropped:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DroppedBackend(Dropped):
+    """A whole backend that the project declares and this version cannot compile: people must be told."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Matrix:
     """Variants in build order, and what was left out, both in the order of the support table."""
 
@@ -78,7 +83,9 @@ def all_variants(project: Project, table: SupportTable, host: Host) -> Matrix:
         if backend not in COMPILED_BACKENDS:
             names = " and ".join(other.value for other in COMPILED_BACKENDS)
             dropped.append(
-                Dropped(name=f"*-{backend.value}-*", reason=f"only {names} kernels can be compiled by this version")
+                DroppedBackend(
+                    name=f"*-{backend.value}-*", reason=f"only {names} kernels can be compiled by this version"
+                )
             )
             continue
         for row in table.rows:

@@ -18,7 +18,7 @@ from kernel_builder.plan.identity import Identity
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.plan.planner import Places, plan_build
 from kernel_builder.toolchain.model import CudaSdk, HostCompiler, Sysroot, Toolchain, TorchSdk
-from kernel_builder.variants.matrix import Host, all_variants, choose
+from kernel_builder.variants.matrix import DroppedBackend, Host, all_variants, choose
 from kernel_builder.variants.names import Machine, System
 from kernel_builder.variants.support import load_support
 
@@ -35,6 +35,10 @@ backends = ["cpu", "cuda", "metal"]
 
 [general.cuda]
 maxver = "13.0"
+
+[general.hub]
+repo-id = "someone/two-halves"
+branch = "trial"
 
 [torch]
 src = ["torch-ext/bind.cpp"]
@@ -137,5 +141,6 @@ def test_metal_is_dropped_with_its_reason(make_project: ProjectMaker) -> None:
     matrix = all_variants(project, load_support(), Host(machine=Machine.X86_64, system=System.LINUX))
     reasons = {entry.name: entry.reason for entry in matrix.dropped}
     assert "only cpu and cuda" in reasons["*-metal-*"]
+    assert [entry.name for entry in matrix.dropped if isinstance(entry, DroppedBackend)] == ["*-metal-*"]
     assert reasons["torch213-cxx11-cu132-x86_64-linux"] == "cuda 13.2 is above general.cuda.maxver = 13.0"
     assert reasons["torch212-cxx11-cpu-x86_64-linux"] == "torch 2.12 is below torch.minver = 2.13"
