@@ -18,7 +18,7 @@ LIMITED_API = (3, 9)
 
 GIB = 1 << 30
 _CXX_MEMORY = int(1.5 * GIB)
-HEAVY_MEMORY = int(2.8 * GIB)
+_HEAVY_MEMORY = int(2.8 * GIB)
 """A compiler, g++ or nvcc, that reads all of torch's headers (DESIGN.md F10)."""
 _LINK_MEMORY = GIB // 2
 
@@ -111,44 +111,42 @@ def host_code_flags(context: Context) -> list[str]:
     ]
 
 
-def host_step(context: Context, unit: Unit, backend_definitions: tuple[str, ...], flags: tuple[str, ...]) -> Step:
-    """Compile a C++ or C file with the host compiler."""
+def compile_step(context: Context, unit: Unit, compiler: list[str], options: list[str], *, memory: int) -> Step:
+    """The step that makes ``unit``'s object: ``compiler`` with the common arguments and then ``options``.
+
+    ``memory`` is what the compiler needs when the source includes little, in bytes.
+    """
     layout = context.layout
     source = layout.root / unit.source
     target = layout.object_for(unit.source)
     depfile = target.with_name(f"{target.name}.d")
-    language = ["-x", "c"] if unit.language is Language.C else ["-x", "c++", f"-std=c++{context.cxx_standard}"]
-    command = [
-        str(context.toolchain.host.cxx),
-        *language,
-        "-c",
-        str(source),
-        "-o",
-        str(target),
-        "-MMD",
-        "-MF",
-        str(depfile),
-        "-O3",
-        "-DNDEBUG",
-        *host_code_flags(context),
-        *definitions(context, unit.source, backend_definitions),
-        *includes(context, unit, context.toolchain.cuda.include if context.toolchain.cuda else ()),
-        *flags,
-    ]
+    common = ["-c", str(source), "-o", str(target), "-MMD", "-MF", str(depfile), "-O3", "-DNDEBUG"]
     return Step(
         kind=StepKind.COMPILE,
-        command=tuple(command),
+        command=(*compiler, *common, *options),
         inputs=(source,),
         implicit=(layout.compiler_stamp, layout.headers_stamp),
         output=target,
         depfile=depfile,
         log=layout.log_for(unit.source),
         source=unit.source,
-        memory=HEAVY_MEMORY if is_heavy(source) else _CXX_MEMORY,
+        memory=_HEAVY_MEMORY if _is_heavy(source) else memory,
     )
 
 
-def is_heavy(source: Path) -> bool:
+def host_step(context: Context, unit: Unit, backend_definitions: tuple[str, ...], flags: tuple[str, ...]) -> Step:
+    """Compile a C++ or C file with the host compiler."""
+    language = ["-x", "c"] if unit.language is Language.C else ["-x", "c++", f"-std=c++{context.cxx_standard}"]
+    options = [
+        *host_code_flags(context),
+        *definitions(context, unit.source, backend_definitions),
+        *includes(context, unit, context.toolchain.cuda.include if context.toolchain.cuda else ()),
+        *flags,
+    ]
+    return compile_step(context, unit, [str(context.toolchain.host.cxx), *language], options, memory=_CXX_MEMORY)
+
+
+def _is_heavy(source: Path) -> bool:
     """Whether a file includes all of torch, which costs a compiler two to three times as much memory (F10)."""
     text = source.read_bytes()
     return any(name in text for name in _HEAVY_INCLUDES)

@@ -6,17 +6,9 @@ Reference: interoperability contract 2.7 (capabilities) and 3.5 (definitions, fl
 from __future__ import annotations
 
 from kernel_builder.config.model import Capability, Suffix
-from kernel_builder.plan.compile import (
-    GIB,
-    HEAVY_MEMORY,
-    Context,
-    definitions,
-    host_code_flags,
-    host_step,
-    includes,
-    is_heavy,
-)
-from kernel_builder.plan.model import Step, StepKind
+from kernel_builder.plan import compile as common
+from kernel_builder.plan.compile import GIB, Context, definitions, host_code_flags, host_step, includes
+from kernel_builder.plan.model import Step
 from kernel_builder.plan.units import Language, Unit
 from kernel_builder.toolchain.model import CudaSdk
 from kernel_builder.versions import Version
@@ -81,24 +73,8 @@ def compile_step(context: Context, unit: Unit, flags: tuple[str, ...]) -> Step:
     cuda = context.toolchain.cuda
     if cuda is None or unit.language is not Language.CUDA:
         return host_step(context, unit, DEFINITIONS, flags)
-    layout = context.layout
-    source = layout.root / unit.source
-    target = layout.object_for(unit.source)
-    depfile = target.with_name(f"{target.name}.d")
-    command = [
-        str(cuda.nvcc),
-        "-ccbin",
-        str(context.toolchain.host.cxx),
-        f"-std=c++{context.cxx_standard}",
-        "-c",
-        str(source),
-        "-o",
-        str(target),
-        "-MMD",
-        "-MF",
-        str(depfile),
-        "-O3",
-        "-DNDEBUG",
+    compiler = [str(cuda.nvcc), "-ccbin", str(context.toolchain.host.cxx), f"-std=c++{context.cxx_standard}"]
+    options = [
         # Flags that only the host compiler knows may stand in cuda-flags, as they may under CMake.
         "-forward-unknown-to-host-compiler",
         *(f"-Xcompiler={flag}" for flag in host_code_flags(context)),
@@ -109,14 +85,4 @@ def compile_step(context: Context, unit: Unit, flags: tuple[str, ...]) -> Step:
         *includes(context, unit, cuda.include),
         *_usable_flags(flags, cuda),
     ]
-    return Step(
-        kind=StepKind.COMPILE,
-        command=tuple(command),
-        inputs=(source,),
-        implicit=(layout.compiler_stamp, layout.headers_stamp),
-        output=target,
-        depfile=depfile,
-        log=layout.log_for(unit.source),
-        source=unit.source,
-        memory=HEAVY_MEMORY if is_heavy(source) else _NVCC_MEMORY,
-    )
+    return common.compile_step(context, unit, compiler, options, memory=_NVCC_MEMORY)
