@@ -462,6 +462,15 @@ def test_a_header_outside_of_the_project_is_refused(tool: Tool, make_project: Pr
     assert not (root / "build").exists() or list((root / "build").iterdir()) == []
 
 
+def test_the_only_project_below_is_built_when_none_is_named(tool: Tool, make_project: ProjectMaker) -> None:
+    root = make_project("alone", {"a.cpp": "int a;\n"}, directory="some/where")
+    result = checked(tool("build", "--variant", CPU, cwd=root.parent))
+    assert "building where, the only kernel project here" in result.stderr
+    assert (root / "build" / CPU / "metadata.json").is_file()
+    make_project("second", {"b.cpp": "int b;\n"}, directory="some/else")
+    assert tool("build", "--variant", CPU, cwd=root.parent).code == 3
+
+
 def test_errors_are_json_too_when_json_was_asked_for(tool: Tool, make_project: ProjectMaker) -> None:
     root = make_project("asks", {"a.cpp": "int a;\n"})
     unknown = tool("build", root, "--variant", "nosuch", "--json")

@@ -23,14 +23,22 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _root(directory: Path) -> Path:
+def _root(directory: Path | None) -> Path:
+    """The project's directory: the one that was named, else this one, else the only project right below it."""
+    if directory is None:
+        here = Path.cwd()
+        below = [] if (here / "build.toml").exists() else sorted(here.glob("*/build.toml"))
+        if len(below) == 1:
+            click.echo(f"note: building {below[0].parent.name}, the only kernel project here", err=True)
+            return below[0].parent
+        return here
     if not directory.is_dir():
         raise UsageError(f"{directory} is not a directory", hint="name the directory that holds build.toml")
     return directory.resolve()
 
 
 @click.command(short_help="Build the project's variants into build/<variant>/.")
-@click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), default=Path())
+@click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--variant",
     "variants",
@@ -75,7 +83,7 @@ def _root(directory: Path) -> Path:
     " this one, the active environment's, and python3 on PATH.",
 )
 def command(
-    directory: Path,
+    directory: Path | None,
     *,
     variants: tuple[str, ...],
     backends: tuple[str, ...],
@@ -89,7 +97,7 @@ def command(
     output: Path | None,
     python: Path | None,
 ) -> int:
-    """Build the kernel in DIR (default: here) into DIR/build/<variant>/.
+    """Build the kernel in DIR (default: here, or the only project right below) into DIR/build/<variant>/.
 
     Every variant is replaced as a whole when it is complete and has been loaded, and not touched otherwise.
     """
