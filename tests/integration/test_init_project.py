@@ -73,5 +73,10 @@ def test_its_quick_tests_are_marked_for_ci(project: Path) -> None:
 
 
 def test_its_benchmark_verifies(project: Path) -> None:
+    torch = pytest.importorskip("torch")
+    if torch.version.cuda and not torch.cuda.is_available():
+        pytest.skip(
+            "the client's benchmark asks for a CUDA variant as soon as torch has CUDA, and there is no GPU here"
+        )
     verified = json.loads(run(project, "-c", BENCHMARK).splitlines()[-1])
     assert verified == {"bfloat16": True, "float32": True}
