@@ -80,13 +80,9 @@ def all_variants(project: Project, table: SupportTable, host: Host) -> Matrix:
         if not project.is_compiled_for(backend):
             kept.append(Kept(variant=NoarchVariant(backend=backend), row=None))
             continue
-        if backend not in COMPILED_BACKENDS:
-            names = " and ".join(other.value for other in COMPILED_BACKENDS)
-            dropped.append(
-                DroppedBackend(
-                    name=f"*-{backend.value}-*", reason=f"only {names} kernels can be compiled by this version"
-                )
-            )
+        reason = _why_no_compiler(project, backend)
+        if reason is not None:
+            dropped.append(DroppedBackend(name=f"*-{backend.value}-*", reason=reason))
             continue
         for row in table.rows:
             if row.variant.backend is not backend:
@@ -99,16 +95,25 @@ def all_variants(project: Project, table: SupportTable, host: Host) -> Matrix:
     return Matrix(kept=tuple(kept), dropped=tuple(dropped))
 
 
+def _why_no_compiler(project: Project, backend: Backend) -> str | None:
+    """The reason why this version compiles no variant of ``backend`` at all; ``None`` when it does."""
+    if backend not in COMPILED_BACKENDS:
+        return (
+            f"only {' and '.join(other.value for other in COMPILED_BACKENDS)} kernels can be compiled by this version"
+        )
+    if project.framework.kind is FrameworkKind.TVM_FFI:
+        return "tvm-ffi kernels cannot be compiled by this version"
+    if backend in project.framework.stable_abi:
+        return "kernels on torch's stable ABI cannot be compiled by this version"
+    return None
+
+
 def _why_not(project: Project, row: SupportRow, host: Host) -> str | None:
     """The reason why ``project`` has no variant for ``row``; ``None`` when it has one."""
     variant = row.variant
     if (variant.machine, variant.system) != (host.machine, host.system):
         return f"it is for {variant.machine.value}-{variant.system.value}"
     framework = project.framework
-    if framework.kind is FrameworkKind.TVM_FFI:
-        return "tvm-ffi kernels cannot be compiled by this version"
-    if variant.backend in framework.stable_abi:
-        return "kernels on torch's stable ABI cannot be compiled by this version"
     reason = _outside(f"torch {row.torch}", row.torch, framework.minver, framework.maxver, "torch")
     if reason is None and variant.compute.version is not None:
         options = project.backend_options.get(variant.backend)

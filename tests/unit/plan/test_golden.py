@@ -135,6 +135,26 @@ def test_a_plan_for_two_backends(plan: BuildPlan, tmp_path: Path) -> None:
     assert text == golden.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        ('minver = "2.13"', 'stable-abi = { cuda = "2.11" }\nminver = "2.13"', ["*-cuda-*"]),
+        ("[torch]", "[tvm-ffi]", ["*-cpu-*", "*-cuda-*"]),
+    ],
+)
+def test_what_cannot_be_compiled_yet_is_named_as_a_whole(
+    make_project: ProjectMaker, old: str, new: str, names: list[str]
+) -> None:
+    toml = TOML.replace(old, new, 1)
+    if "tvm-ffi" in new:
+        toml = toml.replace('minver = "2.13"\nmaxver = "2.13"\n', "")
+    files = {**FILES, "tvm-ffi-ext/two_halves/__init__.py": ""}
+    project, _ = load_project(make_project("two-halves", files, toml=toml))
+    matrix = all_variants(project, load_support(), Host(machine=Machine.X86_64, system=System.LINUX))
+    assert [entry.name for entry in matrix.dropped if isinstance(entry, DroppedBackend)] == names
+    assert not [entry for entry in matrix.kept if entry.row is not None and f"*-{entry.backend.value}-*" in names]
+
+
 def test_metal_is_dropped_with_its_reason(make_project: ProjectMaker) -> None:
     toml = TOML.replace("[kernel.host]", '[kernel.shader]\nbackend = "metal"\ndepends = []\nsrc = []\n\n[kernel.host]')
     project, _ = load_project(make_project("two-halves", FILES, toml=toml))
