@@ -43,7 +43,7 @@ from kernel_builder.elf import read_elf
 from kernel_builder.errors import BuildError, ConfigError, Diagnostic, UsageError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.plan.identity import Identity, identify
-from kernel_builder.plan.model import BuildPlan, StepKind, VariantPlan
+from kernel_builder.plan.model import BuildPlan, Step, StepKind, VariantPlan
 from kernel_builder.plan.planner import Places, plan_build
 from kernel_builder.plan.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY
 from kernel_builder.store.cache import Store
@@ -302,23 +302,24 @@ def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = No
     return BuildOutcome(plan=plan, variants=tuple(outcomes), fetched=fetched)
 
 
+def _device_passes(step: Step) -> int:
+    """How many architectures a step compiles device code for; none unless it runs nvcc."""
+    return sum(word.startswith("-gencode") for word in step.command)
+
+
 def _space_needed(plan: BuildPlan) -> int:
     """A careful guess, in bytes, of what the variants will take in the output directory."""
     needed = 0
     for variant in plan.variants:
         needed += sum(file.origin.stat().st_size for file in variant.installed if file.origin is not None)
         if variant.library is not None:
-            architectures = sum(word.startswith("-gencode") for step in variant.steps for word in step.command)
+            architectures = sum(_device_passes(step) for step in variant.steps)
             needed += _SPACE_PER_LIBRARY + architectures * _SPACE_PER_ARCHITECTURE
     return needed
 
 
 def _run(request: BuildRequest, plan: BuildPlan, reporter: Reporter) -> EngineResult:
-    device_passes = [
-        sum(word.startswith("-gencode") for word in step.command)
-        for step in plan.steps
-        if any(word.startswith("-gencode") for word in step.command)
-    ]
+    device_passes = [count for count in map(_device_passes, plan.steps) if count]
     budget = plan_jobs(
         measure(),
         largest_step=max((step.memory for step in plan.steps), default=1),

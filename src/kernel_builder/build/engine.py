@@ -230,16 +230,22 @@ def compiler_environment() -> dict[str, str]:
     return environment
 
 
-def is_up_to_date(plan: BuildPlan, variant: str) -> bool:
-    """Whether nothing is left to do for ``variant``, by ninja's own judgement. Call it inside :func:`exclusive`."""
-    completed = subprocess.run(
-        [str(find_ninja()), "-C", str(plan.work), "-n", f"variant-{variant}"],
+def _ask_ninja(plan: BuildPlan, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Ask ninja about the work directory; nothing is run."""
+    return subprocess.run(
+        [str(find_ninja()), "-C", str(plan.work), *arguments],
         capture_output=True,
         text=True,
+        errors="surrogateescape",
         check=False,
         env=compiler_environment(),
         stdin=subprocess.DEVNULL,
     )
+
+
+def is_up_to_date(plan: BuildPlan, variant: str) -> bool:
+    """Whether nothing is left to do for ``variant``, by ninja's own judgement. Call it inside :func:`exclusive`."""
+    completed = _ask_ninja(plan, "-n", f"variant-{variant}")
     return completed.returncode == 0 and "no work to do" in completed.stdout
 
 
@@ -248,15 +254,7 @@ def foreign_headers(plan: BuildPlan, store: Path) -> dict[str, tuple[str, ...]]:
 
     Files of ``store``, of the work directory and of the system do not count.
     """
-    completed = subprocess.run(
-        [str(find_ninja()), "-C", str(plan.work), "-t", "deps"],
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        check=False,
-        env=compiler_environment(),
-        stdin=subprocess.DEVNULL,
-    )
+    completed = _ask_ninja(plan, "-t", "deps")
     own = tuple(f"{path}{os.sep}" for path in (plan.root, plan.work, store, Path("/usr")))
     owner = {str(step.output): variant.name for variant in plan.variants for step in variant.steps}
     found: dict[str, set[str]] = {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from kernel_builder.config.model import Backend, FrameworkKind, Project
-from kernel_builder.variants.names import ArchVariant, Machine, NoarchVariant, System, Variant
+from kernel_builder.variants.names import Machine, NoarchVariant, System, Variant
 from kernel_builder.variants.support import SupportRow, SupportTable
 from kernel_builder.versions import Version
 
@@ -157,8 +157,3 @@ def choose(
 def unmatched(matrix: Matrix, patterns: tuple[str, ...]) -> tuple[str, ...]:
     """The patterns that match no variant of ``matrix``, in order."""
     return tuple(pattern for pattern in patterns if not any(fnmatchcase(entry.name, pattern) for entry in matrix.kept))
-
-
-def is_for(variant: Variant, host: Host) -> bool:
-    """Whether ``variant`` can run on ``host``'s platform at all."""
-    return not isinstance(variant, ArchVariant) or (variant.machine, variant.system) == (host.machine, host.system)
