@@ -54,6 +54,7 @@ from kernel_builder.toolchain.model import Toolchain
 from kernel_builder.toolchain.provide import IndexToolchains, ResolvedToolchain, ToolchainRequest
 from kernel_builder.toolchain.sysroot import provide_sysroot
 from kernel_builder.variants.matrix import DroppedBackend, Host, Kept, Matrix, all_variants, choose, unmatched
+from kernel_builder.variants.names import TorchTag
 from kernel_builder.variants.support import load_support
 
 _LOG_HEAD = 30
@@ -260,8 +261,14 @@ def _refuse_unknown_dependencies(project: Project, compiled: list[Kept]) -> None
 
 def _toolchain_request(entry: Kept) -> ToolchainRequest:
     assert entry.row is not None  # noqa: S101  (compiled variants have a row)
-    version = entry.row.variant.compute.version
-    return ToolchainRequest(torch=str(entry.row.torch), cuda=f"{version[0]}.{version[1]}" if version else None)
+    variant = entry.row.variant
+    version = variant.compute.version
+    return ToolchainRequest(
+        torch=str(entry.row.torch),
+        machine=variant.machine,
+        abi=variant.tag.abi if isinstance(variant.tag, TorchTag) else None,
+        cuda=f"{version[0]}.{version[1]}" if version else None,
+    )
 
 
 def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = None) -> BuildOutcome:

@@ -14,6 +14,7 @@ from kernel_builder.store.settings import find_index
 from kernel_builder.toolchain.host import inspect_compiler
 from kernel_builder.toolchain.model import HostCompiler
 from kernel_builder.toolchain.provide import IndexToolchains, ToolchainRequest
+from kernel_builder.variants.names import Machine
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
@@ -74,7 +75,7 @@ def run(*command: object) -> None:
 
 def test_a_cpu_toolchain_is_small_and_compiles_and_links(root: Path, tmp_path: Path, host: HostCompiler) -> None:
     kit = toolchains(root, host)
-    sdk = kit.provide(kit.resolve(ToolchainRequest(torch="2.13"))).torch
+    sdk = kit.provide(kit.resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64))).torch
     assert sdk.version.startswith("2.13.")
     assert kit.bytes_received <= 25 * 2**20
     sizes = {table.name: len(table.read_text().splitlines()) for table in sdk.exports}
@@ -90,7 +91,7 @@ def test_a_cuda_toolchain_stays_below_its_limit_and_compiles_and_links(
     root: Path, tmp_path: Path, host: HostCompiler
 ) -> None:
     kit = toolchains(tmp_path / "store", host)
-    provided = kit.provide(kit.resolve(ToolchainRequest(torch="2.13", cuda="13.0")))
+    provided = kit.provide(kit.resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64, cuda="13.0")))
     assert provided.cuda is not None
     assert kit.bytes_received <= 150 * 2**20
     binding, kernel, library = tmp_path / "b.cpp", tmp_path / "k.cu", tmp_path / "k.so"

@@ -24,12 +24,13 @@ from kernel_builder.toolchain.host import inspect_compiler
 from kernel_builder.toolchain.model import HostCompiler
 from kernel_builder.toolchain.provide import IndexToolchains, ToolchainRequest
 from kernel_builder.toolchain.recipe import default_recipe, fill
+from kernel_builder.variants.names import Machine
 
 pytestmark = pytest.mark.slow
 
 TAG = "manylinux_2_28_x86_64"
-CPU = ToolchainRequest(torch="2.13")
-CUDA = ToolchainRequest(torch="2.13", cuda="13.0")
+CPU = ToolchainRequest(torch="2.13", machine=Machine.X86_64)
+CUDA = ToolchainRequest(torch="2.13", machine=Machine.X86_64, cuda="13.0")
 NVCC = b"#!/bin/sh\necho 'Cuda compilation tools, release 13.0, V13.0.88'\n"
 
 
@@ -303,7 +304,9 @@ def test_a_cuda_version_without_compiler_is_refused_without_asking(
     server: LoopbackIndex, tmp_path: Path, host: HostCompiler
 ) -> None:
     with pytest.raises(ToolchainError, match=r"no complete compiler for CUDA 12\.8") as caught:
-        tools(server, tmp_path, host).toolchains.resolve(ToolchainRequest(torch="2.13", cuda="12.8"))
+        tools(server, tmp_path, host).toolchains.resolve(
+            ToolchainRequest(torch="2.13", machine=Machine.X86_64, cuda="12.8")
+        )
     assert caught.value.hint == "compilers come from the index for CUDA 13"
     assert server.requests == []
 
@@ -312,7 +315,7 @@ def test_an_unknown_torch_is_refused_with_what_there_is(
     server: LoopbackIndex, tmp_path: Path, host: HostCompiler
 ) -> None:
     with pytest.raises(ToolchainError, match=r"no torch ==2\.99\.\*") as caught:
-        tools(server, tmp_path, host).toolchains.resolve(ToolchainRequest(torch="2.99"))
+        tools(server, tmp_path, host).toolchains.resolve(ToolchainRequest(torch="2.99", machine=Machine.X86_64))
     assert caught.value.hint == "newest versions there: 2.13.0"
 
 
@@ -390,9 +393,10 @@ from kernel_builder.store.index import SimpleIndex
 from kernel_builder.store.settings import IndexSettings
 from kernel_builder.toolchain.host import inspect_compiler
 from kernel_builder.toolchain.provide import IndexToolchains, ToolchainRequest
+from kernel_builder.variants.names import Machine
 index = SimpleIndex(IndexSettings(url=sys.argv[1], origin="test"), Silent())
 kit = IndexToolchains(index, Store(Path(sys.argv[2])), inspect_compiler(Path("/usr/bin/g++")), Silent())
-resolved = kit.resolve(ToolchainRequest(torch="2.13", cuda="13.0"))
+resolved = kit.resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64, cuda="13.0"))
 print("resolved", flush=True)
 kit.provide(resolved)
 print(kit.bytes_received, flush=True)

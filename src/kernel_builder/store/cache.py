@@ -25,6 +25,7 @@ from filelock import FileLock, Timeout
 
 from kernel_builder.errors import IntegrityError, MachineError
 from kernel_builder.events import Reporter, Silent, Waiting
+from kernel_builder.store.artefact import Artefact, parse_artefact
 
 MANIFEST = ".manifest.json"
 _FORMAT = 1
@@ -52,17 +53,6 @@ class StoreKey:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
-    """A wheel that an entry was made from. ``sha256`` is what the index says of the whole file, if it says."""
-
-    name: str
-    version: str
-    filename: str
-    record_sha256: str
-    sha256: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Problem:
     """Something in an entry that is not as it was stored. ``path`` is relative to the entry."""
 
@@ -70,7 +60,7 @@ class Problem:
     what: str
 
 
-Build = Callable[[Path], Sequence[Source]]
+Build = Callable[[Path], Sequence[Artefact]]
 """Fills an empty directory and says from what."""
 
 
@@ -141,6 +131,18 @@ class Store:
                     if work.exists():
                         _remove(work)
         return final
+
+    def artefacts(self, key: StoreKey) -> tuple[Artefact, ...]:
+        """What an entry was made from, as its manifest says. Raises :class:`IntegrityError` when it cannot be read."""
+        entry = self.path(key)
+        try:
+            manifest = json.loads((entry / MANIFEST).read_text(encoding="utf-8"))
+            return tuple(parse_artefact(source) for source in manifest["sources"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise IntegrityError(
+                f"the manifest of {entry} cannot be read: {error}",
+                hint="delete that directory; it will be fetched again",
+            ) from error
 
     def verify(self, key: StoreKey) -> list[Problem]:
         """Compare an entry with its manifest: every file's size and SHA-256, files missing and files too
@@ -241,7 +243,7 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _seal(work: Path, key: StoreKey, sources: Sequence[Source]) -> None:
+def _seal(work: Path, key: StoreKey, sources: Sequence[Artefact]) -> None:
     """Make all files read-only and write the manifest."""
     files: dict[str, dict[str, object]] = {}
     for name in sorted(_files(work)):

@@ -14,7 +14,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from kernel_builder.errors import ToolchainError
-from kernel_builder.store.cache import Source, StoreKey, require_space
+from kernel_builder.store.artefact import Artefact
+from kernel_builder.store.cache import StoreKey, require_space
 from kernel_builder.store.index import Index, IndexFile, choose_wheel
 from kernel_builder.store.parallel import run_all
 from kernel_builder.store.progress import Progress
@@ -148,7 +149,7 @@ def build_cuda(
     scratch: Path,
     progress: Progress,
     into: Path,
-) -> Sequence[Source]:
+) -> Sequence[Artefact]:
     """Fill ``into`` with the compiler, headers and export tables of CUDA ``version``, and see nvcc run.
 
     Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` (disk), and
@@ -171,7 +172,7 @@ def build_cuda(
     progress.expect(sum(member.compressed for member in members) + tables)
     strip = fill(recipe.cuda_strip, version)
 
-    def fetch(file: IndexFile, package: PackageRecipe, wheel: Wheel, members: Sequence[Member]) -> Source:
+    def fetch(file: IndexFile, package: PackageRecipe, wheel: Wheel, members: Sequence[Member]) -> Artefact:
         wheel.extract(members, into, lambda name: name.removeprefix(strip))
         for library in package.libraries:
             write_table(into, *read_symbols(wheel, library.member, leading=library.leading))

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernel_builder.errors import ToolchainError
-from kernel_builder.store.cache import Source, StoreKey, require_space
+from kernel_builder.store.artefact import Artefact
+from kernel_builder.store.cache import StoreKey, require_space
 from kernel_builder.store.index import Index, IndexFile
 from kernel_builder.store.progress import Progress
 from kernel_builder.store.wheel import Wheel
@@ -42,7 +43,7 @@ def torch_sdk(file: IndexFile, recipe: Recipe, entry: Path, stubs: Path, *, cuda
 
 def build_torch(
     file: IndexFile, *, recipe: Recipe, index: Index, scratch: Path, progress: Progress, into: Path
-) -> Sequence[Source]:
+) -> Sequence[Artefact]:
     """Fill ``into`` with headers, ``version.py`` and export tables. ``scratch`` takes what is only passing.
 
     Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` (disk), and
@@ -61,12 +62,13 @@ def build_torch(
     return (source_of(file, wheel),)
 
 
-def source_of(file: IndexFile, wheel: Wheel) -> Source:
+def source_of(file: IndexFile, wheel: Wheel) -> Artefact:
     """What the manifest says about a wheel."""
-    return Source(
+    return Artefact(
         name=file.project,
         version=str(file.version),
         filename=file.filename,
-        record_sha256=wheel.record_sha256,
+        size=file.size,
         sha256=file.sha256,
+        record_sha256=wheel.record_sha256,
     )

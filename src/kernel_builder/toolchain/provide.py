@@ -24,7 +24,8 @@ from packaging.version import Version
 
 from kernel_builder.errors import NetworkError, ToolchainError
 from kernel_builder.events import Notice, Reporter
-from kernel_builder.store.cache import Source, Store, StoreKey
+from kernel_builder.store.artefact import Artefact
+from kernel_builder.store.cache import Store, StoreKey
 from kernel_builder.store.index import Index, IndexFile, choose_wheel
 from kernel_builder.store.parallel import run_all
 from kernel_builder.store.progress import Fetch
@@ -39,6 +40,7 @@ from kernel_builder.toolchain.index_torch import build_torch, torch_key, torch_s
 from kernel_builder.toolchain.link_tables import write_stubs
 from kernel_builder.toolchain.model import CudaSdk, HostCompiler, TorchSdk
 from kernel_builder.toolchain.recipe import Recipe, default_recipe
+from kernel_builder.variants.names import Abi, Machine
 
 _STUB_RECIPE = 1  # raise when stubs come out differently from the same tables
 _FORMAT = 1
@@ -47,13 +49,18 @@ _DAY = 24 * 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class ToolchainRequest:
-    """What is wanted: torch ``2.13``, and CUDA ``13.0`` or ``None`` for CPU variants."""
+    """What is wanted: torch ``2.13`` with a C++ ABI (``None``: whatever it has), and CUDA ``13.0`` or ``None`` for CPU
+    variants, for Linux on ``machine``.
+    """
 
     torch: str
+    machine: Machine
+    abi: Abi | None = None
     cuda: str | None = None
 
     def __str__(self) -> str:
-        return f"torch {self.torch}" + (f" with CUDA {self.cuda}" if self.cuda else "")
+        abi = f" ({self.abi.value})" if self.abi else ""
+        return f"torch {self.torch}{abi}" + (f" with CUDA {self.cuda}" if self.cuda else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +81,20 @@ class ResolvedToolchain:
     torch_stubs_key: StoreKey
     cuda_key: StoreKey | None
     cuda_stubs_key: StoreKey | None
+
+    @property
+    def artefacts(self) -> tuple[Artefact, ...]:
+        """The files that it is made from, torch first, as far as their index describes them."""
+        return tuple(
+            Artefact(
+                name=wheel.project,
+                version=str(wheel.version),
+                filename=wheel.filename,
+                size=wheel.size,
+                sha256=wheel.sha256,
+            )
+            for wheel in self.wheels
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +129,14 @@ class IndexToolchains:
         self._recipe = recipe or default_recipe()
         self._max_age = max_age
         self._machine = host.target.partition("-")[0]
+
+    def artefacts(self, resolved: ResolvedToolchain) -> tuple[Artefact, ...]:
+        """What the toolchain is made from, torch first; digests of RECORD are there for what is in the store."""
+        known: dict[str, Artefact] = {}
+        for key in (resolved.torch_key, resolved.cuda_key):
+            if key is not None and self._store.has(key):
+                known.update({artefact.filename: artefact for artefact in self._store.artefacts(key)})
+        return tuple(known.get(artefact.filename, artefact) for artefact in resolved.artefacts)
 
     @property
     def bytes_received(self) -> int:
@@ -169,7 +198,7 @@ class IndexToolchains:
     def _provide_torch(self, resolved: ResolvedToolchain) -> None:
         wheel = resolved.wheels[0]
 
-        def build(into: Path) -> Sequence[Source]:
+        def build(into: Path) -> Sequence[Artefact]:
             with self._fetching(f"torch {wheel.version}", into) as (scratch, progress):
                 return build_torch(
                     wheel,
@@ -188,7 +217,7 @@ class IndexToolchains:
         if version is None or resolved.cuda_key is None or resolved.cuda_stubs_key is None:
             return
 
-        def build(into: Path) -> Sequence[Source]:
+        def build(into: Path) -> Sequence[Artefact]:
             with self._fetching(f"CUDA {version}", into) as (scratch, progress):
                 return build_cuda(
                     resolved.wheels[1:],
@@ -204,7 +233,7 @@ class IndexToolchains:
         self._provide_stubs(resolved.cuda_stubs_key, entry)
 
     def _provide_stubs(self, key: StoreKey, entry: Path) -> None:
-        def build(into: Path) -> Sequence[Source]:
+        def build(into: Path) -> Sequence[Artefact]:
             write_stubs(entry, into, self._host)
             return ()
 
@@ -229,6 +258,8 @@ class IndexToolchains:
             self._index.resume()
 
     def _check_request(self, request: ToolchainRequest) -> None:
+        if request.machine != self._machine:
+            raise ToolchainError(f"the host compiler makes code for {self._machine}, not for {request.machine}")
         if request.cuda is None:
             return
         major = int(request.cuda.partition(".")[0])
@@ -285,6 +316,7 @@ class IndexToolchains:
 
     def _kept_path(self, request: ToolchainRequest) -> Path:
         facts = [_FORMAT, self._index.fingerprint, self._recipe.digest, self._machine]
+        facts.append(request.abi)
         digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
         cuda = f"cuda-{request.cuda}" if request.cuda else "cpu"
         return self._store.root / "resolutions" / f"torch-{request.torch}-{cuda}-{digest}.json"

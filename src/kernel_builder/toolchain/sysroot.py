@@ -19,7 +19,8 @@ from pathlib import Path
 
 from kernel_builder.elf import ElfError, Symbol, read_elf
 from kernel_builder.errors import ToolchainError
-from kernel_builder.store.cache import Source, Store, StoreKey
+from kernel_builder.store.artefact import Artefact
+from kernel_builder.store.cache import Store, StoreKey
 from kernel_builder.toolchain.host import compiler_file
 from kernel_builder.toolchain.model import HostCompiler, Sysroot
 from kernel_builder.toolchain.stubs import write_stub
@@ -98,7 +99,7 @@ def sysroot_digest(host: HostCompiler) -> str:
 def provide_sysroot(store: Store, host: HostCompiler) -> Sysroot:
     """The sysroot of this host out of ``store``, made now if it is not there. Raises as :func:`write_sysroot` does."""
 
-    def build(into: Path) -> Sequence[Source]:
+    def build(into: Path) -> Sequence[Artefact]:
         write_sysroot(into, host)
         return ()
 

@@ -16,13 +16,14 @@ from filelock import FileLock
 
 from kernel_builder.errors import IntegrityError, MachineError
 from kernel_builder.events import Recorder, Waiting
-from kernel_builder.store.cache import Source, Store, StoreKey, default_root, require_space
+from kernel_builder.store.artefact import Artefact
+from kernel_builder.store.cache import Store, StoreKey, default_root, require_space
 
 KEY = StoreKey.of("demo-1.0", wheel="sha256:abc")
-SOURCE = Source(name="demo", version="1.0", filename="demo-1.0-py3-none-any.whl", record_sha256="ab")
+SOURCE = Artefact(name="demo", version="1.0", filename="demo-1.0-py3-none-any.whl", record_sha256="ab")
 
 
-def fill(into: Path) -> Sequence[Source]:
+def fill(into: Path) -> Sequence[Artefact]:
     (into / "bin").mkdir()
     (into / "bin" / "tool").write_text("#!/bin/sh\n")
     (into / "bin" / "tool").chmod(0o755)
@@ -51,7 +52,7 @@ def test_keys_follow_everything_that_determines_an_entry() -> None:
 def test_an_entry_is_built_once(tmp_path: Path) -> None:
     store, calls = Store(tmp_path), []
 
-    def build(into: Path) -> Sequence[Source]:
+    def build(into: Path) -> Sequence[Artefact]:
         calls.append(into)
         return fill(into)
 
@@ -63,7 +64,7 @@ def test_an_entry_is_built_once(tmp_path: Path) -> None:
 def test_many_threads_build_an_entry_once(tmp_path: Path) -> None:
     calls: list[Path] = []
 
-    def build(into: Path) -> Sequence[Source]:
+    def build(into: Path) -> Sequence[Artefact]:
         calls.append(into)
         return fill(into)
 
@@ -94,7 +95,7 @@ def test_the_manifest_names_files_and_sources(tmp_path: Path) -> None:
 def test_a_failed_build_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
     store = Store(tmp_path)
 
-    def build(into: Path) -> Sequence[Source]:
+    def build(into: Path) -> Sequence[Artefact]:
         fill(into)
         raise error
 
@@ -218,7 +219,7 @@ def test_a_disk_that_fills_up_while_building_is_a_clear_error(tmp_path: Path) ->
     try:
         store = Store(small)
 
-        def build(into: Path) -> Sequence[Source]:
+        def build(into: Path) -> Sequence[Artefact]:
             (into / "big").write_bytes(bytes(3 * 2**20))
             return []
 
