@@ -34,6 +34,7 @@ COMMANDS: dict[str, _Entry] = {
     "build-and-copy": _Entry("build", "The same as build."),
     "check-config": _Entry("check_config", "Judge build.toml: all mistakes in one run."),
     "update-build": _Entry("update_build", "Bring build.toml to the newest edition, comments and layout kept."),
+    "card": _Entry("card", "Preview the card that goes to the Hub with the kernel."),
     "schema": _Entry("schema", "Print the JSON schema of build.toml, for editors."),
 }
 

@@ -7,12 +7,8 @@ or that cannot be read, is refused and left alone.
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import tempfile
 from bisect import bisect_left
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +21,7 @@ from kernel_builder.config.nodes import Leaf, ListNode, TableNode, table_of
 from kernel_builder.config.reader import FILE_NAME, decode, read_project
 from kernel_builder.config.schema import CURRENT_EDITION, FRAMEWORKS
 from kernel_builder.errors import ConfigError, Diagnostic, Severity, UsageError
+from kernel_builder.files import write_bytes
 
 _GENERAL = ("general",)
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -79,19 +76,7 @@ def update(data: bytes, *, file: Path, root: Path, license_: str | None = None) 
 
 def write(file: Path, change: Update) -> None:
     """Put ``change.after`` in place of ``file``, whole or not at all. Raises ``OSError``."""
-    target = Path(os.path.realpath(file))
-    descriptor, name = tempfile.mkstemp(prefix=f".{FILE_NAME}.", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(change.after)
-            stream.flush()
-            os.fsync(stream.fileno())
-        shutil.copymode(target, name)
-        Path(name).replace(target)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            Path(name).unlink()
-        raise
+    write_bytes(file, change.after)
 
 
 def _apply(data: bytes, editor: Editor) -> bytes:

@@ -1,0 +1,94 @@
+"""Variant directories as they lie on disk, ours or another builder's: which there are, and what their metadata says.
+
+Reference: interoperability contract 6.1 (where variants are looked for) and 4.1 (metadata).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernel_builder.artifact.digest import METADATA
+from kernel_builder.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltVariant:
+    """One variant directory and its ``metadata.json``, which may hold anything: nothing is judged here."""
+
+    path: Path
+    metadata: Mapping[str, object] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The variant's name: that of its directory."""
+        return self.path.name
+
+    @property
+    def backend(self) -> str:
+        """``backend.type`` of the metadata; empty if it is not there."""
+        return str(_table(self.metadata, "backend").get("type", ""))
+
+    @property
+    def archs(self) -> tuple[str, ...]:
+        """``backend.archs`` of the metadata."""
+        archs = _table(self.metadata, "backend").get("archs", ())
+        return tuple(str(arch) for arch in archs) if isinstance(archs, list) else ()
+
+    @property
+    def version(self) -> int | None:
+        """The kernel's version."""
+        version = self.metadata.get("version")
+        return version if isinstance(version, int) else None
+
+    @property
+    def commit(self) -> str | None:
+        """The commit of the kernel that it was built from."""
+        commit = _table(_table(self.metadata, "provenance"), "kernel").get("commit")
+        return commit if isinstance(commit, str) else None
+
+    @property
+    def builder_version(self) -> str | None:
+        """The version of the builder that made it."""
+        version = _table(_table(self.metadata, "provenance"), "kernel-builder").get("version")
+        return version if isinstance(version, str) else None
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether the kernel's or the builder's sources differed from their commit (contract 4.1)."""
+        provenance = _table(self.metadata, "provenance")
+        return any(_table(provenance, part).get("dirty") is True for part in ("kernel", "kernel-builder"))
+
+
+def _table(of: Mapping[str, object], key: str) -> Mapping[str, object]:
+    value = of.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def variants_in(folder: Path) -> tuple[BuiltVariant, ...]:
+    """The variants directly below ``folder``, by name: directories with a ``metadata.json``. None if it is no folder.
+
+    Raises :class:`ConfigError` that names every ``metadata.json`` that cannot be read.
+    """
+    if not folder.is_dir():
+        return ()
+    found: list[BuiltVariant] = []
+    wrong: list[str] = []
+    for path in sorted(folder.iterdir()):
+        file = path / METADATA
+        if path.name.startswith(".") or not file.is_file():
+            continue
+        try:
+            document = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            wrong.append(f"{file}: {error}")
+            continue
+        if isinstance(document, dict):
+            found.append(BuiltVariant(path=path, metadata=document))
+        else:
+            wrong.append(f"{file}: it holds no table")
+    if wrong:
+        raise ConfigError("metadata cannot be read:\n  " + "\n  ".join(wrong), hint="build these variants again")
+    return tuple(found)

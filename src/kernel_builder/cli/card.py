@@ -1,0 +1,40 @@
+"""``kernel-builder card``: preview the card that goes to the Hub with the kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(name="card")
+@click.argument("directory", default=".", type=click.Path(path_type=Path))
+@click.option("--repo-id", help="Repository on the Hub (default: general.hub.repo-id of build.toml).")
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the card to this file instead.")
+def command(directory: Path, *, repo_id: str | None, output: Path | None) -> int:
+    """Fill in CARD.md of the project in DIRECTORY and print it.
+
+    The text of CARD.md is kept; functions and layers are read from the sources without running them, the table of
+    variants from build/. A project without CARD.md gets a plain card.
+    """
+    from kernel_builder.artifact.built import variants_in  # noqa: PLC0415  (start-up time)
+    from kernel_builder.config.reader import load_project  # noqa: PLC0415
+    from kernel_builder.files import write_text  # noqa: PLC0415
+    from kernel_builder.hub.card import CARD, fill_card  # noqa: PLC0415
+    from kernel_builder.plan.tree import OUTPUT_DIRECTORY  # noqa: PLC0415
+
+    project, warnings = load_project(directory)
+    for warning in warnings:
+        click.echo(warning.render(), err=True)
+    variants = variants_in(project.root / OUTPUT_DIRECTORY)
+    text = fill_card(project, variants, repo_id=repo_id)
+    if not (project.root / CARD).is_file():
+        click.echo(f"note: there is no {CARD}, so this is the built-in one", err=True)
+    if not variants:
+        click.echo("note: nothing is built yet, so the card lists no variants", err=True)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(output, text)
+        click.echo(f"wrote {output}", err=True)
+    return 0

@@ -1,0 +1,1 @@
+"""What reaches the Hub: the card, the plan of an upload, and carrying it out."""
