@@ -18,7 +18,7 @@ from kernel_builder.config.editor import CannotEditError, Editor
 from kernel_builder.config.known import dependencies
 from kernel_builder.config.model import Backend, FrameworkKind, Project
 from kernel_builder.config.nodes import Leaf, ListNode, TableNode, table_of
-from kernel_builder.config.reader import FILE_NAME, decode, read_project
+from kernel_builder.config.reader import decode, read_project
 from kernel_builder.config.schema import CURRENT_EDITION, FRAMEWORKS
 from kernel_builder.errors import ConfigError, Diagnostic, Severity, UsageError
 from kernel_builder.files import write_bytes
