@@ -1,7 +1,10 @@
 """Reads what a dynamic linker would see of an ELF shared object: names, versions, needed libraries.
 
-Only the dynamic view is read (program headers, ``.dynsym``, version tables), never section headers, so stripped files
-and the beginning of a half-downloaded library can be read too. A general ELF library took 50 s over the 434 MB of
+Files may be truncated or lie: every loop and every allocation is bounded, and the only thing raised is
+:class:`ElfError`.
+
+The dynamic view is read from program headers (``.dynsym``, version tables), never from section headers, so stripped
+files and the beginning of a half-downloaded library can be read too. A general ELF library took 50 s over the 434 MB of
 libtorch_cpu (DESIGN.md F2); this reads 64-bit little-endian files, which is all that Hub kernels are made for.
 
 References: System V ABI (gABI) chapters 4 and 5; the LSB's "Symbol Versioning" for ``verdef`` and ``verneed``.
@@ -9,10 +12,13 @@ References: System V ABI (gABI) chapters 4 and 5; the LSB's "Symbol Versioning" 
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 _EHDR = struct.Struct("<16sHHIQQQIHHHHHH")
 _PHDR = struct.Struct("<IIQQQQQQ")
@@ -22,8 +28,13 @@ _VERDEF = struct.Struct("<HHHHIII")
 _VERNEED = struct.Struct("<HHIII")
 _VERNAUX = struct.Struct("<IHHII")
 
-_PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
+_RELA = struct.Struct("<QQq")
+
+_PT_LOAD, _PT_DYNAMIC, _PT_NOTE, _PT_GNU_STACK = 1, 2, 4, 0x6474E551
+_PF_X = 1
 _DT_NEEDED, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_SONAME = 1, 4, 5, 6, 14
+_DT_PLTRELSZ, _DT_RELA, _DT_RELASZ, _DT_JMPREL, _DT_TEXTREL, _DT_FLAGS = 2, 7, 8, 23, 22, 30
+_DF_TEXTREL = 4
 _DT_RPATH, _DT_RUNPATH, _DT_GNU_HASH = 15, 29, 0x6FFFFEF5
 _DT_VERSYM, _DT_VERDEF, _DT_VERDEFNUM, _DT_VERNEED, _DT_VERNEEDNUM = (
     0x6FFFFFF0,
@@ -37,6 +48,14 @@ _VERSION_LOCAL, _VERSION_GLOBAL, _VERSION_HIDDEN = 0, 1, 0x8000
 _KINDS = {0: "notype", 1: "object", 2: "func", 6: "tls", 10: "ifunc"}
 _BINDINGS = {1: "global", 2: "weak", 10: "unique"}
 _MACHINES = {62: "x86_64", 183: "aarch64"}
+
+
+# Far above what any real library has (libtorch_cpu: 73,000 symbols), and what a hostile one may cost.
+_MAX_SYMBOLS, _MAX_DYNAMIC, _MAX_VERSIONS, _MAX_RELOCATIONS = 1 << 22, 1 << 16, 1 << 17, 1 << 24
+_MAX_NAME, _MAX_NAMES = 1 << 20, 1 << 29
+MAX_SECTIONS = 1 << 17
+
+Buffer = bytes | mmap.mmap
 
 
 class ElfError(ValueError):
@@ -60,9 +79,25 @@ class Symbol:
     library: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True, order=True)
+class VersionNeed:
+    """An entry of the version needs: ``version`` of ``library`` (a soname) must be there, or, if ``weak``, may miss.
+
+    There are entries that no symbol is bound to, such as ``GLIBC_ABI_DT_RELR``.
+    """
+
+    library: str
+    version: str
+    weak: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class ElfFile:
-    """The dynamic view of one shared object. Order is that of the file."""
+    """The dynamic view of one shared object. Order is that of the file.
+
+    ``executable_stack`` is true as well where the file says nothing about the stack, which means the same to the
+    dynamic linker.
+    """
 
     machine: str
     soname: str | None
@@ -70,6 +105,10 @@ class ElfFile:
     run_paths: tuple[str, ...]
     exports: tuple[Symbol, ...]
     undefined: tuple[Symbol, ...]
+    version_needs: tuple[VersionNeed, ...] = ()
+    executable_stack: bool = False
+    text_relocations: bool = False
+    is_shared_object: bool = True
 
     def required_versions(self) -> tuple[tuple[str, str], ...]:
         """``(library, version)`` pairs that the file's undefined symbols need, sorted."""
@@ -86,13 +125,16 @@ class _Segment:
 class _Image:
     """Bytes of a file, addressed as its load segments map them."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: Buffer) -> None:
         self.data = data
+        self.size = len(data)
+        self.text_read = 0
         if len(data) < _EHDR.size or data[:4] != b"\x7fELF":
             raise ElfError("not an ELF file")
         if data[4] != 2 or data[5] != 1:
             raise ElfError("not a 64-bit little-endian ELF file")
         header = _EHDR.unpack_from(data)
+        self.kind = header[1]
         self.machine = _MACHINES.get(header[2], f"machine {header[2]}")
         offset, size, count = header[5], header[9], header[10]
         if count and size < _PHDR.size:
@@ -100,8 +142,9 @@ class _Image:
         self.loads: list[_Segment] = []
         self.dynamic: _Segment | None = None
         self.notes: list[_Segment] = []
+        self.stack_flags: int | None = None
         for index in range(count):
-            kind, _, start, address, _, in_file, _, _ = self.unpack(_PHDR, offset + index * size)
+            kind, flags, start, address, _, in_file, _, _ = self.unpack(_PHDR, offset + index * size)
             segment = _Segment(start, address, in_file)
             if kind == _PT_LOAD:
                 self.loads.append(segment)
@@ -109,15 +152,22 @@ class _Image:
                 self.dynamic = segment
             elif kind == _PT_NOTE:
                 self.notes.append(segment)
+            elif kind == _PT_GNU_STACK:
+                self.stack_flags = flags
+
+    def require(self, offset: int, size: int) -> None:
+        if offset < 0 or offset + size > self.size:
+            raise ElfError(f"the file ends before offset {offset + size:#x}: need more data")
 
     def unpack(self, layout: struct.Struct, offset: int) -> tuple[int, ...]:
-        try:
-            return layout.unpack_from(self.data, offset)
-        except struct.error as error:
-            raise ElfError(f"the file ends before offset {offset:#x}: need more data") from error
+        self.require(offset, layout.size)
+        return layout.unpack_from(self.data, offset)
 
     def u32s(self, offset: int, count: int) -> tuple[int, ...]:
-        return self.unpack(struct.Struct(f"<{count}I"), offset)
+        self.require(offset, count * 4)
+        if count > _MAX_SYMBOLS:
+            raise ElfError(f"a table has {count} entries, more than any library")
+        return struct.unpack_from(f"<{count}I", self.data, offset)
 
     def offset_of(self, address: int) -> int:
         for segment in self.loads:
@@ -126,9 +176,13 @@ class _Image:
         raise ElfError(f"address {address:#x} lies in no load segment")
 
     def text(self, offset: int) -> str:
-        end = self.data.find(b"\0", offset)
-        if end < 0 or offset < 0:
+        self.require(offset, 1)
+        end = self.data.find(b"\0", offset, offset + _MAX_NAME)
+        if end < 0:
             raise ElfError("a name runs past the end: need more data")
+        self.text_read += end - offset
+        if self.text_read > _MAX_NAMES:
+            raise ElfError("its names are longer than those of any library")
         return self.data[offset:end].decode("utf-8", "surrogateescape")
 
 
@@ -143,32 +197,53 @@ def _gnu_hash_count(image: _Image, offset: int) -> int:
     while True:
         (value,) = image.u32s(chain, 1)
         highest += 1
+        if highest > _MAX_SYMBOLS:
+            raise ElfError("its hash table does not end")
         if value & 1:
             return highest
         chain += 4
 
 
-def _versions(image: _Image, tags: dict[int, int], strings: int) -> dict[int, tuple[str, str | None]]:
-    """Version index -> (version, soname of the supplier; ``None`` for the file's own)."""
-    found: dict[int, tuple[str, str | None]] = {}
-    if _DT_VERDEF in tags:
-        offset = image.offset_of(tags[_DT_VERDEF])
-        for _ in range(tags.get(_DT_VERDEFNUM, 0)):
-            _, _, index, _, _, aux, following = image.unpack(_VERDEF, offset)
-            (name,) = image.u32s(offset + aux, 1)
-            found[index] = (image.text(strings + name), None)
-            offset += following
-    if _DT_VERNEED in tags:
-        offset = image.offset_of(tags[_DT_VERNEED])
-        for _ in range(tags.get(_DT_VERNEEDNUM, 0)):
-            _, count, library, aux, following = image.unpack(_VERNEED, offset)
-            entry = offset + aux
-            for _ in range(count):
-                _, _, index, name, after = image.unpack(_VERNAUX, entry)
-                found[index] = (image.text(strings + name), image.text(strings + library))
-                entry += after
-            offset += following
-    return found
+def _own_versions(image: _Image, tags: dict[int, int], strings: int) -> Iterator[tuple[int, str]]:
+    """(index, name) of each version that the file defines."""
+    if _DT_VERDEF not in tags:
+        return
+    offset = image.offset_of(tags[_DT_VERDEF])
+    for _ in range(min(tags.get(_DT_VERDEFNUM, 0), _MAX_VERSIONS)):
+        _, _, index, _, _, aux, following = image.unpack(_VERDEF, offset)
+        (name,) = image.u32s(offset + aux, 1)
+        yield index, image.text(strings + name)
+        offset += following
+        if not following:
+            return
+
+
+_VER_FLG_WEAK = 2
+
+
+def _needed_versions(image: _Image, tags: dict[int, int], strings: int) -> Iterator[tuple[int, VersionNeed]]:
+    """(index, need) of each version that the file wants of others."""
+    if _DT_VERNEED not in tags:
+        return
+    offset = image.offset_of(tags[_DT_VERNEED])
+    seen = 0
+    for _ in range(min(tags.get(_DT_VERNEEDNUM, 0), _MAX_VERSIONS)):
+        _, count, library, aux, following = image.unpack(_VERNEED, offset)
+        entry = offset + aux
+        supplier = image.text(strings + library)
+        for _ in range(count):
+            _, flags, index, name, after = image.unpack(_VERNAUX, entry)
+            version = image.text(strings + name)
+            yield index, VersionNeed(library=supplier, version=version, weak=bool(flags & _VER_FLG_WEAK))
+            entry += after
+            seen += 1
+            if seen > _MAX_VERSIONS:
+                raise ElfError("its version needs do not end")
+            if not after:
+                break
+        offset += following
+        if not following:
+            return
 
 
 def _symbols(
@@ -209,9 +284,27 @@ def _symbols(
         )
 
 
-def read_elf(data: bytes) -> ElfFile:
-    """Read a whole shared object. Raises :class:`ElfError` when ``data`` is not one or is cut short."""
-    image = _Image(data)
+@contextmanager
+def mapped(path: Path) -> Iterator[Buffer]:
+    """The bytes of a file without reading it. Raises ``OSError`` when it cannot be opened."""
+    with path.open("rb") as file:
+        try:
+            mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError:  # an empty file cannot be mapped
+            yield b""
+            return
+    with mapping:
+        yield mapping
+
+
+def read_elf_file(path: Path) -> ElfFile:
+    """Read a shared object without reading the whole file: see :func:`read_elf`. Raises ``OSError``, too."""
+    with mapped(path) as data:
+        return read_elf(data)
+
+
+def _dynamic_entries(image: _Image) -> list[tuple[int, int]]:
+    """(tag, value) of the dynamic section."""
     if image.dynamic is None:
         raise ElfError("the file has no dynamic section: it is not a shared object")
     entries: list[tuple[int, int]] = []
@@ -220,18 +313,60 @@ def read_elf(data: bytes) -> ElfFile:
         if tag == 0:
             break
         entries.append((tag, value))
+        if len(entries) > _MAX_DYNAMIC:
+            raise ElfError("its dynamic section does not end")
+    return entries
+
+
+def _highest_relocated(image: _Image, tags: dict[int, int]) -> int:
+    """The highest number of a symbol that a relocation names.
+
+    GNU ld writes a hash table that counts nothing where a library exports nothing, whatever it needs of others.
+    """
+    highest = 0
+    for table, size in ((_DT_RELA, _DT_RELASZ), (_DT_JMPREL, _DT_PLTRELSZ)):
+        if table not in tags:
+            continue
+        offset, count = image.offset_of(tags[table]), tags.get(size, 0) // _RELA.size
+        image.require(offset, count * _RELA.size)
+        if count > _MAX_RELOCATIONS:
+            raise ElfError(f"it has {count} relocations, more than any library")
+        for start in range(offset, offset + count * _RELA.size, _RELA.size * 4096):
+            chunk = image.data[start : min(start + _RELA.size * 4096, offset + count * _RELA.size)]
+            highest = max(highest, *(info >> 32 for _, info, _ in _RELA.iter_unpack(chunk)))
+    return highest
+
+
+def _dynamic_symbol_count(image: _Image, tags: dict[int, int]) -> int:
+    """Number of entries of ``.dynsym``, which no tag says."""
+    if _DT_GNU_HASH in tags:
+        at = image.offset_of(tags[_DT_GNU_HASH])
+        count = _gnu_hash_count(image, at)
+        if count <= image.u32s(at, 4)[1]:  # nothing is exported
+            count = max(count, _highest_relocated(image, tags) + 1)
+    elif _DT_HASH in tags:
+        (_, count) = image.u32s(image.offset_of(tags[_DT_HASH]), 2)
+    else:
+        raise ElfError("the dynamic section has no hash table, so the number of symbols is unknown")
+    if count > _MAX_SYMBOLS:
+        raise ElfError(f"it has {count} dynamic symbols, more than any library")
+    return count
+
+
+def read_elf(data: Buffer) -> ElfFile:
+    """Read a whole shared object. Raises :class:`ElfError` when ``data`` is not one or is cut short."""
+    image = _Image(data)
+    entries = _dynamic_entries(image)
     tags = dict(entries)
     if _DT_STRTAB not in tags or _DT_SYMTAB not in tags:
         raise ElfError("the dynamic section names no symbol table")
     strings = image.offset_of(tags[_DT_STRTAB])
     table = image.offset_of(tags[_DT_SYMTAB])
-    if _DT_GNU_HASH in tags:
-        count = _gnu_hash_count(image, image.offset_of(tags[_DT_GNU_HASH]))
-    elif _DT_HASH in tags:
-        (_, count) = image.u32s(image.offset_of(tags[_DT_HASH]), 2)
-    else:
-        raise ElfError("the dynamic section has no hash table, so the number of symbols is unknown")
-    version_of = _versions(image, tags, strings)
+    count = _dynamic_symbol_count(image, tags)
+    own = dict(_own_versions(image, tags, strings))
+    needed = tuple(_needed_versions(image, tags, strings))
+    version_of: dict[int, tuple[str, str | None]] = {index: (name, None) for index, name in own.items()}
+    version_of |= {index: (need.version, need.library) for index, need in needed}
     versions_at = image.offset_of(tags[_DT_VERSYM]) if _DT_VERSYM in tags else None
     exports: list[Symbol] = []
     undefined: list[Symbol] = []
@@ -251,6 +386,10 @@ def read_elf(data: bytes) -> ElfFile:
         run_paths=names(_DT_RPATH) + names(_DT_RUNPATH),
         exports=tuple(exports),
         undefined=tuple(undefined),
+        version_needs=tuple(sorted({need for _, need in needed})),
+        executable_stack=image.stack_flags is None or bool(image.stack_flags & _PF_X),
+        text_relocations=_DT_TEXTREL in tags or bool(tags.get(_DT_FLAGS, 0) & _DF_TEXTREL),
+        is_shared_object=image.kind == 3,
     )
 
 

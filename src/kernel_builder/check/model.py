@@ -1,0 +1,174 @@
+"""What a rule is, what a finding is, and the register of both rules and the functions that apply them.
+
+A rule is declared beside the function that checks it::
+
+    RUN_PATH = rule("KB107", "run-path", Severity.ERROR, summary="...", rationale="...", remedy="...", source="...")
+
+    @checks(LibraryFile, RUN_PATH)
+    def run_paths(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
+        for entry in library.elf.run_paths:
+            yield RUN_PATH.at(library, f"the library looks for others in {entry}")
+
+One code means one thing for ever: codes of rules that are dropped are not given to others. Groups: KB0xx the thing
+cannot be looked at, KB1xx libraries, KB2xx op namespace, KB3xx Python, KB4xx layout, names and metadata, KB5xx load.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar
+
+from kernel_builder.variants.names import Variant
+
+
+class Severity(StrEnum):
+    """How bad a finding is. Errors make ``check`` fail; a note says what was not or could not be looked at."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Placed(Protocol):
+    """Whatever a finding can be about: something with a path to show."""
+
+    @property
+    def shown(self) -> str:
+        """The path as the user would write it. Bytes that are no UTF-8 are lone surrogates, as ``os.fsdecode`` makes
+        them.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """A conformance rule.
+
+    ``summary`` is one line that says what is required; ``rationale`` why; ``remedy`` how to mend it; ``source``
+    where the rule comes from.
+    """
+
+    code: str
+    slug: str
+    severity: Severity
+    summary: str
+    rationale: str
+    remedy: str
+    source: str
+
+    def at(
+        self,
+        place: Placed | str,
+        message: str,
+        *,
+        line: int | None = None,
+        symbol: str | None = None,
+        hint: str | None = None,
+    ) -> Finding:
+        """A finding of this rule at ``place``: an object with a path to show, or such a path."""
+        path = place if isinstance(place, str) else place.shown
+        return Finding(rule=self, path=path, line=line, symbol=symbol, message=message, hint=hint)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Something that is not as a rule wants it.
+
+    ``line`` counts from 1. ``symbol`` is what inside the file it is about (a linker symbol, a Python name, a metadata
+    key). ``hint`` is said instead of the rule's remedy when there is something more to the point to say.
+    """
+
+    rule: Rule
+    path: str
+    line: int | None
+    symbol: str | None
+    message: str
+    hint: str | None
+
+    @property
+    def severity(self) -> Severity:
+        """That of the rule."""
+        return self.rule.severity
+
+    @property
+    def order(self) -> tuple[bytes, int, str, str, str]:
+        """Sort key: by file, line, rule."""
+        path = self.path.encode("utf-8", "surrogateescape")
+        return path, self.line or 0, self.rule.code, self.symbol or "", self.message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What to judge by. ``policy`` names one of :mod:`kernel_builder.check.policies`.
+
+    ``torch_stable_abi`` is the release whose stable ABI libraries must keep to; ``None`` judges only libraries whose
+    variant claims it. ``torch_exports`` gives, per torch release (``(2, 13)``), the names that torch and the libraries
+    it brings export, where they are known. ``required`` says that all required variants must be there.
+    """
+
+    policy: str = "glibc-2.27-static"
+    macos: tuple[int, ...] | None = None
+    python_floor: tuple[int, int] = (3, 9)
+    torch_stable_abi: tuple[int, int] | None = None
+    torch_exports: Callable[[Variant], frozenset[str] | None] | None = None
+    required: bool = True
+    hash_files: bool = True
+    extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+_CODE = re.compile(r"KB[0-9]{3}")
+_RULES: dict[str, Rule] = {}
+
+Subject = TypeVar("Subject")
+Check = Callable[[Subject, Settings], Iterable[Finding]]
+
+
+@dataclass(frozen=True)
+class Checker:
+    """A function that applies rules to one kind of thing."""
+
+    kind: type[Any]
+    rules: tuple[Rule, ...]
+    function: Callable[[Any, Settings], Iterable[Finding]]
+
+
+_CHECKERS: list[Checker] = []
+
+
+def rule(code: str, slug: str, severity: Severity, *, summary: str, rationale: str, remedy: str, source: str) -> Rule:
+    """Declare a rule. Raises ``ValueError`` when its code or slug is malformed or taken."""
+    if _CODE.fullmatch(code) is None or re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", slug) is None:
+        raise ValueError(f"{code} {slug}: a code looks like KB101, a slug like run-path")
+    if code in _RULES or any(other.slug == slug for other in _RULES.values()):
+        raise ValueError(f"{code} {slug}: the code or the slug is taken")
+    made = Rule(
+        code=code, slug=slug, severity=severity, summary=summary, rationale=rationale, remedy=remedy, source=source
+    )
+    _RULES[code] = made
+    return made
+
+
+def checks(kind: type[Subject], *rules: Rule) -> Callable[[Check[Subject]], Check[Subject]]:
+    """Register a function that applies ``rules`` to every ``kind`` of thing that is looked at.
+
+    It is not called when none of its rules is selected; findings of rules that are not selected are dropped.
+    """
+
+    def register(function: Check[Subject]) -> Check[Subject]:
+        _CHECKERS.append(Checker(kind, rules, function))
+        return function
+
+    return register
+
+
+def registered_rules() -> tuple[Rule, ...]:
+    """All rules declared so far, by code. Call :func:`kernel_builder.check.engine.all_rules` to have all of them."""
+    return tuple(_RULES[code] for code in sorted(_RULES))
+
+
+def registered_checkers() -> tuple[Checker, ...]:
+    """All checkers declared so far, in order of declaration."""
+    return tuple(_CHECKERS)
