@@ -1,0 +1,419 @@
+"""CUDA compilers out of Debian's archive (DESIGN.md F4): verified as apt would, unpacked, and never installed.
+
+The chain of trust: gpgv checks ``InRelease`` against Debian's archive keyring; that file gives the SHA-256 of
+``Packages.xz``; that one gives the SHA-256 of each package. No root, no dpkg, no change to apt's state. The mirror is
+the one that this machine's apt uses, or one that the user names.
+References: Debian wiki, "DebianRepository/Format"; sources.list(5), also for deb822; gpgv(1); GnuPG doc/DETAILS.
+"""
+
+from __future__ import annotations
+
+import lzma
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cmp_to_key
+from pathlib import Path, PurePosixPath
+
+from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
+from kernel_builder.store.archive import Select, unpack
+from kernel_builder.store.download import OnBytes, Site, kept_download, safe_path
+from kernel_builder.store.transport import NotFoundError, Transport
+
+CUDA_PACKAGE = "nvidia-cuda-toolkit"
+"""Holds all programs of the compiler; its headers are in a package of 0.9 GB, so they come from wheels instead."""
+
+CUDA_SUITES: Mapping[str, tuple[str, ...]] = {"11.8": ("bookworm",), "12.4": ("trixie", "sid")}
+"""CUDA version -> suites that have it, in the order to try."""
+
+_PROGRAMS = ("cudafe++", "fatbinary", "ptxas", "nvlink", "bin2c", "cuobjdump")
+_PRIVATE = "usr/lib/nvidia-cuda-toolkit"
+CUDA_MEMBERS: Mapping[str, str] = {
+    **{f"usr/bin/{name}": f"bin/{name}" for name in _PROGRAMS},
+    f"{_PRIVATE}/bin/nvcc": "bin/nvcc",  # usr/bin/nvcc is a script with absolute paths in it
+    f"{_PRIVATE}/bin/crt/link.stub": "bin/crt/link.stub",
+    f"{_PRIVATE}/bin/crt/prelink.stub": "bin/crt/prelink.stub",
+    f"{_PRIVATE}/bin/cicc": "nvvm/bin/cicc",
+    f"{_PRIVATE}/libdevice/libdevice.10.bc": "nvvm/libdevice/libdevice.10.bc",
+}
+"""Member of :data:`CUDA_PACKAGE` -> its place in a toolkit's own layout."""
+
+NVCC_PROFILE = """\
+TOP                = $(_HERE_)/..
+CICC_PATH          = $(TOP)/nvvm/bin
+NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
+PATH              += $(TOP)/nvvm/bin:$(_HERE_):
+INCLUDES          += "-I$(TOP)/include" $(_SPACE_)
+LIBRARIES         =+ $(_SPACE_) "-L$(TOP)/lib"
+"""
+"""What belongs in ``bin/nvcc.profile`` beside a compiler in that layout (Debian's own names absolute paths)."""
+
+KEYRINGS = (
+    Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
+    Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
+)
+"""Where the package ``debian-archive-keyring`` puts the keys."""
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_SUITES = (
+    *("bullseye", "bookworm", "trixie", "forky", "duke", "sid"),
+    *("oldoldstable", "oldstable", "stable", "testing", "unstable"),
+)
+_COMPONENT = "non-free"
+_RELEASE_LIMIT = 16 << 20
+_PACKAGES_LIMIT = 512 << 20
+_GPGV_SECONDS = 60
+_REFUSED = {
+    "BADSIG": "its signature does not fit its contents",
+    "EXPSIG": "its signature has expired",
+    "EXPKEYSIG": "the key that signed it has expired",
+    "REVKEYSIG": "the key that signed it was revoked",
+    "NO_PUBKEY": "the keyring has none of the keys that signed it",
+    "ERRSIG": "its signature cannot be checked",
+    "NODATA": "it is not signed",
+}
+_KEYRING_HINT = (
+    "apt-get install debian-archive-keyring (elsewhere: name the keyring's file in kernel-builder.toml), and make sure"
+    " that it is current"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebPackage:
+    """A package as its suite's index describes it. Sizes are in bytes; ``depends`` is as written there."""
+
+    name: str
+    version: str
+    filename: str
+    size: int
+    sha256: str
+    suite: str
+    depends: str
+    installed_size: int
+
+
+def cuda_target(member: str) -> str | None:
+    """Where a member of :data:`CUDA_PACKAGE` goes; ``None`` for what compiling does not need."""
+    return CUDA_MEMBERS.get(member)
+
+
+def debian_architecture(machine: str) -> str:
+    """Debian's name for ``x86_64`` or ``aarch64``. Raises :class:`ToolchainError` for others."""
+    try:
+        return _ARCHITECTURES[machine]
+    except KeyError:
+        raise ToolchainError(f"Debian's CUDA packages are not for {machine}") from None
+
+
+def apt_mirrors(apt: Path = Path("/etc/apt")) -> tuple[str, ...]:
+    """The mirrors of Debian that apt is configured for, in its order; other repositories are left out.
+
+    Reads ``sources.list`` and ``sources.list.d/*.{list,sources}`` below ``apt``; files that cannot be read count as
+    absent. A mirror of security or backports alone does not count.
+    """
+    files = [apt / "sources.list"]
+    if (apt / "sources.list.d").is_dir():
+        files += sorted((apt / "sources.list.d").iterdir())
+    found: dict[str, None] = {}
+    for file in files:
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        entries = {".list": _one_line, ".sources": _deb822}.get(file.suffix)
+        for uris, suites, components in entries(text) if entries else ():
+            if "main" in components and any(suite in _SUITES for suite in suites):
+                found.update(
+                    (uri.rstrip("/"), None) for uri in uris if uri.startswith(("http://", "https://", "file:/"))
+                )
+    return tuple(found)
+
+
+_AptEntry = tuple[Sequence[str], Sequence[str], Sequence[str]]
+
+
+def _one_line(text: str) -> Iterator[_AptEntry]:
+    """``deb [option=value] URI suite component...``"""
+    for line in text.splitlines():
+        words = line.partition("#")[0].split()
+        if not words or words[0] != "deb":
+            continue
+        rest = words[1:]
+        if rest and rest[0].startswith("["):
+            closing = next((index for index, word in enumerate(rest) if word.endswith("]")), len(rest) - 1)
+            rest = rest[closing + 1 :]
+        if len(rest) >= 3:
+            yield rest[:1], rest[1:2], rest[2:]
+
+
+def _deb822(text: str) -> Iterator[_AptEntry]:
+    for fields in _stanzas(line for line in text.splitlines() if not line.startswith("#")):
+        if "deb" in fields.get("types", "").split() and fields.get("enabled", "yes").lower() not in {
+            "no",
+            "false",
+            "0",
+        }:
+            yield fields.get("uris", "").split(), fields.get("suites", "").split(), fields.get("components", "").split()
+
+
+def _stanzas(lines: Iterable[str]) -> Iterator[dict[str, str]]:
+    """Paragraphs of ``Field: value`` with continued lines (deb822(5)); names in lower case."""
+    fields: dict[str, str] = {}
+    last = ""
+    for line in lines:
+        if not line.strip():
+            if fields:
+                yield fields
+            fields, last = {}, ""
+        elif line[0] in " \t":
+            if last:
+                fields[last] += "\n" + line.strip()
+        else:
+            name, _, value = line.partition(":")
+            last = name.strip().lower()
+            fields[last] = value.strip()
+    if fields:
+        yield fields
+
+
+def find_keyring(named: Path | None = None) -> Path:
+    """The archive keyring: ``named``, or where Debian's package puts it. Raises :class:`ToolchainError`."""
+    for path in KEYRINGS if named is None else (named,):
+        if path.is_file():
+            return path
+    where = " or ".join(map(str, KEYRINGS if named is None else (named,)))
+    raise ToolchainError(f"Debian's archive keyring is not at {where}", hint=_KEYRING_HINT)
+
+
+class DebianArchive:
+    """The non-free component of one mirror.
+
+    ``mirror`` is a URL or a folder (it holds ``dists/`` and ``pool/``), ``architecture`` Debian's name of one.
+    ``transport`` may be ``None`` for a folder. ``downloads`` is where interrupted downloads wait for the next run;
+    without it they are lost. ``gpgv`` is the program that verifies.
+    """
+
+    def __init__(
+        self,
+        mirror: str | Path,
+        keyring: Path,
+        transport: Transport | None,
+        *,
+        architecture: str = "amd64",
+        downloads: Path | None = None,
+        gpgv: str = "gpgv",
+    ) -> None:
+        if isinstance(mirror, str) and mirror.startswith("file:") and not mirror.startswith("file://"):
+            mirror = Path(mirror.removeprefix("file:"))
+        self._site = Site(mirror, transport)
+        self._keyring = keyring
+        self._architecture = architecture
+        self._downloads = downloads
+        self._gpgv = gpgv
+
+    def find(self, package: str, suite: str) -> DebPackage:
+        """The newest ``package`` of ``suite``, out of a verified index.
+
+        Raises :class:`ToolchainError` when there is no such package or suite, or gpgv or the keyring is missing;
+        :class:`IntegrityError` when a signature or digest is wrong; :class:`NetworkError`.
+        """
+        release = self._release(suite)
+        found = [
+            stanza
+            for stanza in _stanzas(self._packages(suite, release).splitlines())
+            if stanza.get("package") == package and stanza.get("architecture") in {self._architecture, "all"}
+        ]
+        if not found:
+            raise ToolchainError(
+                f"{self._site} has no package {package} in {suite}/{_COMPONENT} for {self._architecture}",
+                hint="name another mirror or source in kernel-builder.toml",
+            )
+        newest = max(found, key=lambda stanza: cmp_to_key(compare_versions)(stanza.get("version", "")))
+        try:
+            return DebPackage(
+                name=package,
+                version=newest["version"],
+                filename=safe_path(newest["filename"]),
+                size=int(newest["size"]),
+                sha256=newest["sha256"],
+                suite=suite,
+                depends=newest.get("depends", ""),
+                installed_size=int(newest.get("installed-size", "0")) * 1024,
+            )
+        except (KeyError, ValueError) as error:
+            raise IntegrityError(f"the index of {self._site} describes {package} badly: {error}") from error
+
+    def fetch(self, package: DebPackage, into: Path, select: Select, on_bytes: OnBytes) -> tuple[str, ...]:
+        """Download ``package``, verify it and write the members that ``select`` maps to paths below ``into``.
+
+        ``select`` sees names such as ``usr/bin/ptxas``. Returns what was written, sorted. Raises
+        :class:`NetworkError` and :class:`IntegrityError`.
+        """
+        with tempfile.TemporaryDirectory(prefix="kernel-builder-") as scratch:
+            downloads = self._downloads or Path(scratch)
+            with kept_download(
+                self._site, package.filename, downloads, size=package.size, sha256=package.sha256, on_bytes=on_bytes
+            ) as file:
+                # Installed-Size is what the maintainer's build measured: rounded, so leave room.
+                limit = max(2 * package.installed_size, package.size)
+                return unpack(file, into, select, limit=limit, name=PurePosixPath(package.filename).name)
+
+    def _release(self, suite: str) -> Mapping[str, str]:
+        """The verified fields of ``InRelease``."""
+        path = f"dists/{safe_path(suite)}/InRelease"
+        try:
+            signed = self._site.read(path, limit=_RELEASE_LIMIT)
+        except NotFoundError as error:
+            raise ToolchainError(
+                f"{self._site} has no suite {suite}", hint="name a mirror of Debian that has it in kernel-builder.toml"
+            ) from error
+        text = verify_clearsigned(signed, self._keyring, self._site.where(path), gpgv=self._gpgv)
+        fields = next(_stanzas(text.splitlines()), {})
+        if suite not in {fields.get("suite"), fields.get("codename")}:
+            raise IntegrityError(
+                f"{self._site.where(path)} is of {fields.get('codename', 'another suite')}, not of {suite}"
+            )
+        _check_age(fields.get("valid-until"), self._site.where(path))
+        return fields
+
+    def _packages(self, suite: str, release: Mapping[str, str]) -> str:
+        name = f"{_COMPONENT}/binary-{self._architecture}/Packages.xz"
+        digests = (line.split() for line in release.get("sha256", "").splitlines())
+        entry = next((words for words in digests if len(words) == 3 and words[2] == name), None)
+        if entry is None or not entry[1].isdecimal():
+            raise ToolchainError(
+                f"{self._site} has no {name} in {suite}", hint="name another mirror in kernel-builder.toml"
+            )
+        sha256, size = entry[0], int(entry[1])
+        folder = f"dists/{suite}/{PurePosixPath(name).parent}"
+        paths = [f"dists/{suite}/{name}"]
+        if release.get("acquire-by-hash") == "yes":  # a mirror may change between the two requests
+            paths.insert(0, f"{folder}/by-hash/SHA256/{sha256}")
+        with tempfile.TemporaryDirectory(prefix="kernel-builder-") as scratch:
+            target = Path(scratch) / "Packages.xz"
+            for path in paths:
+                try:
+                    self._site.fetch(path, target, size=size, sha256=sha256, on_bytes=lambda _: None)
+                    break
+                except NetworkError as error:
+                    if isinstance(error, IntegrityError) or path == paths[-1]:
+                        raise
+            return _inflate(target, self._site.where(paths[-1]))
+
+
+def _inflate(file: Path, where: str) -> str:
+    try:
+        with lzma.open(file) as stream:
+            data = stream.read(_PACKAGES_LIMIT + 1)
+    except (lzma.LZMAError, EOFError) as error:
+        raise IntegrityError(f"{where} is damaged: {error}") from error
+    if len(data) > _PACKAGES_LIMIT:
+        raise IntegrityError(f"{where} is larger than any index of packages")
+    return data.decode("utf-8", "replace")
+
+
+def _check_age(until: str | None, where: str) -> None:
+    if until is None:
+        return  # released suites have no end
+    try:
+        end = parsedate_to_datetime(until)
+    except ValueError as error:
+        raise IntegrityError(f"{where} says until when it is valid in an unknown form: {until}") from error
+    if end.tzinfo is None:
+        end = end.replace(tzinfo=UTC)
+    if end < datetime.now(UTC):
+        raise IntegrityError(
+            f"{where} was valid until {until}",
+            hint="use a mirror that is kept up to date, and check this machine's clock",
+        )
+
+
+def verify_clearsigned(signed: bytes, keyring: Path, where: str, *, gpgv: str = "gpgv") -> str:
+    """What was signed in ``signed``, once a key of ``keyring`` is found to have signed it; nothing around it.
+
+    One good signature is enough and a bad one is too many, as for apt. Raises :class:`IntegrityError` when it is not
+    signed so, :class:`ToolchainError` when ``gpgv`` or ``keyring`` is missing. ``where`` is for messages.
+    """
+    program = shutil.which(gpgv)
+    if program is None:
+        raise ToolchainError(
+            "gpgv, which verifies signatures of Debian's archive, is not installed",
+            hint="apt-get install gpgv (dnf install gnupg2)",
+        )
+    keyring = find_keyring(keyring)
+    with tempfile.TemporaryDirectory(prefix="kernel-builder-") as scratch:
+        home = Path(scratch)
+        (home / "signed").write_bytes(signed)
+        command = [program, "--homedir", scratch, "--keyring", str(keyring.absolute()), "--status-fd", "1"]
+        command += ["--weak-digest", "SHA1"]
+        command += ["--output", str(home / "text"), str(home / "signed")]
+        try:
+            answer = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_GPGV_SECONDS,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "LC_ALL": "C"},
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ToolchainError(f"{program} does not run: {error}", hint="apt-get install --reinstall gpgv") from error
+        words = [line.split()[1] for line in answer.stdout.splitlines() if line.startswith("[GNUPG:] ")]
+        good = "GOODSIG" in words and "VALIDSIG" in words and "BADSIG" not in words
+        if not good or not (home / "text").is_file():
+            reason = next((text for word, text in _REFUSED.items() if word in words), "gpgv accepts no signature of it")
+            raise IntegrityError(f"{where} cannot be trusted: {reason}", hint=_KEYRING_HINT)
+        return (home / "text").read_text(encoding="utf-8", errors="replace")
+
+
+def compare_versions(one: str, other: str) -> int:
+    """Negative, zero or positive, as Debian orders versions (deb-version(7))."""
+    for first, second in zip(_split_version(one), _split_version(other), strict=True):
+        difference = _compare_part(first, second)
+        if difference:
+            return difference
+    return 0
+
+
+def _split_version(version: str) -> tuple[str, str, str]:
+    epoch, colon, rest = version.partition(":")
+    if not colon:
+        epoch, rest = "0", version
+    upstream, dash, revision = rest.rpartition("-")
+    return (epoch, upstream, revision) if dash else (epoch, rest, "0")
+
+
+def _compare_part(one: str, other: str) -> int:
+    """Alternately parts without digits, character by character, and numbers."""
+    while one or other:
+        texts = []
+        for text in (one, other):
+            length = next((index for index, character in enumerate(text) if character.isdecimal()), len(text))
+            texts.append(text[:length])
+        one, other = one[len(texts[0]) :], other[len(texts[1]) :]
+        weights = [[_weight(character) for character in text] + [0] for text in texts]
+        if weights[0] != weights[1]:
+            return -1 if weights[0] < weights[1] else 1
+        numbers = []
+        for text in (one, other):
+            length = next((index for index, character in enumerate(text) if not character.isdecimal()), len(text))
+            numbers.append(text[:length])
+        one, other = one[len(numbers[0]) :], other[len(numbers[1]) :]
+        values = [int(number or "0") for number in numbers]
+        if values[0] != values[1]:
+            return -1 if values[0] < values[1] else 1
+    return 0
+
+
+def _weight(character: str) -> int:
+    """``~`` before the end of a part, letters before everything else."""
+    if character == "~":
+        return -1
+    return ord(character) if character.isalpha() else ord(character) + 256
