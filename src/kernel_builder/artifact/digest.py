@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 METADATA = "metadata.json"
-_NOT_HASHED = frozenset({METADATA, f"{METADATA}.sigstore"})
+SIGNATURE = f"{METADATA}.sigstore"
+_NOT_HASHED = frozenset({METADATA, SIGNATURE})
 
 
 def _files(directory: Path) -> Iterator[tuple[str, Path]]:

@@ -35,6 +35,7 @@ COMMANDS: dict[str, _Entry] = {
     "check-config": _Entry("check_config", "Judge build.toml: all mistakes in one run."),
     "update-build": _Entry("update_build", "Bring build.toml to the newest edition, comments and layout kept."),
     "card": _Entry("card", "Preview the card that goes to the Hub with the kernel."),
+    "attest": _Entry("attest", "Say what built variants were made from; sign them; verify signatures."),
     "schema": _Entry("schema", "Print the JSON schema of build.toml, for editors."),
 }
 
