@@ -85,13 +85,18 @@ def definitions(context: Context, source: str, backend_definitions: tuple[str, .
 
 
 def includes(context: Context, unit: Unit, extra_system: tuple[Path, ...] = ()) -> list[str]:
-    """Include options in order: the section's, ``csrc``, the generated ones, then system headers."""
+    """Include options in order: the section's, ``csrc``, the generated ones, then system headers.
+
+    The libraries that a section depends on are its own: another section may depend on another release.
+    """
     root = context.layout.root
     own = [str(root / path) if path != "." else str(root) for path in unit.include]
     own += [str(root / "csrc")] if (root / "csrc").is_dir() else []
     generated = context.layout.refused.parent  # for "torch-ext/registration.h"
     own += [str(path) for path in (context.layout.registration, generated, context.layout.refused)]
-    system = [str(path) for path in (*context.toolchain.torch.include, *extra_system, *context.headers_include)]
+    libraries = [path for library in unit.libraries for path in library.include]
+    torch = context.toolchain.torch.include
+    system = [str(path) for path in (*libraries, *torch, *extra_system, *context.headers_include)]
     return [f"-I{path}" for path in own] + [word for path in system for word in ("-isystem", path)]
 
 

@@ -24,8 +24,16 @@ from kernel_builder.plan.model import (
     VariantPlan,
 )
 from kernel_builder.plan.tree import GENERATED_NAMES, GENERATED_OPS, PackageFiles, includable_files, package_files
-from kernel_builder.plan.units import Language, SectionInput, Unit, language_of, merge, raise_standard
-from kernel_builder.toolchain.model import Toolchain
+from kernel_builder.plan.units import (
+    Language,
+    SectionInput,
+    Unit,
+    clashing_libraries,
+    language_of,
+    merge,
+    raise_standard,
+)
+from kernel_builder.toolchain.model import LibraryHeaders, Toolchain
 from kernel_builder.variants.matrix import Kept
 from kernel_builder.variants.names import Abi, TorchTag
 from kernel_builder.variants.support import SupportRow, SupportTable
@@ -213,6 +221,7 @@ class _CompiledVariant:
             self.remarks.warn(warning)
         if units.misplaced:
             raise ConfigError("; ".join(units.misplaced) + f"; {backend.value} kernels cannot compile it")
+        self._refuse_clashes(units.units)
         ops_id = self.identity.ops_id(project, backend)
         layout = self._layout()
         sources = tuple(unit.source for unit in units.units)
@@ -269,10 +278,20 @@ class _CompiledVariant:
             toolchain={
                 "torch": torch.version,
                 **({"cuda": nvcc.version} if nvcc else {}),
+                **{library.name: library.version for library in self.toolchain.libraries},
                 "c++": f"g++ {self.toolchain.host.version}",
                 "glibc floor": self.toolchain.sysroot.floor,
             },
         )
+
+    def _refuse_clashes(self, units: tuple[Unit, ...]) -> None:
+        for unit in units:
+            clash: tuple[LibraryHeaders, ...] = clashing_libraries(unit)
+            if clash:
+                raise ConfigError(
+                    f"{unit.source} is in {' and '.join(unit.sections)}, which depend on"
+                    f" {' and '.join(library.name for library in clash)}: a file is compiled once, with one of them"
+                )
 
     def _layout(self) -> Layout:
         vendored = self.project.root / self.project.framework.directory
@@ -294,6 +313,7 @@ class _CompiledVariant:
         """The framework's and the backend's sections with their capabilities chosen; too old toolkits skip some."""
         framework = self.project.framework
         supported = self._supported()
+        shared = self.toolchain.libraries
         inputs = [
             SectionInput(
                 id=f"[{framework.kind.value}]",
@@ -302,6 +322,8 @@ class _CompiledVariant:
                 cxx_flags=framework.cxx_flags,
                 cuda_flags=(),
                 capabilities=supported,
+                # Bindings have no 'depends' of their own. They get what the sections have, where that is one release.
+                libraries=shared if len({library.library for library in shared}) == len(shared) else (),
             )
         ]
         effective: list[EffectiveSection] = []
@@ -323,6 +345,7 @@ class _CompiledVariant:
                     cxx_flags=section.cxx_flags,
                     cuda_flags=section.cuda_flags,
                     capabilities=capabilities,
+                    libraries=tuple(library for library in shared if library.name in section.depends),
                 )
             )
         return tuple(inputs), tuple(effective)

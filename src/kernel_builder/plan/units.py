@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from kernel_builder.config.model import Backend, Capability
 from kernel_builder.plan.tree import HEADER_SUFFIXES
+from kernel_builder.toolchain.model import LibraryHeaders
 
 _T = TypeVar("_T")
 
@@ -54,7 +55,8 @@ class Unit:
     """One source file and everything that its sections say about it.
 
     ``source`` and ``include`` are POSIX paths relative to the project root, ``capabilities`` the CUDA capabilities it
-    is compiled for (empty for other languages), ``sections`` the ids of its sections, for messages.
+    is compiled for (empty for other languages), ``sections`` the ids of its sections, for messages. ``libraries`` are
+    those that its sections depend on, besides torch.
     """
 
     source: str
@@ -64,6 +66,7 @@ class Unit:
     cuda_flags: tuple[str, ...]
     capabilities: tuple[Capability, ...]
     sections: tuple[str, ...]
+    libraries: tuple[LibraryHeaders, ...] = ()
 
     def flags(self) -> tuple[str, ...]:
         """The user's flags for the compiler of this file's language: C++ flags never reach nvcc, nor the reverse."""
@@ -82,6 +85,7 @@ class SectionInput:
     cxx_flags: tuple[str, ...]
     cuda_flags: tuple[str, ...]
     capabilities: tuple[Capability, ...]
+    libraries: tuple[LibraryHeaders, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +135,7 @@ def merge(backend: Backend, sections: tuple[SectionInput, ...]) -> Units:
                 cuda_flags=section.cuda_flags,
                 capabilities=section.capabilities if language is Language.CUDA else (),
                 sections=(section.id,),
+                libraries=section.libraries,
             )
             known = units.get(source)
             if known is None:
@@ -149,7 +154,20 @@ def _merge_units(first: Unit, second: Unit) -> Unit:
         cuda_flags=_joined_flags(first.cuda_flags, second.cuda_flags),
         capabilities=_union(first.capabilities, second.capabilities),
         sections=first.sections + second.sections,
+        libraries=_union(first.libraries, second.libraries),
     )
+
+
+def clashing_libraries(unit: Unit) -> tuple[LibraryHeaders, ...]:
+    """Two releases of one library that the sections of ``unit`` depend on; empty when there are none.
+
+    Both have the same header names and the same C++ names, so one file can be compiled with one of them only.
+    """
+    for index, first in enumerate(unit.libraries):
+        for second in unit.libraries[index + 1 :]:
+            if first.library == second.library:
+                return first, second
+    return ()
 
 
 _STANDARD = re.compile(r"(?:-std|--std)=(?P<dialect>c|gnu)\+\+(?P<year>[0-9][0-9a-z])")

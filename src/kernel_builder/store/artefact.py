@@ -16,6 +16,8 @@ class ArtefactKind(StrEnum):
     """Verified as a whole by ``sha256``."""
     PACKAGE = "package"
     """A distribution's package: verified as a whole by ``sha256``, which a signed index gave."""
+    TREE = "tree"
+    """Files that several places publish, each packed in its own way; ``sha256`` is over their paths and contents."""
     LOCAL = "local"
     """Files on this machine; ``sha256`` is over what identifies them."""
 

@@ -209,6 +209,11 @@ class SimpleIndex:
         """See :class:`Index`."""
         return self.transport.received
 
+    def transport_without_credentials(self) -> Transport:
+        """A transport for other servers: the same certificates, and nothing that is meant for the index alone."""
+        certificates = self.settings.certificates
+        return Transport(IndexSettings(url=None, origin=self.settings.origin, certificates=certificates))
+
     def cancel(self) -> None:
         """See :class:`Index`."""
         self.transport.cancel()

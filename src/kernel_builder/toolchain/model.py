@@ -68,10 +68,25 @@ class CudaSdk:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LibraryHeaders:
+    """Headers of a C++ library that a section depends on.
+
+    ``name`` is what ``depends`` calls it (``cutlass_3_8``), ``library`` what it is a release of (``cutlass``),
+    ``version`` that release (``3.8.0``), ``include`` its include directories in order.
+    """
+
+    name: str
+    library: str
+    version: str
+    include: tuple[Path, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Toolchain:
-    """Everything that one variant is compiled with."""
+    """Everything that one variant is compiled with. ``libraries`` are those that some section depends on."""
 
     host: HostCompiler
     sysroot: Sysroot
     torch: TorchSdk
     cuda: CudaSdk | None = None
+    libraries: tuple[LibraryHeaders, ...] = ()

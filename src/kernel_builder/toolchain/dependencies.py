@@ -1,0 +1,458 @@
+"""C++ libraries that a kernel section may depend on (``depends``): their headers, from whichever place has them.
+
+Reference: interoperability contract 1.6. All of them are headers alone. A release is pinned by a digest over its header
+files (``data/dependencies.toml``), so it does not matter who delivers it: a wheel of the package index, an archive, a
+git repository, a mirror of either. The store's key follows from that digest, and what is in the store is never asked
+for again. A directory that the user names (``CUTLASS_SRC_DIR``) comes before all of them and must be of the very
+version; it is copied into the store, so that a build never reads files that may change under it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import lzma
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import tomllib
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
+from typing import IO
+from urllib.parse import unquote, urlsplit
+
+from packaging.specifiers import SpecifierSet
+
+from kernel_builder.errors import IntegrityError, KernelBuilderError, NetworkError, ToolchainError
+from kernel_builder.events import Notice, Reporter
+from kernel_builder.store.artefact import Artefact, ArtefactKind
+from kernel_builder.store.cache import Store, StoreKey, require_space
+from kernel_builder.store.index import Index, choose_wheel
+from kernel_builder.store.progress import Fetch
+from kernel_builder.store.settings import redact
+from kernel_builder.store.transport import Transport
+from kernel_builder.toolchain.index_torch import source_of
+from kernel_builder.toolchain.model import LibraryHeaders
+
+_SPACE = 64 * 2**20
+_LARGEST = 256 * 2**20
+_GIT_SECONDS = 600
+_VERSION_LINES = re.compile(r"^\s*#\s*define\s+\w+_(MAJOR|MINOR|PATCH)\s+([0-9]+)\s*$", re.MULTILINE)
+_CMAKE_VERSION = re.compile(r"^\s*project\(\s*\w+\s+VERSION\s+([0-9.]+)", re.MULTILINE | re.IGNORECASE)
+
+OnBytes = Callable[[int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """Where the releases of one library come from.
+
+    ``variable`` names the environment variable for an unpacked source tree, ``mirror`` the one for another address
+    than ``archive`` (in which ``{version}`` is filled in). ``project`` is the library's name on the package index,
+    ``strip`` the wheel's folder that corresponds to the source tree; both are empty where there is no such wheel.
+    ``include`` are its include directories, ``version_header`` the file that says which version it is; both are
+    relative to the source tree.
+    """
+
+    name: str
+    label: str
+    variable: str
+    mirror: str
+    archive: str
+    include: tuple[str, ...]
+    version_header: str
+    project: str = ""
+    strip: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """One value of ``depends``. ``headers`` is the digest of :func:`headers_digest`, ``commit`` that of its git tag.
+
+    ``wheel`` tells whether the package index has a wheel of it. ``refusal`` says why this version of kernel-builder
+    cannot provide it; such a release has no digest.
+    """
+
+    name: str
+    library: Library
+    version: str
+    commit: str = ""
+    headers: str = ""
+    wheel: bool = False
+    refusal: str = ""
+
+    @property
+    def label(self) -> str:
+        """For people: ``CUTLASS 3.8.0``."""
+        return f"{self.library.label} {self.version}".strip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedLibrary:
+    """What a dependency is provided from. ``local`` is the user's own directory, ``None`` for the published release.
+
+    ``digest`` is over the header files that it will have.
+    """
+
+    release: Release
+    key: StoreKey
+    headers: LibraryHeaders
+    digest: str
+    local: Path | None = None
+
+    @property
+    def artefacts(self) -> tuple[Artefact, ...]:
+        """What it is made from, the same whichever place delivers it: the library's name, version and digest."""
+        return (
+            Artefact(
+                name=self.release.library.name,
+                version=self.release.version,
+                filename=f"{self.release.library.name}-{self.release.version}",
+                kind=ArtefactKind.TREE,
+                sha256=self.digest,
+                source="release" if self.local is None else "local",
+            ),
+        )
+
+
+@cache
+def releases() -> Mapping[str, Release]:
+    """All values of ``depends`` but ``torch``, which is provided with every toolchain."""
+    data = tomllib.loads(files("kernel_builder.data").joinpath("dependencies.toml").read_text(encoding="utf-8"))
+    libraries = {
+        name: Library(
+            name=name,
+            **{**{key.replace("-", "_"): value for key, value in table.items()}, "include": tuple(table["include"])},
+        )
+        for name, table in data["library"].items()
+    }
+    return {
+        name: Release(name=name, **{**table, "library": libraries[table["library"]]})
+        for name, table in data["release"].items()
+    }
+
+
+def headers_digest(root: Path, include: Iterable[str]) -> str:
+    """A digest over paths and contents of all files below the directories ``include`` of ``root``.
+
+    Each file counts as ``<SHA-256 of its contents>  <path>``, one a line, sorted by path: what ``sha256sum`` prints. So
+    the digest of a release can be checked by anyone, with ``find include tools/util/include -type f | LC_ALL=C sort |
+    xargs sha256sum | sha256sum``.
+    """
+    lines: list[tuple[str, str]] = []
+    for folder in include:
+        for path in sorted((root / folder).rglob("*")):
+            if path.is_file():
+                with path.open("rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+                lines.append((path.relative_to(root).as_posix(), digest))
+    text = "".join(f"{digest}  {path}\n" for path, digest in sorted(lines))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Libraries:
+    """Provides the dependencies of sections.
+
+    ``transport`` fetches archives; ``None`` means that nothing may be fetched. ``environ`` holds the variables that
+    name directories and mirrors.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        index: Index,
+        reporter: Reporter,
+        transport: Transport | None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._store = store
+        self._index = index
+        self._reporter = reporter
+        self._transport = transport
+        self._environ = os.environ if environ is None else environ
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes that came over the wire for archives (wheels are counted by the index)."""
+        return self._transport.received if self._transport else 0
+
+    def resolve(self, name: str) -> ResolvedLibrary:
+        """What ``name`` (``cutlass_3_8``) is, with the paths that it will have. Nothing is fetched.
+
+        Raises :class:`ToolchainError` for a dependency that cannot be provided, and when the directory that the user
+        names for it is not of its version.
+        """
+        release = releases()[name]
+        if release.refusal:
+            raise ToolchainError(
+                f"{name} cannot be provided: {release.refusal}",
+                hint=f"{release.library.variable} does not help with that; choose other backends with --backend",
+            )
+        local = self._local(release)
+        digest = release.headers
+        if local is not None:
+            digest = headers_digest(local, release.library.include)
+            if digest != release.headers:
+                self._reporter.emit(
+                    Notice(
+                        message=f"{local} differs from the release {release.label}; the kernel is built with what is"
+                        f" there, because {release.library.variable} names it",
+                        warning=True,
+                    )
+                )
+        key = StoreKey.of(f"{release.library.name}-{release.version}", headers=digest)
+        entry = self._store.path(key)
+        return ResolvedLibrary(
+            release=release,
+            key=key,
+            headers=LibraryHeaders(
+                name=name,
+                library=release.library.name,
+                version=release.version,
+                include=tuple(entry / folder for folder in release.library.include),
+            ),
+            digest=digest,
+            local=local,
+        )
+
+    def provide(self, resolved: ResolvedLibrary) -> None:
+        """Bring the headers into the store, if they are not there.
+
+        Raises :class:`NetworkError` or :class:`ToolchainError` that names every way to get them when no place has
+        them, :class:`IntegrityError` when what came is not the release, :class:`MachineError`.
+        """
+
+        def build(into: Path) -> Sequence[Artefact]:
+            require_space(into.parent, _SPACE)
+            sources = self._copy(resolved, into) if resolved.local else self._fetch(resolved.release, into)
+            found = headers_digest(into, resolved.release.library.include)
+            if found != resolved.digest:
+                raise IntegrityError(
+                    f"the headers of {resolved.release.label} from {sources[0].source} are not those of the release:"
+                    f" their digest is {found}, not {resolved.digest}",
+                    hint="an index, a mirror or a proxy serves altered files; name another one",
+                )
+            return sources
+
+        self._store.ensure(resolved.key, build, self._index.check)
+
+    def _local(self, release: Release) -> Path | None:
+        """The user's directory for ``release``: the one of its version, of those that the variable lists."""
+        library = release.library
+        named = [Path(part).expanduser() for part in self._environ.get(library.variable, "").split(os.pathsep) if part]
+        found: list[str] = []
+        for folder in named:
+            version = source_version(folder, library)
+            if version == release.version:
+                return folder.absolute()
+            found.append(f"{folder} is {library.label} {version}" if version else f"{folder} is no {library.label}")
+        if not named:
+            return None
+        raise ToolchainError(
+            f"{release.name} means {release.label}, and {library.variable} names another: {'; '.join(found)}",
+            hint=f"point {library.variable} to {release.label} (several directories may be listed, separated by"
+            f" '{os.pathsep}'), or unset it to have the release fetched",
+        )
+
+    def _copy(self, resolved: ResolvedLibrary, into: Path) -> Sequence[Artefact]:
+        assert resolved.local is not None  # noqa: S101  (the caller asked)
+        for folder in resolved.release.library.include:
+            source = resolved.local / folder
+            for path in sorted(source.rglob("*")):
+                if path.is_file():
+                    target = into / folder / path.relative_to(source)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, target)
+        return resolved.artefacts
+
+    def _fetch(self, release: Release, into: Path) -> Sequence[Artefact]:
+        """Try every place in turn; only an integrity error ends it at once, for it is no reason to look elsewhere."""
+        failures: list[str] = []
+        networks = 0
+        places: list[Callable[[Release, Path], Sequence[Artefact]]] = [self._from_address]
+        if release.wheel:
+            places.insert(0, self._from_wheel)
+        for place in places:
+            try:
+                return place(release, into)
+            except IntegrityError:
+                raise
+            except (NetworkError, ToolchainError) as error:
+                networks += isinstance(error, NetworkError)
+                failures.append(error.message)
+                for folder in into.iterdir():
+                    shutil.rmtree(folder)
+        kind: type[KernelBuilderError] = NetworkError if networks else ToolchainError
+        raise kind(
+            f"{release.name} ({release.label}) cannot be had: {'; '.join(failures)}", hint=self._remedies(release)
+        )
+
+    def _remedies(self, release: Release) -> str:
+        library = release.library
+        index = f"an index that has {library.project} {release.version}; " if release.wheel else ""
+        return (
+            f"any of these mends it: {index}a network that reaches {urlsplit(library.archive).hostname};"
+            f" {library.mirror} = the address of a copy (an archive, with {{version}} for the version, or git+URL of a"
+            f" repository with its tags); {library.variable} = a directory with {release.label} unpacked"
+        )
+
+    def _from_wheel(self, release: Release, into: Path) -> Sequence[Artefact]:
+        library = release.library
+        file = choose_wheel(
+            self._index.files(library.project),
+            project=library.project,
+            allowed=SpecifierSet(f"=={release.version}.*"),
+            machine="any",
+        ).file
+        progress = Fetch(release.label, self._reporter)
+        scratch = into / ".scratch"
+        scratch.mkdir()
+        wheel = self._index.open(file, scratch, progress.add)
+        members = wheel.select([f"{library.strip}{folder}/**" for folder in library.include])
+        progress.expect(sum(member.compressed for member in members))
+        wheel.extract(members, into, lambda name: name.removeprefix(library.strip))
+        shutil.rmtree(scratch)
+        progress.finish()
+        return (source_of(file, wheel),)
+
+    def _from_address(self, release: Release, into: Path) -> Sequence[Artefact]:
+        library = release.library
+        address = self._environ.get(library.mirror, "").strip() or library.archive
+        address = address.replace("{version}", release.version)
+        progress = Fetch(release.label, self._reporter)
+        scratch = into / ".scratch"
+        scratch.mkdir()
+        archive = scratch / "archive"
+        if address.startswith("git+"):
+            self._from_git(address.removeprefix("git+"), release, archive)
+        elif urlsplit(address).scheme in {"http", "https"}:
+            if self._transport is None:
+                raise NetworkError(f"{redact(address)} would need the network")
+            self._transport.download(address, archive, on_bytes=progress.add)
+        else:
+            _copy_file(address, archive)
+        with archive.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        size = archive.stat().st_size
+        _unpack(archive, library.include, into, redact(address) if "://" in address else address)
+        shutil.rmtree(scratch)
+        progress.finish()
+        return (
+            Artefact(
+                name=library.name,
+                version=release.version,
+                filename=f"{library.name}-{release.version}.tar.gz",
+                kind=ArtefactKind.ARCHIVE,
+                size=size,
+                sha256=digest,
+                source="archive",
+            ),
+        )
+
+    def _from_git(self, address: str, release: Release, archive: Path) -> None:
+        """An archive of the tag ``v<version>``, whose commit must be the one that is known."""
+        scheme = urlsplit(address).scheme
+        if self._transport is None and scheme not in {"", "file"}:
+            raise NetworkError(f"{redact(address)} would need the network")
+        repository = archive.with_name("git")
+        _git("init", "--quiet", "--bare", str(repository), address=address)
+        within = ("--git-dir", str(repository))
+        _git(*within, "fetch", "--quiet", "--depth=1", address, f"refs/tags/v{release.version}", address=address)
+        commit = _git(*within, "rev-parse", "FETCH_HEAD^{commit}", address=address).decode().strip()
+        if commit != release.commit:
+            raise IntegrityError(
+                f"the tag v{release.version} of {redact(address)} is commit {commit}, not {release.commit}",
+                hint="that repository is no copy of the library's own",
+            )
+        prefix = f"--prefix={release.library.name}-{release.version}/"
+        archive.write_bytes(
+            _git(*within, "archive", "--format=tar", prefix, commit, *release.library.include, address=address)
+        )
+
+
+def source_version(folder: Path, library: Library) -> str | None:
+    """The version of the source tree in ``folder``; ``None`` when it is no tree of that library."""
+    if not all((folder / include).is_dir() for include in library.include[:1]):
+        return None
+    try:
+        text = (folder / library.version_header).read_text(encoding="utf-8", errors="replace")
+        numbers = dict(reversed(_VERSION_LINES.findall(text)))
+        if numbers.keys() == {"MAJOR", "MINOR", "PATCH"}:
+            return ".".join(numbers[part] for part in ("MAJOR", "MINOR", "PATCH"))
+    except OSError:
+        pass  # releases before 3.0 have no such header
+    try:
+        found = _CMAKE_VERSION.search((folder / "CMakeLists.txt").read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return None
+    return found[1] if found else None
+
+
+def _copy_file(address: str, target: Path) -> None:
+    parts = urlsplit(address)
+    path = Path(unquote(parts.path)) if parts.scheme == "file" else Path(address).expanduser()
+    if "://" in address and parts.scheme != "file":
+        raise NetworkError(f"{redact(address)} is no address that can be read: write https://, file:// or git+https://")
+    try:
+        shutil.copyfile(path, target)
+    except OSError as error:
+        raise NetworkError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _unpack(archive: Path, include: Sequence[str], into: Path, where: str) -> None:
+    """Write the header files of an archive that has one folder at its top. Links and odd paths are refused."""
+    wanted = tuple(f"{folder}/" for folder in include)
+    size = 0
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                _, _, path = member.name.removeprefix("./").partition("/")
+                if not path.startswith(wanted) or member.isdir():
+                    continue
+                if not member.isfile() or ".." in PurePosixPath(path).parts or "\\" in path:
+                    raise IntegrityError(f"{where} holds something that must not be there: {member.name!r}")
+                size += member.size
+                source = tar.extractfile(member)
+                if source is None or size > _LARGEST:
+                    raise IntegrityError(f"{where} holds more than headers of that library can be")
+                _write(source, into / path)
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+        raise IntegrityError(f"{where} is not a readable tar archive: {error}") from error
+    if not size:
+        raise IntegrityError(f"{where} has no {' and no '.join(include)} below its top folder")
+
+
+def _write(source: IO[bytes], target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("wb") as file:
+        shutil.copyfileobj(source, file, io.DEFAULT_BUFFER_SIZE)
+
+
+def _git(*arguments: str, address: str) -> bytes:
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_COUNT": "0"}
+    try:
+        completed = subprocess.run(
+            ["git", *arguments],
+            capture_output=True,
+            check=True,
+            timeout=_GIT_SECONDS,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+        )
+    except FileNotFoundError as error:
+        raise ToolchainError(f"git is needed for {redact(address)}, and it is not installed") from error
+    except subprocess.TimeoutExpired as error:
+        raise NetworkError(f"git did not get {redact(address)} within {_GIT_SECONDS} s") from error
+    except subprocess.CalledProcessError as error:
+        words = error.stderr.decode(errors="replace").strip().replace(address, redact(address))
+        raise NetworkError(
+            f"git could not get {redact(address)}: {words.splitlines()[-1] if words else 'it failed'}"
+        ) from error
+    return completed.stdout
