@@ -66,7 +66,7 @@ def fill_card(project: Project, variants: Sequence[BuiltVariant], *, repo_id: st
     path = project.root / CARD
     has_own = path.is_file()
     text = path.read_text(encoding="utf-8") if has_own else _own_template("card.md.j2")
-    text = _GENERATED.sub("\n", text)
+    text = _GENERATED.sub("\n\n", text)
     context = card_context(project, variants, repo_id)
     template, used = _parse(text, path if has_own else None)
     try:

@@ -1,0 +1,107 @@
+"""Statements about what was built, and signatures that do not hold."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.artifact.built import BuiltVariant, variants_in
+from kernel_builder.artifact.digest import hash_variant
+from kernel_builder.errors import IntegrityError, UsageError
+from kernel_builder.hub.attest import (
+    Dependency,
+    identity_policy,
+    make_statement,
+    make_verifier,
+    refuse_altered,
+    statements_text,
+    verify,
+)
+
+COMMIT = "0123456789" * 4
+
+
+@pytest.fixture
+def variant(tmp_path: Path) -> BuiltVariant:
+    directory = tmp_path / "torch-cpu"
+    directory.mkdir()
+    (directory / "__init__.py").write_text("")
+    document = {
+        "name": "k",
+        "id": "_k_cpu_0123456",
+        "version": 1,
+        "source": "https://example.org/k",
+        "backend": {"type": "cpu"},
+        "digest": {"algorithm": "sha256", "files": hash_variant(directory)},
+        "provenance": {"kernel-builder": {"version": "9.9"}, "kernel": {"commit": COMMIT, "dirty": True}},
+    }
+    (directory / "metadata.json").write_text(json.dumps(document))
+    return variants_in(tmp_path)[0]
+
+
+def test_a_statement_names_every_file_and_where_it_came_from(variant):
+    statement = make_statement(variant, None, dependencies=[Dependency(name="torch.whl", sha256="ab")])
+    metadata = hashlib.sha256((variant.path / "metadata.json").read_bytes()).hexdigest()
+    assert statement["subject"] == [
+        {"name": "torch-cpu/__init__.py", "digest": {"sha256": hashlib.sha256(b"").hexdigest()}},
+        {"name": "torch-cpu/metadata.json", "digest": {"sha256": metadata}},
+    ]
+    definition = statement["predicate"]["buildDefinition"]
+    assert definition["resolvedDependencies"] == [
+        {
+            "name": "sources",
+            "uri": "git+https://example.org/k",
+            "digest": {"gitCommit": COMMIT},
+            "annotations": {"dirty": True},
+        },
+        {"name": "torch.whl", "digest": {"sha256": "ab"}},
+    ]
+    details = statement["predicate"]["runDetails"]
+    assert details["builder"] == {"id": "urn:kernel-builder:local", "version": {"kernel-builder": "9.9"}}
+    assert "metadata" not in details
+
+
+def test_the_builder_is_the_workflow_where_one_runs(variant):
+    environment = {
+        "GITHUB_SERVER_URL": "https://git.example",
+        "GITHUB_REPOSITORY": "me/k",
+        "GITHUB_WORKFLOW_REF": "me/k/.github/workflows/build.yml@refs/heads/main",
+        "GITHUB_RUN_ID": "7",
+    }
+    details = make_statement(variant, None, environment=environment)["predicate"]["runDetails"]
+    assert details["builder"]["id"] == "https://git.example/me/k/.github/workflows/build.yml@refs/heads/main"
+    assert details["metadata"] == {"invocationId": "https://git.example/me/k/actions/runs/7/attempts/1"}
+
+
+def test_statements_are_json_lines_and_the_same_each_time(variant):
+    text = statements_text([make_statement(variant, None)] * 2)
+    assert text == statements_text([make_statement(variant, None)] * 2)
+    assert [json.loads(line)["_type"] for line in text.splitlines()] == ["https://in-toto.io/Statement/v1"] * 2
+
+
+def test_only_what_was_built_can_be_attested(variant):
+    refuse_altered(variant)
+    (variant.path / "__init__.py").write_text("import os")
+    (variant.path / "new.py").write_text("")
+    with pytest.raises(IntegrityError, match=r"__init__.py was changed; new.py was added"):
+        refuse_altered(variant)
+
+
+def test_signatures_need_a_known_signer():
+    pytest.importorskip("sigstore", reason="the extra 'sign' is not installed")
+    with pytest.raises(UsageError, match="known signer"):
+        identity_policy("a@example.org", None)
+
+
+def test_what_is_not_signed_or_no_bundle_is_named(variant, tmp_path, monkeypatch):
+    pytest.importorskip("sigstore", reason="the extra 'sign' is not installed")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    verifier = make_verifier(offline=True)
+    policy = identity_policy("a@example.org", "https://issuer.example")
+    assert verify(variant, verifier, policy) == "it is not signed: there is no metadata.json.sigstore"
+    (variant.path / "metadata.json.sigstore").write_text('{"mediaType": "application/vnd.dev.sigstore.bundle+json"}')
+    assert str(verify(variant, verifier, policy)).startswith("metadata.json.sigstore is no Sigstore bundle: ")
