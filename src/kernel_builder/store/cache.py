@@ -3,6 +3,10 @@
 An entry is a directory named by a readable stem and a digest over everything that determines its contents, so
 its path is known before it exists. It is built beside its place and renamed into it: whoever sees it sees all
 of it. Processes exclude each other with a lock per entry, which the kernel releases when a process dies.
+
+Every file is sealed: read-only, with its size and SHA-256 in the entry's manifest and a fixed time of change. So a
+look at sizes and times tells whether somebody wrote to an entry, and only then its contents are read again; the
+whole of it is read by :meth:`Store.verify`.
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,13 +29,15 @@ import platformdirs
 from filelock import FileLock, Timeout
 
 from kernel_builder.errors import IntegrityError, MachineError
-from kernel_builder.events import Reporter, Silent, Waiting
+from kernel_builder.events import Notice, Reporter, Silent, Waiting
 from kernel_builder.store.artefact import Artefact, parse_artefact
+from kernel_builder.store.uses import Uses
 
 MANIFEST = ".manifest.json"
 _FORMAT = 1
 _WORK = ".work-"
 _SPARE = 32 * 2**20  # bytes that must stay free on the disk besides what is written
+_SEALED = 946_684_800  # the time of change of every sealed file: 2000-01-01 UTC
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,18 +99,66 @@ class Store:
     def __init__(self, root: Path | None = None, reporter: Reporter | None = None) -> None:
         self.root = default_root() if root is None else root
         self._reporter = reporter or Silent()
+        self._uses = Uses(self.root)
+        self._glanced: dict[str, bool] = {}
+        self._glancing = threading.Lock()
+
+    def close(self) -> None:
+        """Use no entry any more: from now on :mod:`~kernel_builder.store.inventory` may remove what was used here.
+        A process that ends has closed its store.
+        """
+        self._uses.release()
 
     @property
-    def _entries(self) -> Path:
+    def entries(self) -> Path:
+        """The directory that holds the entries."""
         return self.root / "store"
 
     def path(self, key: StoreKey) -> Path:
         """Where the entry is, or will be."""
-        return self._entries / key.name
+        return self.entries / key.name
 
     def has(self, key: StoreKey) -> bool:
-        """Whether the entry is complete."""
-        return (self.path(key) / MANIFEST).is_file()
+        """Whether the entry is complete and, as far as a glance tells, as it was stored.
+
+        A damaged entry is told of once, as a warning, and counts as absent.
+        """
+        if not (self.path(key) / MANIFEST).is_file():
+            return False
+        with self._glancing:
+            if key.name not in self._glanced:
+                damage = self.glance(key.name)
+                self._glanced[key.name] = not damage
+                if damage:
+                    self._reporter.emit(Notice(message=damage_text(key.name, damage), warning=True))
+            return self._glanced[key.name]
+
+    def glance(self, name: str) -> list[Problem]:
+        """What :meth:`verify` would find in the entry, reading only files whose size or time of change is not that
+        of a sealed file. A bit that the disk lost by itself is not seen; anything that was written is.
+        """
+        entry = self.entries / name
+        try:
+            expected, sealed = _read_manifest(entry)
+        except IntegrityError as error:
+            return [Problem(path=MANIFEST, what=error.message)]
+        problems: list[Problem] = []
+        for path, (size, digest) in expected.items():
+            file = f"{entry}/{path}"
+            try:
+                status = os.lstat(file)  # noqa: PTH116  (10,000 files: speed)
+            except OSError:
+                problems.append(Problem(path=path, what="missing"))
+                continue
+            if stat.S_ISREG(status.st_mode) and status.st_size == size and (status.st_mtime == _SEALED or not sealed):
+                continue
+            problem = _compare(Path(file), path, size, digest)
+            if problem is not None:
+                problems.append(problem)
+            else:
+                with contextlib.suppress(OSError):  # copied without times; the next glance is quick again
+                    os.utime(file, (_SEALED, _SEALED))
+        return problems
 
     def ensure(self, key: StoreKey, build: Build, check: Callable[[], None] = lambda: None) -> Path:
         """The path of the entry, built now if it is not there.
@@ -113,15 +168,18 @@ class Store:
         full disk or a directory that cannot be written.
         """
         final = self.path(key)
+        self._uses.add(key.name)
         if self.has(key):
             self._touch(key)
             return final
-        with self._machine_errors(), self._lock(key.name, check):
+        with self.machine_errors(), self.lock(key.name, check):
+            with self._glancing:
+                self._glanced.pop(key.name, None)  # another process may have mended it meanwhile
             if not self.has(key):
-                self._sweep(key.name)
-                if final.exists():  # no manifest: nothing of ours, or half deleted
-                    _remove(final)
-                work = Path(tempfile.mkdtemp(prefix=f"{_WORK}{key.name}-", dir=self._entries))
+                self.sweep(key.name)
+                if final.exists():  # damaged, half deleted, or nothing of ours
+                    self.drop(key.name)
+                work = Path(tempfile.mkdtemp(prefix=f"{_WORK}{key.name}-", dir=self.entries))
                 try:
                     sources = build(work)
                     _seal(work, key, sources)
@@ -130,19 +188,14 @@ class Store:
                 finally:
                     if work.exists():
                         _remove(work)
+                with self._glancing:
+                    self._glanced[key.name] = True
         return final
 
     def artefacts(self, key: StoreKey) -> tuple[Artefact, ...]:
         """What an entry was made from, as its manifest says. Raises :class:`IntegrityError` when it cannot be read."""
         entry = self.path(key)
-        try:
-            manifest = json.loads((entry / MANIFEST).read_text(encoding="utf-8"))
-            return tuple(parse_artefact(source) for source in manifest["sources"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise IntegrityError(
-                f"the manifest of {entry} cannot be read: {error}",
-                hint="delete that directory; it will be fetched again",
-            ) from error
+        return manifest_sources(entry, load_manifest(entry))
 
     def verify(self, key: StoreKey) -> list[Problem]:
         """Compare an entry with its manifest: every file's size and SHA-256, files missing and files too
@@ -151,37 +204,37 @@ class Store:
         Raises :class:`IntegrityError` when the entry or its manifest cannot be read.
         """
         entry = self.path(key)
-        expected = _read_manifest(entry)
-        problems: list[Problem] = []
+        expected, _ = _read_manifest(entry)
         present = set(_files(entry))
-        for name, (size, digest) in expected.items():
-            if name not in present:
-                problems.append(Problem(path=name, what="missing"))
-            elif (entry / name).stat().st_size != size:
-                problems.append(Problem(path=name, what=f"{(entry / name).stat().st_size} bytes instead of {size}"))
-            elif _digest(entry / name) != digest:
-                problems.append(Problem(path=name, what="its contents changed"))
+        compared = (_compare(entry / name, name, size, digest) for name, (size, digest) in expected.items())
+        problems = [problem for problem in compared if problem is not None]
         problems += [Problem(path=name, what="does not belong here") for name in present - expected.keys()]
         return sorted(problems, key=lambda problem: problem.path)
 
     def discard(self, key: StoreKey) -> None:
         """Delete an entry; the next :meth:`ensure` builds it again. Nothing happens when there is none."""
-        with self._machine_errors(), self._lock(key.name):
-            final = self.path(key)
-            if final.exists():
-                gone = Path(tempfile.mkdtemp(prefix=f"{_WORK}{key.name}-", dir=self._entries))
-                final.rename(gone / "entry")
-                _remove(gone)
+        with self.machine_errors(), self.lock(key.name):
+            if self.path(key).exists():
+                self.drop(key.name)
+
+    def drop(self, name: str) -> None:
+        """Delete the directory ``name`` of an entry so that nobody sees half of it; its lock must be held."""
+        gone = Path(tempfile.mkdtemp(prefix=f"{_WORK}{name}-", dir=self.entries))
+        (self.entries / name).rename(gone / "entry")
+        with self._glancing:
+            self._glanced.pop(name, None)
+        _remove(gone)
 
     def _touch(self, key: StoreKey) -> None:
         with contextlib.suppress(OSError):  # a read-only store serves as well
             os.utime(self.path(key) / MANIFEST)
 
     @contextmanager
-    def _lock(self, name: str, check: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def lock(self, name: str, check: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Hold the lock of the entry ``name``; while another process has it, say so, wait and call ``check``."""
         locks = self.root / "locks"
         locks.mkdir(parents=True, exist_ok=True)
-        self._entries.mkdir(parents=True, exist_ok=True)
+        self.entries.mkdir(parents=True, exist_ok=True)
         lock = FileLock(locks / f"{name}.lock")
         try:
             lock.acquire(timeout=0)
@@ -196,11 +249,15 @@ class Store:
         finally:
             lock.release()
 
-    def _sweep(self, own: str) -> None:
+    def debris(self) -> Iterator[Path]:
+        """Work directories, of processes that live and of killed ones."""
+        yield from sorted(self.entries.glob(f"{_WORK}*"))
+
+    def sweep(self, own: str | None = None) -> None:
         """Remove what killed processes left; the lock of ``own`` is held. A work directory whose entry's lock
         is free has no owner any more.
         """
-        for work in self._entries.glob(f"{_WORK}*"):
+        for work in self.debris():
             name = work.name.removeprefix(_WORK).rpartition("-")[0]
             if name == own:  # its lock is ours
                 _remove(work)
@@ -210,7 +267,8 @@ class Store:
                 _remove(work)
 
     @contextmanager
-    def _machine_errors(self) -> Iterator[None]:
+    def machine_errors(self) -> Iterator[None]:
+        """Turn what a full or forbidden disk raises within the block into :class:`MachineError`."""
         try:
             yield
         except OSError as error:
@@ -243,38 +301,109 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _compare(file: Path, name: str, size: int, digest: str) -> Problem | None:
+    """How ``file`` differs from what its entry's manifest says; ``None`` when it does not."""
+    try:
+        status = file.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            return Problem(path=name, what="it is no ordinary file")
+        if status.st_size != size:
+            return Problem(path=name, what=f"{status.st_size} bytes instead of {size}")
+        return Problem(path=name, what="its contents changed") if _digest(file) != digest else None
+    except FileNotFoundError:
+        return Problem(path=name, what="missing")
+    except OSError as error:
+        return Problem(path=name, what=f"it cannot be read: {error.strerror}")
+
+
+def damage_text(name: str, problems: Sequence[Problem]) -> str:
+    """One sentence about a damaged entry."""
+    first = problems[0]
+    more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+    return f"{name} in the store is damaged ({first.path}: {first.what}{more}) and has to be provided again"
+
+
 def _seal(work: Path, key: StoreKey, sources: Sequence[Artefact]) -> None:
     """Make all files read-only and write the manifest."""
     files: dict[str, dict[str, object]] = {}
     for name in sorted(_files(work)):
         path = work / name
-        executable = path.stat().st_mode & stat.S_IXUSR
-        path.chmod(0o555 if executable else 0o444)
-        files[name] = {"size": path.stat().st_size, "sha256": _digest(path)}
-    manifest = {
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            raise IntegrityError(f"{key.stem}: {name} is no ordinary file, so it cannot be kept in the store")
+        path.chmod(0o555 if status.st_mode & stat.S_IXUSR else 0o444)
+        os.utime(path, (_SEALED, _SEALED))
+        files[name] = {"size": status.st_size, "sha256": _digest(path)}
+    manifest: dict[str, object] = {
         "format": _FORMAT,
         "stem": key.stem,
         "digest": key.digest,
+        "sealed": _SEALED,
         "sources": [asdict(source) for source in sorted(sources, key=lambda source: source.name)],
         "files": files,
     }
+    manifest["own-sha256"] = _own_digest(manifest)
     path = work / MANIFEST
     path.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     path.chmod(0o444)
 
 
-def _read_manifest(entry: Path) -> dict[str, tuple[int, str]]:
-    """File -> (size, SHA-256)."""
+def _own_digest(manifest: Mapping[str, object]) -> str:
+    """SHA-256 over a manifest without this digest itself, so that damage to a manifest is found as well."""
+    text = json.dumps({name: value for name, value in manifest.items() if name != "own-sha256"}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def load_manifest(entry: Path) -> Mapping[str, object]:
+    """The manifest of the entry at ``entry``, as JSON has it. Raises :class:`IntegrityError` when it cannot be read or
+    is not as it was written.
+    """
     try:
         manifest = json.loads((entry / MANIFEST).read_text(encoding="utf-8"))
-        return {name: (int(file["size"]), str(file["sha256"])) for name, file in manifest["files"].items()}
     except FileNotFoundError as error:
         raise IntegrityError(f"{entry} is not in the store, or incomplete") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise IntegrityError(
-            f"the manifest of {entry} cannot be read: {error}",
-            hint="delete that directory; it will be fetched again",
-        ) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise _unreadable(entry, error) from error
+    if not isinstance(manifest, dict):
+        raise _unreadable(entry, "it is no table")
+    if "own-sha256" in manifest and manifest["own-sha256"] != _own_digest(manifest):
+        raise _unreadable(entry, "its contents changed")
+    return manifest
+
+
+def _unreadable(entry: Path, why: object) -> IntegrityError:
+    return IntegrityError(
+        f"the manifest of {entry} cannot be read: {why}",
+        hint=f"kernel-builder toolchain verify --repair, or delete {entry}; it will be provided again",
+    )
+
+
+def manifest_files(entry: Path, manifest: Mapping[str, object]) -> dict[str, tuple[int, str]]:
+    """File -> (size, SHA-256) of a manifest. Raises :class:`IntegrityError` for another structure."""
+    files = manifest.get("files")
+    if not isinstance(files, dict):
+        raise _unreadable(entry, "it lists no files")
+    try:
+        return {str(name): (int(file["size"]), str(file["sha256"])) for name, file in files.items()}
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(entry, error) from error
+
+
+def manifest_sources(entry: Path, manifest: Mapping[str, object]) -> tuple[Artefact, ...]:
+    """The sources of a manifest. Raises :class:`IntegrityError` for another structure."""
+    sources = manifest.get("sources")
+    if not isinstance(sources, list):
+        raise _unreadable(entry, "it lists no sources")
+    try:
+        return tuple(parse_artefact(source) for source in sources)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _unreadable(entry, error) from error
+
+
+def _read_manifest(entry: Path) -> tuple[dict[str, tuple[int, str]], bool]:
+    """File -> (size, SHA-256), and whether the files have the time of change of sealed ones."""
+    manifest = load_manifest(entry)
+    return manifest_files(entry, manifest), manifest.get("sealed") == _SEALED
 
 
 def _remove(folder: Path) -> None:

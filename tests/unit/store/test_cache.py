@@ -227,6 +227,7 @@ def test_a_disk_that_fills_up_while_building_is_a_clear_error(tmp_path: Path) ->
             store.ensure(KEY, build)
         assert str(small) in caught.value.message
         assert entries(store) == []
+        store.close()
     finally:
         subprocess.run(["umount", str(small)], check=True)
 
