@@ -20,6 +20,7 @@ from requests.auth import AuthBase, HTTPBasicAuth
 
 from kernel_builder import __version__
 from kernel_builder.errors import IntegrityError, NetworkError
+from kernel_builder.store.offline import refuse_offline
 from kernel_builder.store.settings import IndexSettings, redact
 
 CONNECT_SECONDS = 10.0
@@ -263,6 +264,7 @@ class Transport:
     @contextmanager
     def _open(self, url: str, headers: Mapping[str, str]) -> Iterator[requests.Response]:
         self.check()
+        refuse_offline(redact(url))
         with self._lock:
             self.requests += 1
         try:
