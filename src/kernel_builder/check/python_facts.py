@@ -1,0 +1,550 @@
+"""What the rules about Python look at: modules, what they import and when, which names they define.
+
+Pure facts, no opinions, read off syntax trees; nothing is executed. The same for a package in a source tree
+(``torch-ext/<name>``) and for a built variant.
+"""
+
+from __future__ import annotations
+
+import ast
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from kernel_builder.check.subject import PythonFile, PythonTree, is_library_name
+
+Dotted = tuple[str, ...]
+"""A module's name below the package: ``()`` is the package itself, ``("ops", "norm")`` is ``ops/norm.py``."""
+
+GENERATED_OPS = "_ops"
+"""The module that every build adds to the package."""
+
+
+class Guard(IntEnum):
+    """Under which circumstances a statement runs, from 'always on import' to 'never'."""
+
+    IMPORT = 0
+    """Whenever the module is imported."""
+    TRY = 1
+    """On import, and an ImportError is caught."""
+    CONDITION = 2
+    """On import, where a condition holds."""
+    FUNCTION = 3
+    """When some function is called."""
+    TYPING = 4
+    """For type checkers only."""
+
+
+class Place(NamedTuple):
+    """Where a node stands: under which ``guard``, whether an ImportError there is ``caught``, whether a test of
+    ``sys.version_info`` decides on it (``versioned``), and whether it is in a function's own scope (``local``).
+    """
+
+    guard: Guard = Guard.IMPORT
+    caught: bool = False
+    versioned: bool = False
+    local: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Import:
+    """One import, whatever its spelling.
+
+    ``level`` counts the dots; ``module`` is what follows them (``""`` for ``from . import x``), ``names`` what is taken
+    from it (empty for ``import module``). ``dynamic`` marks imports by a string; ``open_ended`` a string whose end is
+    not known, such as ``f"pkg.{name}"``. ``statement`` is the text of the import as written.
+    """
+
+    line: int
+    column: int
+    level: int
+    module: str
+    names: tuple[str, ...] = ()
+    guard: Guard
+    caught: bool = False
+    versioned: bool = False
+    dynamic: bool = False
+    open_ended: bool = False
+    statement: str
+
+    @property
+    def top(self) -> str:
+        """The first component of an absolute import."""
+        return self.module.split(".", 1)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """What can be read off one syntax tree; ``None`` for a file that does not parse."""
+
+    tree: ast.Module | None
+
+    @cached_property
+    def imports(self) -> tuple[Import, ...]:
+        """All imports, in file order."""
+        return tuple(_imports(self.tree)) if self.tree is not None else ()
+
+    @cached_property
+    def lines(self) -> Mapping[int, Place]:
+        """Line of every statement, or of its head, -> where it stands; of two on one line the inner counts."""
+        if self.tree is None:
+            return {}
+        return {
+            line: place
+            for node, place in placed(self.tree)
+            if isinstance(node, ast.stmt)
+            for line in range(node.lineno, _header_end(node) + 1)
+        }
+
+    @cached_property
+    def definitions(self) -> frozenset[str]:
+        """Names that the module's top level binds, wherever on it; star imports are not followed."""
+        return frozenset(_bindings(self.tree)) if self.tree is not None else frozenset()
+
+    @cached_property
+    def is_open(self) -> bool:
+        """Whether it may define further names in ways that cannot be read off."""
+        return self.tree is None or _is_open(self.tree)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Module:
+    """One module of the package."""
+
+    name: Dotted
+    is_package: bool
+    file: PythonFile
+    source: Source
+
+    @property
+    def package(self) -> Dotted:
+        """The package that relative imports start from."""
+        return self.name if self.is_package else self.name[:-1]
+
+    def resolve(self, entry: Import) -> Dotted | None:
+        """What a relative import names, below the kernel's package. ``None`` when it leaves the package."""
+        up = entry.level - 1
+        if up > len(self.package):
+            return None
+        base = self.package[: len(self.package) - up] if up else self.package
+        return (*base, *entry.module.split(".")) if entry.module else base
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Package:
+    """A kernel's Python package: its modules by name.
+
+    ``others`` are importable things that are no Python source: libraries, directories, modules that the build makes.
+    ``name`` is the kernel's name as a Python identifier, ``None`` where nothing says it.
+    """
+
+    name: str | None
+    modules: Mapping[Dotted, Module]
+    others: frozenset[Dotted]
+
+    def exists(self, name: Dotted) -> bool:
+        """Whether an import of ``name`` finds something."""
+        return name in self.modules or name in self.others
+
+    @cached_property
+    def reached(self) -> Mapping[Dotted, Guard]:
+        """Modules that ``import kernel`` runs -> the tightest circumstances: ``IMPORT``, ``TRY`` or ``CONDITION``."""
+        return _reach(self)
+
+    def always_runs(self, module: Module, guard: Guard) -> bool:
+        """Whether a statement of ``module`` under ``guard`` runs on every import of the kernel."""
+        return guard is Guard.IMPORT and self.reached.get(module.name) is Guard.IMPORT
+
+    def names_of(self, name: Dotted) -> frozenset[str] | None:
+        """All names that module ``name`` may define, star imports followed; ``None`` where that cannot be told."""
+        return _names(self, name, set())
+
+
+@lru_cache(maxsize=2048)
+def _source(tree: ast.Module) -> Source:
+    return Source(tree)
+
+
+_LOCK = threading.Lock()
+_PACKAGES: WeakKeyDictionary[PythonTree, Package] = WeakKeyDictionary()
+
+
+def package_of(tree: PythonTree) -> Package:
+    """The package in ``tree``, read once."""
+    with _LOCK:
+        known = _PACKAGES.get(tree)
+    if known is None:
+        known = _read(tree)
+        with _LOCK:
+            _PACKAGES[tree] = known
+    return known
+
+
+def _read(tree: PythonTree) -> Package:
+    modules: dict[Dotted, Module] = {}
+    others: set[Dotted] = set()
+    # Variants of before 2026 may hold the package one level down.
+    below = () if tree.variant is None else tree.variant.package.relative_to(tree.variant.path).parts
+    if tree.variant is None:
+        others.add((GENERATED_OPS,))
+    for entry in tree.listing.files:
+        parts = tuple(entry.relative.split("/"))
+        if parts[: len(below)] != below or len(parts) == len(below):
+            continue
+        *directories, last = parts[len(below) :]
+        if is_library_name(last):
+            others.add((*directories, last.split(".", 1)[0]))
+        file = tree.by_path.get(entry.relative) if last.endswith(".py") else None
+        if file is None:
+            continue
+        is_package = last == "__init__.py"
+        name = tuple(directories) if is_package else (*directories, last.removesuffix(".py"))
+        if name not in modules or is_package:
+            source = Source(None) if file.tree is None else _source(file.tree)
+            modules[name] = Module(name=name, is_package=is_package, file=file, source=source)
+    for name in [*modules, *others]:
+        # A directory without __init__.py can be imported, too, as soon as something in it can.
+        others.update(name[:length] for length in range(len(name)) if name[:length] not in modules)
+    return Package(name=tree.name, modules=modules, others=frozenset(others))
+
+
+def placed(tree: ast.Module) -> Iterator[tuple[ast.AST, Place]]:
+    """Every node with the place it stands at, parents first."""
+    waiting: list[tuple[ast.AST, Place]] = [(tree, Place())]
+    while waiting:
+        node, place = waiting.pop()
+        yield node, place
+        children: list[tuple[ast.AST, Place]] = []
+        for part, value in ast.iter_fields(node):
+            inner = _inside(node, part, place)
+            if isinstance(value, ast.AST):
+                children.append((value, inner))
+            elif isinstance(value, list):
+                children += [(item, inner) for item in value if isinstance(item, ast.AST)]
+        waiting.extend(reversed(children))
+
+
+def _header_end(node: ast.stmt) -> int:
+    """The last line of a statement, or of the head of one that has a body."""
+    body = getattr(node, "body", None)
+    if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
+        return max(node.lineno, body[0].lineno - 1)
+    return node.end_lineno or node.lineno
+
+
+def _inside(node: ast.AST, part: str, place: Place) -> Place:
+    """The place of what stands in field ``part`` of ``node``, which itself stands at ``place``."""
+    guard, caught, versioned, local = place
+    found = Guard.IMPORT
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and part == "body":
+        found, local = Guard.FUNCTION, True
+        # What a function does when it is called is no concern of a try around its definition.
+        caught = False
+    elif isinstance(node, ast.ClassDef) and part == "body":
+        local = False
+    elif isinstance(node, ast.If) and part in {"body", "orelse"}:
+        found = _branch(node, part)
+        versioned = versioned or _tests_version(node.test)
+    elif isinstance(node, ast.IfExp) and part in {"body", "orelse"}:
+        found = Guard.CONDITION
+        versioned = versioned or _tests_version(node.test)
+    elif isinstance(node, ast.While) and part in {"body", "orelse"}:
+        found = Guard.CONDITION
+    elif isinstance(node, ast.Try) and part == "body" and _catches(node, _IMPORT_ERRORS):
+        found, caught = Guard.TRY, True
+    elif isinstance(node, ast.Try) and part == "body" and _catches(node, _LOOKUP_ERRORS):
+        found = Guard.TRY
+    elif isinstance(node, ast.ExceptHandler) and part == "body":
+        found = Guard.CONDITION
+    elif isinstance(node, (ast.With, ast.AsyncWith)) and part == "body" and any(map(_suppresses, node.items)):
+        found, caught = Guard.TRY, True
+    return Place(max(guard, found), caught, versioned, local)
+
+
+def _tests_version(test: ast.expr) -> bool:
+    return any(dotted_name(node) in {"sys.version_info", "version_info"} for node in ast.walk(test)) or any(
+        isinstance(node, ast.Call) and dotted_name(node.func) == "hasattr" for node in ast.walk(test)
+    )
+
+
+def _branch(node: ast.If, part: str) -> Guard:
+    test = node.test
+    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    inner = test.operand if isinstance(test, ast.UnaryOp) and negated else test
+    name = dotted_name(inner)
+    if name is not None and name.rsplit(".", 1)[-1] == "TYPE_CHECKING":
+        return Guard.TYPING if (part == "body") != negated else Guard.IMPORT
+    if isinstance(test, ast.Compare) and dotted_name(test.left) == "__name__":
+        return Guard.TYPING if part == "body" else Guard.IMPORT  # never runs in a kernel that is loaded
+    if isinstance(test, ast.Constant):
+        return Guard.IMPORT if bool(test.value) == (part == "body") else Guard.TYPING
+    return Guard.CONDITION
+
+
+_IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+_LOOKUP_ERRORS = frozenset({"AttributeError", "TypeError", "NameError", "RuntimeError", "OSError"})
+
+
+def _catches(node: ast.Try, errors: frozenset[str]) -> bool:
+    """Whether one of ``errors`` in the body is caught and not simply raised again."""
+    for handler in node.handlers:
+        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        names = {(dotted_name(kind) or "").rsplit(".", 1)[-1] for kind in kinds if kind is not None}
+        if handler.type is None or names & errors:
+            return not any(isinstance(statement, ast.Raise) for statement in handler.body)
+    return False
+
+
+def _suppresses(item: ast.withitem) -> bool:
+    call = item.context_expr
+    if not isinstance(call, ast.Call) or (dotted_name(call.func) or "").rsplit(".", 1)[-1] != "suppress":
+        return False
+    return any((dotted_name(kind) or "").rsplit(".", 1)[-1] in _IMPORT_ERRORS for kind in call.args)
+
+
+def dotted_name(node: ast.AST | None) -> str | None:
+    """``a.b.c`` of a chain of attributes; ``None`` for any other expression."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    parts.append(node.id)
+    return ".".join(reversed(parts))
+
+
+# --- imports ---
+
+
+def _imports(tree: ast.Module) -> Iterator[Import]:
+    importers = {"__import__", "importlib.import_module", "importlib.__import__"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "importlib" and not node.level:
+            importers.update(
+                alias.asname or alias.name for alias in node.names if alias.name in {"import_module", "__import__"}
+            )
+        elif isinstance(node, ast.Import):
+            importers.update(
+                f"{alias.asname}.import_module" for alias in node.names if alias.name == "importlib" and alias.asname
+            )
+    for node, place in placed(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(
+                    line=node.lineno,
+                    column=node.col_offset + 1,
+                    level=0,
+                    module=alias.name,
+                    guard=place.guard,
+                    caught=place.caught,
+                    versioned=place.versioned,
+                    statement=ast.unparse(ast.Import(names=[alias])),
+                )
+        elif isinstance(node, ast.ImportFrom):
+            yield Import(
+                line=node.lineno,
+                column=node.col_offset + 1,
+                level=node.level,
+                module=node.module or "",
+                names=tuple(alias.name for alias in node.names),
+                guard=place.guard,
+                caught=place.caught,
+                versioned=place.versioned,
+                statement=ast.unparse(node),
+            )
+        elif isinstance(node, ast.Call) and dotted_name(node.func) in importers:
+            found = _by_string(node, place)
+            if found is not None:
+                yield found
+        else:
+            name = _from_sys_modules(node)
+            if name is not None and isinstance(node, ast.expr):
+                yield _dynamic(node, name[0], place, open_ended=name[1])
+
+
+def _by_string(node: ast.Call, place: Place) -> Import | None:
+    argument = node.args[0] if node.args else next((word.value for word in node.keywords if word.arg == "name"), None)
+    found = leading_text(argument)
+    if found is None or not found[0]:
+        return None
+    text, is_whole = found
+    stripped = text.lstrip(".")
+    if (dotted_name(node.func) or "").endswith("__import__") and any(word.arg == "level" for word in node.keywords):
+        return None
+    return _dynamic(node, text, place, open_ended=not is_whole) if stripped else None
+
+
+def _dynamic(node: ast.expr, text: str, place: Place, *, open_ended: bool) -> Import:
+    stripped = text.lstrip(".")
+    return Import(
+        line=node.lineno,
+        column=node.col_offset + 1,
+        level=len(text) - len(stripped),
+        module=stripped.rstrip(".") if open_ended else stripped,
+        guard=place.guard,
+        caught=place.caught,
+        versioned=place.versioned,
+        dynamic=True,
+        open_ended=open_ended,
+        statement=ast.unparse(node),
+    )
+
+
+def _from_sys_modules(node: ast.AST) -> tuple[str, bool] | None:
+    """The name that ``sys.modules[...]`` or ``sys.modules.get(...)`` looks for, and whether its end is open."""
+    key: ast.expr | None = None
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and dotted_name(node.value) == "sys.modules":
+        key = node.slice
+    elif isinstance(node, ast.Call) and dotted_name(node.func) == "sys.modules.get" and node.args:
+        key = node.args[0]
+    found = leading_text(key)
+    return (found[0], not found[1]) if found is not None and found[0] and found[0] != "__main__" else None
+
+
+def leading_text(node: ast.AST | None) -> tuple[str, bool] | None:
+    """``(constant beginning, whether that is all)`` of a string expression; ``None`` for anything else."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value, True
+    if isinstance(node, ast.JoinedStr):
+        text = ""
+        for part in node.values:
+            if not isinstance(part, ast.Constant):
+                return text, False
+            text += str(part.value)
+        return text, True
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, right = leading_text(node.left), leading_text(node.right)
+        if left is None:
+            return None
+        if not left[1] or right is None:
+            return left[0], False
+        return left[0] + right[0], right[1]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        left = leading_text(node.left)
+        return None if left is None else (left[0].split("%", 1)[0], False)
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "format"
+        and isinstance(node.func.value, ast.Constant)
+        and isinstance(node.func.value.value, str)
+    ):
+        return node.func.value.value.split("{", 1)[0], False
+    return None
+
+
+# --- what a module defines ---
+
+
+def _bindings(tree: ast.Module) -> Iterator[str]:
+    yield from ("__name__", "__file__", "__doc__", "__package__", "__spec__", "__loader__", "__builtins__", "__dict__")
+    yield from ("__path__", "__cached__", "__annotations__")
+    yield from _bound(tree.body)
+
+
+def _bound(body: Iterable[ast.AST]) -> Iterator[str]:  # noqa: C901, PLR0912  (one flat branch per kind of statement)
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+            continue
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.asname or alias.name.split(".", 1)[0]
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if alias.name != "*":
+                    yield alias.asname or alias.name
+            if node.level and node.module:
+                yield node.module.split(".", 1)[0]  # importing a submodule binds it in its package, too
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            yield node.name
+        if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            continue
+        yield from _bound(ast.iter_child_nodes(node))
+    for node in body if isinstance(body, list) else ():
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Global):
+                yield from inner.names
+
+
+def _is_open(tree: ast.Module) -> bool:
+    for node, place in placed(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == "__getattr__" and not place.local:
+            return True
+        if not isinstance(node, ast.Call):
+            continue
+        name = dotted_name(node.func)
+        if name in {"globals", "vars", "locals", "exec"}:
+            return True
+        if name == "setattr" and node.args and not isinstance(node.args[0], ast.Name):
+            return True
+    return any(isinstance(node, (ast.Name, ast.Attribute)) and _replaces_itself(node) for node in ast.walk(tree))
+
+
+def _replaces_itself(node: ast.AST) -> bool:
+    """``sys.modules[__name__]``: a module that puts something else in its place."""
+    return isinstance(node, ast.Attribute) and dotted_name(node) == "sys.modules"
+
+
+def _names(tree: Package, name: Dotted, seen: set[Dotted]) -> frozenset[str] | None:
+    module = tree.modules.get(name)
+    if module is None or module.source.is_open:
+        return None
+    if name in seen:
+        return frozenset()
+    seen.add(name)
+    found = set(module.source.definitions)
+    for entry in module.source.imports:
+        if entry.names != ("*",):
+            continue
+        target = module.resolve(entry) if entry.level else None
+        taken = _names(tree, target, seen) if target is not None else None
+        if taken is None:
+            return None
+        found |= taken
+    if module.is_package:
+        found |= {other[len(name)] for other in (*tree.modules, *tree.others) if _is_below(other, name)}
+    return frozenset(found)
+
+
+def _is_below(other: Dotted, name: Dotted) -> bool:
+    return len(other) == len(name) + 1 and other[: len(name)] == name
+
+
+# --- what an import of the kernel runs ---
+
+
+def targets(tree: Package, module: Module, entry: Import) -> Iterator[Dotted]:
+    """The kernel's own modules that a relative import runs: the one it names, and the submodules it takes from it."""
+    if not entry.level:
+        return
+    base = module.resolve(entry)
+    if base is None:
+        return
+    yield from (base[:length] for length in range(len(base) + 1))
+    for name in entry.names:
+        if (*base, name) in tree.modules:
+            yield (*base, name)
+
+
+def _reach(tree: Package) -> Mapping[Dotted, Guard]:
+    found: dict[Dotted, Guard] = {}
+    waiting: list[tuple[Dotted, Guard]] = [((), Guard.IMPORT)]
+    while waiting:
+        name, guard = waiting.pop()
+        module = tree.modules.get(name)
+        if module is None or found.get(name, Guard.TYPING) <= guard:
+            continue
+        found[name] = guard
+        for entry in module.source.imports:
+            together = max(guard, entry.guard)
+            if together < Guard.FUNCTION:
+                waiting.extend((target, together) for target in targets(tree, module, entry))
+    return found

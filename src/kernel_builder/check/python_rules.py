@@ -1,0 +1,594 @@
+"""Rules about the Python code of kernels: the version it runs on, what it imports, what it offers.
+
+Source of most: the requirements page ("Python requirements"). Imports of the kernel itself are relative, because the
+client loads every version of a kernel under a name of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kernel_builder.check.model import Finding, Rule, Settings, Severity, checks, rule
+from kernel_builder.check.python_facts import (
+    Dotted,
+    Guard,
+    Import,
+    Module,
+    Package,
+    dotted_name,
+    package_of,
+    placed,
+)
+from kernel_builder.check.python_version import newer_features, syntax_problem
+from kernel_builder.check.stdlib import MODULES, REMOVED
+from kernel_builder.check.subject import PythonTree
+from kernel_builder.config.known import dependencies
+from kernel_builder.config.model import Backend, FrameworkKind
+from kernel_builder.variants.names import ArchVariant, TvmFfiTag
+
+_PAGE = "requirements page, Python requirements"
+
+SYNTAX = rule(
+    "KB301",
+    "python-syntax",
+    Severity.ERROR,
+    summary="Every Python file parses with the oldest supported Python",
+    rationale="Kernels must work with Python 3.9 and later; a file that does not parse cannot be imported at all.",
+    remedy="Write it in the older syntax, or state a higher floor with --python-floor.",
+    source=_PAGE,
+)
+NEWER = rule(
+    "KB302",
+    "python-newer",
+    Severity.ERROR,
+    summary="Importing the kernel needs nothing newer than the oldest supported Python",
+    rationale="With that Python the kernel cannot be imported: the name is not there, or 'int | None' is a TypeError.",
+    remedy="Use the older spelling ('Optional[int]', or 'from __future__ import annotations' at the top of the file),"
+    " or decide by sys.version_info.",
+    source=_PAGE,
+)
+NEWER_LATER = rule(
+    "KB303",
+    "python-newer-later",
+    Severity.WARNING,
+    summary="No code needs anything newer than the oldest supported Python",
+    rationale="The kernel can be imported with that Python, but fails when this code runs.",
+    remedy="Use the older spelling, or decide by sys.version_info.",
+    source=_PAGE,
+)
+REMOVED_MODULE = rule(
+    "KB304",
+    "python-removed-module",
+    Severity.ERROR,
+    summary="Importing the kernel needs no module that a later Python dropped",
+    rationale="Kernels must work with Python 3.9 and all later ones; there this module does not exist.",
+    remedy="Use its successor, or catch the ImportError.",
+    source=f"{_PAGE}; PEP 594, PEP 632",
+)
+SELF_IMPORT = rule(
+    "KB310",
+    "absolute-self-import",
+    Severity.ERROR,
+    summary="The kernel imports its own modules relatively",
+    rationale="The client loads a kernel under a name of its own, so that versions can live side by side: the absolute"
+    " name finds nothing, or an installed package of that name, whose code runs in place of the kernel's.",
+    remedy="Write a relative import.",
+    source=f"{_PAGE}; case T10",
+)
+GUARDED_SELF_IMPORT = rule(
+    "KB311",
+    "guarded-self-import",
+    Severity.WARNING,
+    summary="The kernel does not look for its own modules by their absolute names, not even where failing is allowed",
+    rationale="Under the name that the client gives it the kernel never finds them, so the code behind never runs; or"
+    " it finds an installed package of that name.",
+    remedy="Write a relative import, or build the name from __package__.",
+    source=f"{_PAGE}; case T10",
+)
+UNDECLARED = rule(
+    "KB312",
+    "undeclared-import",
+    Severity.ERROR,
+    summary="Importing the kernel needs nothing but the standard library, torch, triton and what it declares",
+    rationale="Users have torch, and what python-depends declares (the client tells them); where anything else is"
+    " missing, the kernel cannot be imported.",
+    remedy="Do without it, vendor it with relative imports, import it in the function that needs it, or declare it in"
+    " python-depends, where that is allowed.",
+    source=_PAGE,
+)
+OPTIONAL = rule(
+    "KB313",
+    "optional-import",
+    Severity.WARNING,
+    summary="Code that runs later, or only in some cases, needs nothing undeclared either",
+    rationale="Users may lack it; then this part of the kernel does not work.",
+    remedy="Do without it, vendor it with relative imports, or declare it in python-depends, where that is allowed.",
+    source=_PAGE,
+)
+UNRESOLVED = rule(
+    "KB314",
+    "unresolved-import",
+    Severity.ERROR,
+    summary="Relative imports that run when the kernel is imported find what they name",
+    rationale="The import fails, and with it the kernel's.",
+    remedy="Correct the number of dots or the name, or add the file.",
+    source=_PAGE,
+)
+UNRESOLVED_LATER = rule(
+    "KB315",
+    "unresolved-import-later",
+    Severity.WARNING,
+    summary="Relative imports that run later, or in some cases, find what they name",
+    rationale="A test that only imports the kernel does not notice; whoever calls this code gets an ImportError.",
+    remedy="Correct the number of dots or the name, or add the file.",
+    source=_PAGE,
+)
+TRITON = rule(
+    "KB316",
+    "triton-without-gpu",
+    Severity.ERROR,
+    summary="Importing a kernel for cpu or metal does not need triton",
+    rationale="triton comes with the builds of torch for CUDA, ROCm and XPU only; with torch for the CPU or for macOS,"
+    " which these variants are loaded by, the import fails.",
+    remedy="Import triton where a GPU is used, or leave the backend out of build.toml.",
+    source="torch's package requirements; measured: a CPU environment has no triton",
+)
+SHADOWING = rule(
+    "KB320",
+    "shadows-stdlib",
+    Severity.ERROR,
+    summary="No module at the package's top is named like a module of the standard library",
+    rationale="A variant's directory is put on PYTHONPATH to test it, and its files lie at the top: Python and torch"
+    " would import this file in place of their own module.",
+    remedy="Rename it, with an underscore in front for example.",
+    source="flat layout of variants (contract 3.5); a published kernel had to rename types.py",
+)
+NO_ALL = rule(
+    "KB330",
+    "no-all",
+    Severity.WARNING,
+    summary="The package's __init__.py has __all__",
+    rationale="It says what the kernel offers; the kernel's page on the Hub lists its functions from it.",
+    remedy="Add __all__ = [...] with the names of the public functions.",
+    source="contract 6.3",
+)
+ALL_UNDEFINED = rule(
+    "KB331",
+    "all-undefined",
+    Severity.ERROR,
+    summary="__all__ holds names that exist",
+    rationale="'from kernel import *' raises an error, and the kernel's page lists what is not there.",
+    remedy="Correct or remove the entry; entries are strings.",
+    source="the Python language reference, the import statement",
+)
+IMPURE_LAYER = rule(
+    "KB340",
+    "impure-layer",
+    Severity.WARNING,
+    summary="Layers are pure: they have a forward, and no state or methods of their own",
+    rationale="kernelize() puts a layer's forward into a module of the user's model, and refuses (TypeError) a layer"
+    " with its own __init__ or with members that torch.nn.Module has not.",
+    remedy="Move state into the model and helpers into functions; has_backward and can_torch_compile may be there.",
+    source="contract 5.10; the client's layer validation",
+)
+EXIT_ON_IMPORT = rule(
+    "KB350",
+    "exit-on-import",
+    Severity.ERROR,
+    summary="Importing the kernel does not end the process",
+    rationale="It ends the user's program.",
+    remedy="Raise an exception that says what is wrong.",
+    source="reports on kernels that exit",
+)
+EXIT = rule(
+    "KB351",
+    "exit",
+    Severity.WARNING,
+    summary="No code of the kernel ends the process",
+    rationale="It ends the user's program, which cannot catch it as it could an error.",
+    remedy="Raise an exception that says what is wrong.",
+    source="reports on kernels that exit",
+)
+
+# --- versions ---
+
+
+@checks(PythonTree, SYNTAX, NEWER, NEWER_LATER)
+def python_version(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
+    """Syntax, annotations and library names against the floor."""
+    package = package_of(tree)
+    floor = f"{settings.python_floor[0]}.{settings.python_floor[1]}"
+    modules = {module.file.relative: module for module in package.modules.values()}
+    for file in tree.files:
+        problem = syntax_problem(file.source, settings.python_floor) if file.source or file.tree else None
+        if file.tree is None and problem is None:
+            problem = file.error or "it cannot be read", file.error_line
+        if problem is not None:
+            yield SYNTAX.at(file, f"it is no Python {floor}: {problem[0]}", line=problem[1])
+        module = modules.get(file.relative)
+        if file.tree is None or module is None:
+            continue
+        told: set[str] = set()
+        for entry in newer_features(file.source, file.tree, settings.python_floor):
+            if entry.place.guard is Guard.TYPING or entry.place.caught or entry.what in told:
+                continue
+            always = package.always_runs(module, entry.place.guard)
+            if not always and entry.place.guard in {Guard.TRY, Guard.CONDITION}:
+                continue
+            told.add(entry.what)
+            times = "" if entry.count == 1 else f" ({entry.count} times in this file)"
+            needed = f"{entry.version[0]}.{entry.version[1]}"
+            yield (NEWER if always else NEWER_LATER).at(
+                file, f"{entry.what} needs Python {needed}{times}; the floor is {floor}", line=entry.line
+            )
+
+
+# --- imports ---
+
+_TORCH = frozenset({"torch", "functorch", "torchgen"})
+_WITH_TORCH = frozenset({"typing_extensions", "sympy", "networkx", "jinja2", "fsspec", "filelock", "cuda", "mpmath"})
+"""Modules that torch's own requirements bring; ``cuda`` (bindings) with its CUDA builds."""
+
+_PLUGINS = {"cann": "torch_npu", "tpu": "torch_tpu", "neuron": "torch_neuronx"}
+"""Backends that torch has only with a package of its own."""
+
+_BROUGHT = {
+    "nvidia-cutlass-dsl": frozenset({"cuda", "typing_extensions", "numpy"}),
+    "tvm-ffi": frozenset({"typing_extensions"}),
+    "helion": frozenset({"numpy", "psutil", "rich", "typing_extensions"}),
+}
+"""Modules that packages which may be declared require themselves. Source: their published metadata."""
+
+_WITHOUT_TRITON = frozenset({"cpu", "metal"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Allowed:
+    """What one kernel may import. ``backends`` are those that it is for."""
+
+    modules: frozenset[str]
+    backends: frozenset[str]
+
+
+def _allowed(tree: PythonTree) -> _Allowed:
+    known = dependencies()
+    tables = [known.python_table(None), *(known.python_table(backend) for backend in Backend)]
+    packages = {name: package for table in tables for name, package in table.items()}
+    modules = set(_TORCH | {"triton"})
+    for name in tree.depends or ():
+        package = packages.get(name)
+        modules.add(package.module if package is not None and package.module else name.replace("-", "_"))
+        modules |= _BROUGHT.get(name, frozenset())
+    backends: set[str] = set()
+    if tree.variant is not None:
+        if tree.variant.backend is not None:
+            backends.add(tree.variant.backend)
+        variant = tree.variant.variant
+        if isinstance(variant, ArchVariant) and isinstance(variant.tag, TvmFfiTag):
+            modules.add("tvm_ffi")
+    elif tree.source is not None and tree.source.project is not None:
+        project = tree.source.project
+        backends.update(backend.value for backend in project.backends)
+        if project.framework.kind is FrameworkKind.TVM_FFI:
+            modules.add("tvm_ffi")
+    modules.update(plugin for backend, plugin in _PLUGINS.items() if backend in backends)
+    return _Allowed(modules=frozenset(modules), backends=frozenset(backends))
+
+
+@checks(PythonTree, REMOVED_MODULE, SELF_IMPORT, GUARDED_SELF_IMPORT, UNDECLARED, OPTIONAL, TRITON)
+def absolute_imports(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
+    """Absolute imports, whatever their spelling. One finding per file and imported package."""
+    package, allowed = package_of(tree), _allowed(tree)
+    for module in package.modules.values():
+        told: set[tuple[Rule, str]] = set()
+        for entry in sorted(module.source.imports, key=lambda entry: (entry.guard, entry.line)):
+            if entry.level or not entry.module:
+                continue
+            found = _judge(package, module, entry, allowed, settings)
+            if found is None or (found.rule, entry.top) in told:
+                continue
+            if found.rule is not SELF_IMPORT:
+                told.add((found.rule, entry.top))
+                told.add((OPTIONAL, entry.top))
+            yield found
+
+
+def _judge(package: Package, module: Module, entry: Import, allowed: _Allowed, settings: Settings) -> Finding | None:
+    top, always = entry.top, package.always_runs(module, entry.guard)
+    if package.name is not None and top == package.name and top not in allowed.modules:
+        return _self_import(module, entry)
+    if entry.open_ended and "." not in entry.module and not entry.statement.count("."):
+        return None  # only the beginning of a name is known
+    if top in MODULES:
+        removed = REMOVED.get(top)
+        if always and removed is not None and removed > settings.python_floor and not entry.versioned:
+            gone = f"{removed[0]}.{removed[1]}"
+            return REMOVED_MODULE.at(
+                module.file, f"{entry.statement}: Python {gone} has no module {top}", line=entry.line, symbol=top
+            )
+        return None
+    if top == "triton":
+        lacking = sorted(allowed.backends & _WITHOUT_TRITON)
+        if not always or not lacking:
+            return None
+        return TRITON.at(
+            module.file,
+            f"{entry.statement} runs on every import, and the kernel is for {' and '.join(lacking)}, too",
+            line=entry.line,
+            symbol=top,
+        )
+    if top in allowed.modules:
+        return None
+    return _undeclared(package, module, entry, always=always)
+
+
+def _undeclared(package: Package, module: Module, entry: Import, *, always: bool) -> Finding | None:
+    top = entry.top
+    hint = None
+    if (top,) in package.modules or (*module.package, top) in package.modules:
+        here = (*module.package, top) in package.modules
+        dots = "." * (1 if here else len(module.package) + 1)
+        hint = (
+            f"the kernel has a module of this name: write 'from {dots}{top} import ...' or 'from {dots} import {top}'"
+        )
+    if top in _WITH_TORCH:
+        how = f"{entry.statement}: torch brings {top} today, which it does not promise"
+        return OPTIONAL.at(module.file, how, line=entry.line, symbol=top, hint=hint)
+    if always:
+        said = f"{entry.statement} runs on every import, and {top} is neither torch's nor declared"
+        return UNDECLARED.at(module.file, said, line=entry.line, symbol=top, hint=hint)
+    if entry.versioned:
+        return None
+    when = {
+        Guard.TYPING: "for type checkers",
+        Guard.FUNCTION: "when a function is called",
+        Guard.TRY: "where failing is allowed",
+        Guard.CONDITION: "under a condition",
+    }.get(entry.guard, "in a module that importing the kernel does not run, or not always")
+    said = f"{entry.statement} ({when}): {top} is neither torch's nor declared"
+    return OPTIONAL.at(module.file, said, line=entry.line, symbol=top, hint=hint)
+
+
+def _self_import(module: Module, entry: Import) -> Finding:
+    dots = "." * (len(module.package) + 1)
+    rest = entry.module.partition(".")[2]
+    if entry.dynamic:
+        hint = f"look for '{dots}{rest}' with package=__package__ instead" if rest else "use __package__ instead"
+    elif entry.names:
+        hint = f"write: from {dots}{rest} import {', '.join(entry.names)}"
+    elif rest:
+        parent, _, last = rest.rpartition(".")
+        hint = f"write: from {dots}{parent} import {last}"
+    else:
+        hint = f"write: from {dots} import ..., with the names that are used"
+    which = GUARDED_SELF_IMPORT if entry.caught or entry.guard is Guard.TYPING else SELF_IMPORT
+    said = f"{entry.statement}: the kernel looks for itself by its absolute name"
+    return which.at(module.file, said, line=entry.line, symbol=entry.module, hint=hint)
+
+
+@checks(PythonTree, UNRESOLVED, UNRESOLVED_LATER)
+def relative_imports(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
+    """Relative imports that leave the package, or find no file, or no such name in it."""
+    package = package_of(tree)
+    for module in package.modules.values():
+        for entry in module.source.imports:
+            if not entry.level or entry.guard is Guard.TYPING:
+                continue
+            problem = _unresolved(package, module, entry)
+            if problem is None:
+                continue
+            always = package.always_runs(module, entry.guard)
+            if not always and entry.caught:
+                continue
+            yield (UNRESOLVED if always else UNRESOLVED_LATER).at(
+                module.file, f"{entry.statement}: {problem}", line=entry.line, symbol=entry.module or None
+            )
+
+
+def _unresolved(package: Package, module: Module, entry: Import) -> str | None:
+    target = module.resolve(entry)
+    if target is None:
+        return "it has more dots than there are packages above"
+    if entry.dynamic and entry.open_ended:
+        return None
+    for length in range(1, len(target) + 1):
+        if not package.exists(target[:length]):
+            return f"there is no module {'.'.join(target[:length])} in the kernel"
+    if "*" in entry.names:
+        return None
+    known = package.names_of(target)
+    if known is None:
+        return None
+    missing = [name for name in entry.names if name not in known and not package.exists((*target, name))]
+    if not missing:
+        return None
+    return f"{_module_name(target)} defines no {' and no '.join(missing)}"
+
+
+def _module_name(name: Dotted) -> str:
+    return ".".join(name) if name else "__init__.py"
+
+
+# --- names ---
+
+
+@checks(PythonTree, SHADOWING)
+def shadowed_modules(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
+    """Modules at the top of the package that hide the standard library's."""
+    for name, module in package_of(tree).modules.items():
+        if len(name) == 1 and name[0] in MODULES:
+            yield SHADOWING.at(module.file, f"{name[0]} is also a module of the standard library", symbol=name[0])
+
+
+@checks(PythonTree, NO_ALL, ALL_UNDEFINED)
+def public_names(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
+    """``__all__`` of the package."""
+    package = package_of(tree)
+    top = package.modules.get(())
+    if top is None or top.source.tree is None:
+        return
+    entries, line, complete = _public(top.source.tree)
+    if line is None:
+        yield NO_ALL.at(top.file, "__init__.py has no __all__")
+        return
+    known = package.names_of(())
+    for entry in entries:
+        if not (isinstance(entry, ast.Constant) and isinstance(entry.value, str)):
+            if complete and isinstance(entry, ast.Name | ast.Attribute):
+                said = f"__all__ holds {ast.unparse(entry)} itself, not its name"
+                yield ALL_UNDEFINED.at(top.file, said, line=entry.lineno, symbol=ast.unparse(entry))
+        elif known is not None and entry.value not in known and not package.exists((entry.value,)):
+            said = f"__all__ names {entry.value}, which the package does not define"
+            yield ALL_UNDEFINED.at(top.file, said, line=entry.lineno, symbol=entry.value)
+
+
+def _public(tree: ast.Module) -> tuple[list[ast.expr], int | None, bool]:
+    """``(entries, line of __all__, whether every part of it is a plain list)``."""
+    entries: list[ast.expr] = []
+    line: int | None = None
+    complete = True
+    for node, _place in placed(tree):
+        value: ast.expr | None = None
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            value = node.value if any(dotted_name(target) == "__all__" for target in targets) else None
+        elif (
+            isinstance(node, ast.Call)
+            and dotted_name(node.func) in {"__all__.extend", "__all__.append"}
+            and len(node.args) == 1
+        ):
+            value = node.args[0]
+            if dotted_name(node.func) == "__all__.append":
+                value = ast.List(elts=[value], ctx=ast.Load(), lineno=node.lineno, col_offset=0)
+        if value is None:
+            continue
+        line = line or getattr(node, "lineno", None)
+        if isinstance(value, ast.List | ast.Tuple):
+            entries += [entry for entry in value.elts if not isinstance(entry, ast.Starred)]
+        else:
+            complete = False
+    if line is None:
+        imported = any(
+            isinstance(node, ast.ImportFrom) and any(alias.name == "__all__" for alias in node.names)
+            for node in ast.walk(tree)
+        )
+        return [], (1 if imported else None), False
+    return entries, line, complete
+
+
+# --- layers ---
+
+_MODULE_BASES = frozenset({"Module", "nn.Module", "torch.nn.Module", "torch.nn.modules.module.Module"})
+_ALLOWED_MEMBERS = frozenset({"has_backward", "can_torch_compile", "forward"})
+
+
+@checks(PythonTree, IMPURE_LAYER)
+def layers(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
+    """Classes of ``layers`` that are torch modules; other classes there are no layers."""
+    module = package_of(tree).modules.get(("layers",))
+    if module is None or module.source.tree is None or not _offers_layers(package_of(tree)):
+        return
+    classes = {node.name: node for node in module.source.tree.body if isinstance(node, ast.ClassDef)}
+    for layer in classes.values():
+        if layer.name.startswith("_") or not _is_module(layer, classes, set()):
+            continue
+        for name, line in _extra_members(layer, classes, set()):
+            what = "an __init__ of its own" if name == "__init__" else f"a member {name}, which nn.Module has not"
+            yield IMPURE_LAYER.at(module.file, f"{layer.name} has {what}", line=line, symbol=f"{layer.name}.{name}")
+
+
+def _offers_layers(package: Package) -> bool:
+    """Whether ``layers`` is the kernel's offer of layers: it is public, or nothing says what is."""
+    top = package.modules.get(())
+    if top is None or top.source.tree is None:
+        return False
+    entries, line, complete = _public(top.source.tree)
+    names = {entry.value for entry in entries if isinstance(entry, ast.Constant)}
+    return line is None or "layers" in names or not complete
+
+
+def _is_module(node: ast.ClassDef, classes: dict[str, ast.ClassDef], seen: set[str]) -> bool:
+    seen.add(node.name)
+    for base in node.bases:
+        name = dotted_name(base) or ""
+        if name in _MODULE_BASES:
+            return True
+        if name in classes and name not in seen and _is_module(classes[name], classes, seen):
+            return True
+    return False
+
+
+def _extra_members(node: ast.ClassDef, classes: dict[str, ast.ClassDef], seen: set[str]) -> Iterator[tuple[str, int]]:
+    """Members of a layer, or of its bases in the same file, that a pure one has not."""
+    seen.add(node.name)
+    for statement in node.body:
+        for name in _members(statement):
+            if name == "__init__" or not (name in _ALLOWED_MEMBERS or name in _MODULE_MEMBERS or _is_dunder(name)):
+                yield name, statement.lineno
+    for base in node.bases:
+        parent = classes.get(dotted_name(base) or "")
+        if parent is not None and parent.name not in seen:
+            yield from _extra_members(parent, classes, seen)
+
+
+def _members(statement: ast.stmt) -> Iterable[str]:
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return (statement.name,)
+    if isinstance(statement, ast.Assign):
+        return [target.id for target in statement.targets if isinstance(target, ast.Name)]
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None and isinstance(statement.target, ast.Name):
+        return (statement.target.id,)
+    return ()
+
+
+def _is_dunder(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+_MODULE_MEMBERS = frozenset(
+    """
+    T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches
+    eval extra_repr float get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict modules
+    mtia named_buffers named_children named_modules named_parameters parameters register_backward_hook
+    register_buffer register_forward_hook register_forward_pre_hook register_full_backward_hook
+    register_full_backward_pre_hook register_load_state_dict_post_hook register_load_state_dict_pre_hook
+    register_module register_parameter register_state_dict_post_hook register_state_dict_pre_hook requires_grad_
+    set_extra_state set_submodule share_memory state_dict to to_empty train type xpu zero_grad training _get_name
+    _version
+    """.split()  # noqa: SIM905  (fifty lines otherwise)
+)
+"""Public members of ``torch.nn.Module``, which a layer may override."""
+
+# --- ending the process ---
+
+_EXITS = frozenset({"exit", "quit", "sys.exit", "os._exit", "os.abort"})
+
+
+@checks(PythonTree, EXIT_ON_IMPORT, EXIT)
+def exits(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
+    """``sys.exit()`` and its like; not below ``if __name__ == "__main__"``, which never runs in a kernel."""
+    package = package_of(tree)
+    for module in package.modules.values():
+        if module.source.tree is None or module.name[-1:] == ("__main__",):
+            continue
+        for node, place in placed(module.source.tree):
+            how = _exit_of(node, module.source.definitions)
+            if how is None or place.guard is Guard.TYPING:
+                continue
+            always = package.always_runs(module, place.guard)
+            line = getattr(node, "lineno", None)
+            yield (EXIT_ON_IMPORT if always else EXIT).at(module.file, f"{how} ends the user's process", line=line)
+
+
+def _exit_of(node: ast.AST, definitions: frozenset[str]) -> str | None:
+    if isinstance(node, ast.Call):
+        name = dotted_name(node.func)
+        if name in _EXITS and name.split(".", 1)[0] not in definitions - {"sys", "os"}:
+            return f"{name}()"
+    if isinstance(node, ast.Raise) and node.exc is not None:
+        raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        if dotted_name(raised) == "SystemExit":
+            return "raise SystemExit"
+    return None

@@ -1,0 +1,285 @@
+"""What in a syntax tree needs a newer Python than the floor: syntax, annotations that are evaluated, library names.
+
+Syntax that the floor's grammar refuses is the parser's to say. Here is what parses and then fails when it runs: union
+types in annotations (PEP 604), and names of the standard library, which the ``vermin`` package knows.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from kernel_builder.check.python_facts import Guard, Place, dotted_name, placed
+
+PythonVersion = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Newer:
+    """Something that needs Python ``version``; ``what`` names it. ``count`` says how often the file has it."""
+
+    what: str
+    version: PythonVersion
+    line: int
+    place: Place
+    count: int = 1
+
+
+def syntax_problem(source: bytes, floor: PythonVersion) -> tuple[str, int | None] | None:
+    """Why ``source`` is no Python of ``floor``, and the line; ``None`` when it is."""
+    import warnings  # noqa: PLC0415  (not needed where nothing is checked)
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the kernel's own backslashes, for one
+            ast.parse(source, feature_version=floor)
+    except SyntaxError as error:
+        return error.msg, error.lineno
+    except (ValueError, RecursionError, MemoryError) as error:
+        return str(error) or "it is nested too deeply", None
+    return None
+
+
+def newer_features(source: bytes, tree: ast.Module, floor: PythonVersion) -> tuple[Newer, ...]:
+    """Everything of ``tree`` that fails on ``floor``, in file order, each kind of place once per kind of thing.
+
+    What a test of ``sys.version_info`` decides on is not there.
+    """
+    found: dict[tuple[str, Place], Newer] = {}
+    for entry in _cached(source, tree, floor):
+        key = entry.what, entry.place
+        known = found.get(key)
+        found[key] = entry if known is None else _again(known)
+    return tuple(sorted(found.values(), key=lambda entry: (entry.line, entry.what)))
+
+
+def _again(entry: Newer) -> Newer:
+    return Newer(what=entry.what, version=entry.version, line=entry.line, place=entry.place, count=entry.count + 1)
+
+
+@lru_cache(maxsize=4096)
+def _cached(source: bytes, tree: ast.Module, floor: PythonVersion) -> tuple[Newer, ...]:
+    found = list(_syntax(tree, floor))
+    if _may_use_newer_names(source, floor):
+        found += _library_names(source, tree, floor)
+    if floor < (3, 12):
+        found += _newer_fstrings(source)
+    return tuple(entry for entry in found if not entry.place.versioned)
+
+
+# --- syntax that parses and fails later ---
+
+_BUILTIN_TYPES = frozenset(
+    {"int", "float", "str", "bool", "bytes", "bytearray", "complex", "object", "type"}
+    | {"list", "dict", "tuple", "set", "frozenset", "memoryview", "slice", "range"}
+)
+
+
+def _syntax(tree: ast.Module, floor: PythonVersion) -> Iterator[Newer]:
+    postponed = any(
+        isinstance(node, ast.ImportFrom)
+        and node.module == "__future__"
+        and any(alias.name == "annotations" for alias in node.names)
+        for node in tree.body
+    )
+    annotations: set[ast.AST] = set()
+    for node, place in placed(tree):
+        for annotation in _annotations(node):
+            annotations.update(ast.walk(annotation))
+        if floor < (3, 10) and not postponed and _evaluates_annotations(node, place):
+            union = next((union for annotation in _annotations(node) for union in _unions(annotation)), None)
+            if union is not None:
+                yield _newer("a union type such as 'int | None' in an annotation", (3, 10), union, place)
+        if node in annotations:
+            continue
+        if floor < (3, 10) and isinstance(node, ast.BinOp) and _is_type_union(node):
+            yield _newer("a union type such as 'int | None'", (3, 10), node, place)
+        if floor < (3, 11) and isinstance(node, ast.Subscript) and _unpacks(node.slice):
+            yield _newer("unpacking inside of an index, 'x[*a]'", (3, 11), node, place)
+
+
+def _unpacks(index: ast.expr) -> bool:
+    return (
+        isinstance(index, ast.Tuple)
+        and any(isinstance(part, ast.Starred) for part in index.elts)
+        and not _is_parenthesized(index)
+    )
+
+
+def _is_parenthesized(node: ast.Tuple) -> bool:
+    """Whether the tuple has parentheses of its own, which every Python takes: it begins before its first item."""
+    return bool(node.elts) and (node.lineno, node.col_offset) < (node.elts[0].lineno, node.elts[0].col_offset)
+
+
+def _newer(what: str, version: PythonVersion, node: ast.expr, place: Place) -> Newer:
+    return Newer(what=what, version=version, line=node.lineno, place=place)
+
+
+def _annotations(node: ast.AST) -> Iterator[ast.expr]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        arguments = node.args
+        every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
+        yield from (entry.annotation for entry in every if entry is not None and entry.annotation is not None)
+        if node.returns is not None:
+            yield node.returns
+    elif isinstance(node, ast.AnnAssign):
+        yield node.annotation
+
+
+def _evaluates_annotations(node: ast.AST, place: Place) -> bool:
+    """Whether Python evaluates the annotations of ``node``; those of a function's own variables it does not."""
+    if place.guard is Guard.TYPING:
+        return False
+    return not (isinstance(node, ast.AnnAssign) and place.local and node.simple)
+
+
+def _unions(annotation: ast.expr) -> Iterator[ast.BinOp]:
+    """``X | Y`` in an annotation, but not inside of ``Literal[...]`` or behind ``Annotated``'s first argument."""
+    if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
+        yield annotation
+        return
+    if isinstance(annotation, ast.Subscript):
+        name = (dotted_name(annotation.value) or "").rsplit(".", 1)[-1]
+        if name == "Literal":
+            return
+        inner = annotation.slice
+        if name == "Annotated" and isinstance(inner, ast.Tuple) and inner.elts:
+            inner = inner.elts[0]
+        yield from _unions(inner)
+    elif isinstance(annotation, (ast.Tuple, ast.List)):
+        for part in annotation.elts:
+            yield from _unions(part)
+
+
+def _is_type_union(node: ast.BinOp) -> bool:
+    """``X | None`` or ``int | str`` outside of annotations; with other operands it may be any kind of 'or'."""
+    if not isinstance(node.op, ast.BitOr):
+        return False
+    operands = (node.left, node.right)
+    if any(isinstance(operand, ast.Constant) and operand.value is None for operand in operands):
+        return True
+    return all(_is_builtin_type(operand) for operand in operands)
+
+
+def _is_builtin_type(node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp):
+        return _is_type_union(node)
+    inner = node.value if isinstance(node, ast.Subscript) else node
+    return isinstance(inner, ast.Name) and inner.id in _BUILTIN_TYPES
+
+
+def _newer_fstrings(source: bytes) -> Iterator[Newer]:
+    """f-strings of PEP 701 (3.12). A Python before 3.12 refuses them itself, as syntax errors."""
+    import io  # noqa: PLC0415
+    import tokenize  # noqa: PLC0415
+
+    start = getattr(tokenize, "FSTRING_START", None)
+    if start is None or b"f" not in source:
+        return
+    end, middle = tokenize.FSTRING_END, tokenize.FSTRING_MIDDLE  # type: ignore[attr-defined,unused-ignore]
+    open_quotes: list[str] = []
+    try:
+        for token in tokenize.tokenize(io.BytesIO(source).readline):
+            quote = token.string.lstrip("fFrRbBuU")[:3]
+            quote = quote if quote in {"'''", '"""'} else quote[:1]
+            inside = bool(open_quotes)
+            problem = inside and (
+                (token.type in {start, tokenize.STRING} and quote in open_quotes)
+                or token.type == tokenize.COMMENT
+                or (token.type == tokenize.STRING and "\\" in token.string)
+            )
+            if problem:
+                yield Newer(
+                    what="an f-string with its own quotes, a backslash or a comment inside of the braces",
+                    version=(3, 12),
+                    line=token.start[0],
+                    place=Place(),
+                )
+            if token.type == start:
+                open_quotes.append(quote)
+            elif token.type == end and open_quotes:
+                open_quotes.pop()
+            elif token.type == middle:
+                continue
+    except (tokenize.TokenError, SyntaxError, ValueError):
+        return
+
+
+# --- names of the standard library ---
+
+
+@cache
+def _words_of_newer_names(floor: PythonVersion) -> frozenset[tuple[bytes, ...]]:
+    """For each name newer than ``floor``, words that a file must hold to use it."""
+    from vermin import Config, rules  # noqa: PLC0415  (start-up time)
+
+    found: set[tuple[bytes, ...]] = set()
+    config = Config()
+    for table in (rules.MOD_REQS(config), rules.MOD_MEM_REQS(config)):
+        for name, versions in table.items():
+            if _is_newer(versions, floor):
+                found.add((name.rsplit(".", 1)[-1].encode(),))
+    for (function, keyword), versions in rules.KWARGS_REQS(config).items():
+        if _is_newer(versions, floor):
+            found.add((function.rsplit(".", 1)[-1].encode(), keyword.encode()))
+    return frozenset(found)
+
+
+def _is_newer(versions: object, floor: PythonVersion) -> bool:
+    return isinstance(versions, tuple) and len(versions) == 2 and versions[1] is not None and versions[1] > floor
+
+
+_WORD = re.compile(rb"[A-Za-z_]\w*")
+
+
+def _may_use_newer_names(source: bytes, floor: PythonVersion) -> bool:
+    """Whether asking ``vermin``, which takes its time, can give anything."""
+    words = set(_WORD.findall(source))
+    return any(all(word in words for word in needed) for needed in _words_of_newer_names(floor))
+
+
+_LINE = re.compile(r"^.*?:(\d+):(?:\d*):[^:]*:([^:]*):(.*)$")
+
+
+def _library_names(source: bytes, tree: ast.Module, floor: PythonVersion) -> Iterator[Newer]:
+    from vermin import Config, SourceVisitor  # noqa: PLC0415  (start-up time)
+    from vermin.formats import ParsableFormat  # noqa: PLC0415
+
+    config = Config()
+    config.set_format(ParsableFormat())
+    config.set_verbose(3)
+    text = source.decode("utf-8-sig", "replace")
+    visitor = SourceVisitor(config=config, path="file", source=text)
+    visitor.set_no_lines(set())
+    try:
+        visitor.tour(tree)
+        visitor.minimum_versions()
+        words = visitor.output_text()
+    except Exception:  # noqa: BLE001  (another program's judgement; the rules of our own still hold)
+        return
+    places = {
+        line: place
+        for node, place in placed(tree)
+        if isinstance(node, ast.stmt)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    for line in words.splitlines():
+        match = _LINE.match(line)
+        if match is None:
+            continue
+        version = re.search(r"(\d+)\.(\d+)", match[2])
+        if version is None or (int(version[1]), int(version[2])) <= floor:
+            continue
+        number = int(match[1])
+        what = re.match(r"'([^']+)'", match[3])
+        if what is None:
+            continue  # syntax is looked at above
+        yield Newer(
+            what=what[1],
+            version=(int(version[1]), int(version[2])),
+            line=number,
+            place=places.get(number, Place()),
+        )
