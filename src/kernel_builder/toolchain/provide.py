@@ -27,6 +27,7 @@ from kernel_builder.events import Notice, Reporter
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store, StoreKey
 from kernel_builder.store.index import Index, IndexFile, choose_wheel
+from kernel_builder.store.offline import OfflineError, is_offline
 from kernel_builder.store.parallel import run_all
 from kernel_builder.store.progress import Fetch
 from kernel_builder.toolchain.index_cuda import (
@@ -57,6 +58,14 @@ class ToolchainRequest:
     machine: Machine
     abi: Abi | None = None
     cuda: str | None = None
+
+    @property
+    def pattern(self) -> str:
+        """A glob for the names of the variants that need it."""
+        torch = "".join(self.torch.split(".")[:2])
+        abi = self.abi.value if self.abi else "*"
+        cuda = f"cu{self.cuda.replace('.', '')}" if self.cuda else "cpu"
+        return f"torch{torch}-{abi}-{cuda}-{self.machine.value}-linux"
 
     def __str__(self) -> str:
         abi = f" ({self.abi.value})" if self.abi else ""
@@ -158,6 +167,8 @@ class IndexToolchains:
         """
         self._check_request(request)
         kept = self._read_kept(request)
+        if is_offline():
+            return self._resolve_offline(request, kept)
         if kept is not None and kept.age <= self._max_age:
             return kept.resolved
         try:
@@ -175,6 +186,21 @@ class IndexToolchains:
             return kept.resolved
         self._keep(request, wheels)
         return self._describe(request, wheels)
+
+    def _resolve_offline(self, request: ToolchainRequest, kept: _Kept | None) -> ResolvedToolchain:
+        """What was chosen at any time, from any index, if all of it is in the store."""
+        if kept is None:
+            pattern = f"{_kept_stem(request)}-*.json"
+            found = [self._read_kept_file(path, request) for path in (self._store.root / "resolutions").glob(pattern)]
+            kept = min(filter(None, found), key=lambda entry: entry.age, default=None)
+        if kept is None:
+            raise OfflineError(
+                f"the toolchain for {request} is not complete in the store ({self._store.root}), and the network must"
+                " not be used (--offline)",
+                hint=f"where there is a network: kernel-builder toolchain fetch '{request.pattern}'; 'toolchain export'"
+                " and 'toolchain import' bring it to machines that have none",
+            )
+        return kept.resolved
 
     def provide(self, resolved: ResolvedToolchain) -> Provided:
         """Fetch what is missing of ``resolved``, verified, and make the link stubs.
@@ -318,8 +344,7 @@ class IndexToolchains:
         facts = [_FORMAT, self._index.fingerprint, self._recipe.digest, self._machine]
         facts.append(request.abi)
         digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
-        cuda = f"cuda-{request.cuda}" if request.cuda else "cpu"
-        return self._store.root / "resolutions" / f"torch-{request.torch}-{cuda}-{digest}.json"
+        return self._store.root / "resolutions" / f"{_kept_stem(request)}-{digest}.json"
 
     def _keep(self, request: ToolchainRequest, wheels: Sequence[IndexFile]) -> None:
         path = self._kept_path(request)
@@ -327,6 +352,9 @@ class IndexToolchains:
             "format": _FORMAT,
             "torch": request.torch,
             "cuda": request.cuda,
+            "abi": request.abi,
+            "machine": request.machine,
+            "recipe": self._recipe.digest,
             "wheels": [
                 {
                     "name": wheel.project,
@@ -348,10 +376,16 @@ class IndexToolchains:
 
     def _read_kept(self, request: ToolchainRequest) -> _Kept | None:
         """The kept resolution, if everything that it needs from the network is in the store."""
-        path = self._kept_path(request)
+        return self._read_kept_file(self._kept_path(request), request)
+
+    def _read_kept_file(self, path: Path, request: ToolchainRequest) -> _Kept | None:
+        """The resolution in ``path``, if it is for ``request`` and all that it needs from the network is there."""
         try:
             age = max(0.0, time.time() - path.stat().st_mtime)
             table = json.loads(path.read_text(encoding="utf-8"))
+            facts = (table.get("abi"), table.get("machine"), table.get("recipe"))
+            if path != self._kept_path(request) and facts != (request.abi, request.machine, self._recipe.digest):
+                return None
             wheels = tuple(
                 IndexFile(
                     project=entry["name"],
@@ -374,6 +408,10 @@ class IndexToolchains:
 class _Kept:
     resolved: ResolvedToolchain
     age: float
+
+
+def _kept_stem(request: ToolchainRequest) -> str:
+    return f"torch-{request.torch}-{f'cuda-{request.cuda}' if request.cuda else 'cpu'}"
 
 
 def _ago(seconds: float) -> str:
