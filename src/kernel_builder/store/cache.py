@@ -253,12 +253,17 @@ class Store:
         """Work directories, of processes that live and of killed ones."""
         yield from sorted(self.entries.glob(f"{_WORK}*"))
 
+    @staticmethod
+    def owner(work: Path) -> str:
+        """The name of the entry that a work directory was to become."""
+        return work.name.removeprefix(_WORK).rpartition("-")[0]
+
     def sweep(self, own: str | None = None) -> None:
         """Remove what killed processes left; the lock of ``own`` is held. A work directory whose entry's lock
         is free has no owner any more.
         """
         for work in self.debris():
-            name = work.name.removeprefix(_WORK).rpartition("-")[0]
+            name = self.owner(work)
             if name == own:  # its lock is ours
                 _remove(work)
                 continue

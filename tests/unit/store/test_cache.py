@@ -216,8 +216,8 @@ def test_a_disk_that_fills_up_while_building_is_a_clear_error(tmp_path: Path) ->
     )
     if mounted.returncode:
         pytest.skip("mounting is not allowed here")
+    store = Store(small)
     try:
-        store = Store(small)
 
         def build(into: Path) -> Sequence[Artefact]:
             (into / "big").write_bytes(bytes(3 * 2**20))
@@ -227,8 +227,8 @@ def test_a_disk_that_fills_up_while_building_is_a_clear_error(tmp_path: Path) ->
             store.ensure(KEY, build)
         assert str(small) in caught.value.message
         assert entries(store) == []
-        store.close()
     finally:
+        store.close()
         subprocess.run(["umount", str(small)], check=True)
 
 

@@ -1,0 +1,254 @@
+"""What is in the store, whether it is sound, and what of it may go.
+
+Everything here works on directories as they lie there, not on what some toolchain asks for: the store is looked
+after without a network and without a project.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from kernel_builder.errors import IntegrityError
+from kernel_builder.store.artefact import Artefact
+from kernel_builder.store.cache import (
+    MANIFEST,
+    Problem,
+    Store,
+    StoreKey,
+    load_manifest,
+    manifest_files,
+    manifest_sources,
+)
+from kernel_builder.store.uses import guard, in_use
+
+_PARTIAL_SECONDS = 7 * 24 * 3600.0
+"""How long the beginning of a download is kept for somebody to go on with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """An entry of the store. ``size`` is in bytes, ``last_used`` in seconds since the epoch.
+
+    ``key`` is ``None`` when its manifest cannot be read; then ``problem`` says why, and ``sources`` is empty. An entry
+    without sources was made on this machine, from other entries or from the machine's own files.
+    """
+
+    name: str
+    key: StoreKey | None
+    size: int
+    files: int
+    last_used: float
+    sources: tuple[Artefact, ...] = ()
+    problem: str | None = None
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Labels of the sources that it came from, sorted; ``this machine`` when there are none."""
+        return tuple(sorted({source.source for source in self.sources})) or ("this machine",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What verifying an entry found: nothing, when it is sound."""
+
+    name: str
+    files: int
+    size: int
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removal:
+    """What cleaning up took away, or would take away. ``freed`` is in bytes; ``kept`` are entries that a running build
+    uses. ``debris`` counts what processes left that were killed.
+    """
+
+    entries: tuple[Entry, ...]
+    kept: tuple[str, ...]
+    debris: int
+    freed: int
+
+
+def list_entries(store: Store) -> tuple[Entry, ...]:
+    """All entries, by name. Nothing but manifests is read."""
+    folder = store.entries
+    names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    return tuple(_entry(folder / name) for name in names if not name.startswith("."))
+
+
+def _entry(path: Path) -> Entry:
+    try:
+        manifest = load_manifest(path)
+        files = manifest_files(path, manifest)
+        key = StoreKey(stem=str(manifest.get("stem")), digest=str(manifest.get("digest")))
+        if key.name != path.name:
+            raise IntegrityError(f"it is the manifest of {key.name}")  # noqa: TRY301  (one way out for all of them)
+        return Entry(
+            name=path.name,
+            key=key,
+            size=sum(size for size, _ in files.values()),
+            files=len(files),
+            last_used=_time(path / MANIFEST),
+            sources=manifest_sources(path, manifest),
+        )
+    except IntegrityError as error:
+        return Entry(name=path.name, key=None, size=_size(path), files=0, last_used=_time(path), problem=error.message)
+
+
+def _time(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _size(folder: Path) -> int:
+    """Bytes of the files below ``folder``, or of the file that it is."""
+    if folder.is_file():
+        return folder.stat().st_size
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(f"{parent}/{name}").st_size
+    return total
+
+
+def verify_entries(
+    store: Store, entries: Iterable[Entry], done: Callable[[Verdict], None] = lambda _: None
+) -> tuple[Verdict, ...]:
+    """Read every file of ``entries`` again, several entries at once, and compare it with its manifest.
+
+    ``done`` hears of each entry as soon as it is through, from any thread. Results are in the order of ``entries``.
+    """
+
+    def one(entry: Entry) -> Verdict:
+        verdict = Verdict(name=entry.name, files=entry.files, size=entry.size, problems=tuple(_problems(store, entry)))
+        done(verdict)
+        return verdict
+
+    # The largest first, so that none is begun last.
+    wanted = list(entries)
+    order = sorted(range(len(wanted)), key=lambda index: -wanted[index].size)
+    with ThreadPoolExecutor(max_workers=max(2, min(8, os.cpu_count() or 1))) as pool:
+        verdicts = dict(zip(order, pool.map(lambda index: one(wanted[index]), order), strict=True))
+    return tuple(verdicts[index] for index in range(len(wanted)))
+
+
+def _problems(store: Store, entry: Entry) -> Sequence[Problem]:
+    if entry.key is None:
+        return [Problem(path=MANIFEST, what=entry.problem or "it cannot be read")]
+    try:
+        return store.verify(entry.key)
+    except IntegrityError as error:
+        return [Problem(path=MANIFEST, what=error.message)]
+
+
+def discard_unused(store: Store, names: Iterable[str]) -> tuple[str, ...]:
+    """Delete entries by name; return those that stayed because another process uses or provides them."""
+    stayed: list[str] = []
+    with store.machine_errors(), guard(store.root):
+        busy = in_use(store.root)
+        for name in names:
+            if name in busy or not _drop(store, name):
+                stayed.append(name)
+    return tuple(stayed)
+
+
+def _drop(store: Store, name: str) -> bool:
+    """Delete an entry if its lock is free."""
+    lock = FileLock(store.root / "locks" / f"{name}.lock")
+    try:
+        with lock.acquire(timeout=0):
+            if (store.entries / name).exists():
+                store.drop(name)
+    except Timeout:
+        return False
+    return True
+
+
+def collect(
+    store: Store,
+    *,
+    older_than: float | None = None,
+    keep_size: int | None = None,
+    everything: bool = False,
+    dry_run: bool = False,
+) -> Removal:
+    """Clean up: debris always; entries that were not used for ``older_than`` seconds; the least recently used ones
+    until the rest has at most ``keep_size`` bytes; or ``everything``. What a running process uses stays.
+
+    With ``dry_run`` nothing is removed. Raises :class:`MachineError` when the store cannot be written.
+    """
+    if not store.entries.is_dir():
+        return Removal(entries=(), kept=(), debris=0, freed=0)
+    with store.machine_errors():
+        debris, freed = _collect_debris(store, dry_run=dry_run, everything=everything)
+        with guard(store.root):
+            busy = in_use(store.root)
+        found = list_entries(store)
+        chosen = _choose(found, older_than=older_than, keep_size=keep_size, everything=everything)
+        gone = [entry for entry in chosen if entry.name not in busy]
+        kept = [entry.name for entry in chosen if entry.name in busy]
+        if not dry_run:
+            stayed = set(discard_unused(store, [entry.name for entry in gone]))
+            kept += sorted(stayed)
+            gone = [entry for entry in gone if entry.name not in stayed]
+            if everything and not kept:
+                shutil.rmtree(store.root / "resolutions", ignore_errors=True)
+    freed += sum(entry.size for entry in gone)
+    return Removal(entries=tuple(gone), kept=tuple(kept), debris=debris, freed=freed)
+
+
+def _choose(
+    entries: Sequence[Entry], *, older_than: float | None, keep_size: int | None, everything: bool
+) -> list[Entry]:
+    """The entries to remove, the least recently used first. What cannot be read is of no use to anybody."""
+    now = time.time()
+    by_age = sorted(entries, key=lambda entry: (entry.last_used, entry.name))
+    total = sum(entry.size for entry in entries)
+    chosen: list[Entry] = []
+    for entry in by_age:
+        old = older_than is not None and now - entry.last_used > older_than
+        large = keep_size is not None and total > keep_size
+        if everything or old or large or entry.key is None:
+            chosen.append(entry)
+            total -= entry.size
+    return chosen
+
+
+def _collect_debris(store: Store, *, dry_run: bool, everything: bool) -> tuple[int, int]:
+    """Work directories without owner and beginnings of downloads that nobody went on with: how many, how large."""
+    now = time.time()
+    ownerless = [work for work in store.debris() if _is_free(store, work)]
+    partial = [
+        path
+        for folder in ("downloads", "parts")
+        for path in sorted((store.root / folder).glob("*"))
+        if path.suffix != ".lock" and (everything or now - _time(path) > _PARTIAL_SECONDS)
+    ]
+    partial += [path for path in (store.root / "resolutions").glob(".new-*") if now - _time(path) > 3600]
+    freed = sum(_size(path) for path in (*ownerless, *partial))
+    if not dry_run:
+        store.sweep()
+        for path in partial:
+            with contextlib.suppress(Timeout), FileLock(path.with_suffix(".lock")).acquire(timeout=0):
+                path.unlink(missing_ok=True)
+    return len(ownerless) + len(partial), freed
+
+
+def _is_free(store: Store, work: Path) -> bool:
+    try:
+        with FileLock(store.root / "locks" / f"{store.owner(work)}.lock").acquire(timeout=0):
+            return True
+    except Timeout:
+        return False
