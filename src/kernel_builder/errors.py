@@ -28,6 +28,8 @@ class ExitCode(IntEnum):
     """A package index or another server could not be used."""
     SYSTEM = 6
     """The machine got in the way: disk full, permission denied, a lock that is held."""
+    INCOMPLETE = 7
+    """All that can be built here was built, which is less than was asked for (``--available``)."""
     INTERNAL = 70
     """A bug in kernel-builder (``EX_SOFTWARE``)."""
     INTERRUPTED = 130

@@ -8,6 +8,7 @@ Nothing here prints; progress goes to a reporter and the result is a value.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -32,7 +33,6 @@ from kernel_builder.build.loading import (
     load_variant,
     remember,
     remembered,
-    why_not_loadable,
 )
 from kernel_builder.build.resources import measure, plan_jobs
 from kernel_builder.build.undefined import blame, find_missing
@@ -40,23 +40,28 @@ from kernel_builder.config.known import dependencies
 from kernel_builder.config.model import Backend, Project
 from kernel_builder.config.reader import load_project
 from kernel_builder.elf import read_elf
-from kernel_builder.errors import BuildError, ConfigError, Diagnostic, UsageError
+from kernel_builder.errors import BuildError, Diagnostic, ToolchainError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.plan.identity import Identity, identify
 from kernel_builder.plan.model import BuildPlan, Step, StepKind, VariantPlan
-from kernel_builder.plan.planner import Places, plan_build
+from kernel_builder.plan.planner import Places, plan_build, stable_target
 from kernel_builder.plan.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY
+from kernel_builder.selecting import Selection, Unavailable, obstacles, refuse, select_variants, silent_backends
+from kernel_builder.stable_abi import stable_header_roots
 from kernel_builder.store.cache import Store
 from kernel_builder.store.index import SimpleIndex
 from kernel_builder.store.settings import find_index
+from kernel_builder.toolchain.dependencies import Libraries, ResolvedLibrary
 from kernel_builder.toolchain.host import find_host_compiler
 from kernel_builder.toolchain.model import Toolchain
 from kernel_builder.toolchain.provide import IndexToolchains, ResolvedToolchain, ToolchainRequest
+from kernel_builder.toolchain.stable_headers import provide_stable_headers, stable_sdk
 from kernel_builder.toolchain.sysroot import provide_sysroot
-from kernel_builder.variants.matrix import DroppedBackend, Host, Kept, Matrix, all_variants, choose, unmatched
-from kernel_builder.variants.names import TorchTag
-from kernel_builder.variants.support import load_support
+from kernel_builder.variants.matrix import Kept, Matrix
+from kernel_builder.variants.names import Platform, TorchTag
+from kernel_builder.variants.support import VariantSet, load_support
 
+_NO_SUCH_FILE = re.compile(r"fatal error: (\S+): No such file or directory")
 _LOG_HEAD = 30
 _LOG_TAIL = 15
 _SPACE_PER_ARCHITECTURE = 1 << 20
@@ -68,19 +73,35 @@ class BuildRequest:
     """What ``kernel-builder build`` was asked for.
 
     ``patterns`` are globs over variant names, ``local`` means the one variant that fits the torch in the active
-    environment, ``jobs`` overrides the number of jobs, ``output`` the directory for variants (default ``build``),
-    ``python`` the interpreter that loads them.
+    environment, ``platform`` and ``within`` are as in :class:`Selection`; ``available`` leaves out what cannot be built
+    here. ``jobs`` overrides the number of jobs, ``output`` the directory for variants (default ``build``), ``python``
+    the interpreter that loads them.
     """
 
     root: Path
     patterns: tuple[str, ...] = ()
     backends: tuple[Backend, ...] = ()
     local: bool = False
+    platform: Platform | None = None
+    within: VariantSet | None = None
+    available: bool = False
     jobs: int | None = None
     keep_going: bool = False
     verbose: bool = False
     output: Path | None = None
     python: Path | None = None
+
+    @property
+    def selection(self) -> Selection:
+        """Which variants are wanted."""
+        return Selection(
+            patterns=self.patterns,
+            backends=self.backends,
+            local=self.local,
+            python=self.python,
+            platform=self.platform,
+            within=self.within,
+        )
 
 
 class VariantStatus(StrEnum):
@@ -106,15 +127,19 @@ class VariantOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOutcome:
-    """All variants in plan order. ``fetched`` is in bytes over the network."""
+    """All variants in plan order. ``fetched`` is in bytes over the network.
+
+    ``unavailable`` are the variants that were asked for and left out, because they cannot be built here.
+    """
 
     plan: BuildPlan
     variants: tuple[VariantOutcome, ...]
     fetched: int
+    unavailable: tuple[Unavailable, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether every variant was made."""
+        """Whether every variant of the plan was made."""
         return all(outcome.status in {VariantStatus.BUILT, VariantStatus.UNCHANGED} for outcome in self.variants)
 
 
@@ -130,102 +155,54 @@ class Prepared:
     warnings: tuple[Diagnostic, ...]
     resolved: Mapping[str, ResolvedToolchain] = field(default_factory=dict)
     toolchains: IndexToolchains | None = None
-
-
-def select_variants(project: Project, request: BuildRequest) -> Matrix:
-    """The variants that ``request`` means.
-
-    Raises :class:`UsageError` for a name or a backend that the project does not have, :class:`ConfigError` when
-    nothing is left to build.
-    """
-    host = _host()
-    everything = all_variants(project, load_support(), host)
-    absent = [backend.value for backend in request.backends if backend not in project.backends]
-    if absent:
-        known = ", ".join(backend.value for backend in project.backends)
-        raise UsageError(f"this kernel has no backend {', '.join(absent)}", hint=f"its backends are: {known}")
-    wrong = unmatched(everything, request.patterns)
-    if wrong:
-        raise UsageError(
-            f"no variant of this kernel matches {', '.join(wrong)}{_why_dropped(everything, wrong)}",
-            hint="its variants here: " + (", ".join(entry.name for entry in everything.kept) or "none"),
-        )
-    if request.local:
-        return _local(everything, request)
-    matrix = choose(
-        everything,
-        patterns=request.patterns,
-        backends=request.backends,
-        required_only=not request.patterns,
-    )
-    if not matrix.kept:
-        reasons = "".join(f"\n  {entry.name}: {entry.reason}" for entry in matrix.dropped)
-        raise ConfigError(f"there is nothing to build: no variant is left{reasons}")
-    return matrix
-
-
-def _host() -> Host:
-    try:
-        return Host.current()
-    except ValueError as error:
-        raise UsageError(f"kernels cannot be built on this platform: {error}") from error
-
-
-def _why_dropped(matrix: Matrix, patterns: tuple[str, ...]) -> str:
-    reasons = {entry.name: entry.reason for entry in matrix.dropped}
-    found = [f" ({reasons[pattern]})" for pattern in patterns if pattern in reasons]
-    return "".join(found)
-
-
-def _local(everything: Matrix, request: BuildRequest) -> Matrix:
-    """The variant that fits the active environment best: its accelerator's before the CPU's, if there is one."""
-    environment = find_environment(request.python)
-    if isinstance(environment, NoEnvironment):
-        raise UsageError(
-            f"--local builds for the torch of the active environment: {environment.reason}",
-            hint="install torch and kernels there, or name an interpreter with --python",
-        )
-    candidates = choose(everything, patterns=request.patterns, backends=request.backends)
-    fitting = [entry for entry in candidates.kept if why_not_loadable(entry.variant, environment) is None]
-    if not fitting:
-        raise UsageError(
-            f"no variant of this kernel fits {environment.label} ({environment.python})",
-            hint="leave out --variant and --backend: --local chooses by itself"
-            if request.patterns or request.backends
-            else "its variants here: " + ", ".join(entry.name for entry in candidates.kept),
-        )
-
-    def rank(entry: Kept) -> tuple[bool, bool, tuple[int, int]]:
-        version = entry.row.variant.compute.version if entry.row else None
-        usable = entry.backend is not Backend.CUDA or environment.has_gpu
-        return usable, entry.backend is not Backend.CPU, version or (0, 0)
-
-    return Matrix(kept=(max(fitting, key=rank),), dropped=everything.dropped)
+    libraries: Libraries | None = None
+    depends: Mapping[Backend, tuple[ResolvedLibrary, ...]] = field(default_factory=dict)
+    unavailable: tuple[Unavailable, ...] = ()
 
 
 def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = None) -> Prepared:
     """Everything up to the plan. Toolchains are chosen, not fetched, so that a dry run costs nothing."""
     project, warnings = load_project(request.root)
-    matrix = select_variants(project, request)
-    compiled = [entry for entry in matrix.kept if entry.row is not None]
+    matrix = select_variants(project, request.selection)
+    unavailable = obstacles(matrix)
+    compiled = [entry for entry in matrix.kept if entry.row is not None and entry.obstacle is None]
     store = store or Store(reporter=reporter)
     toolchains: dict[str, Toolchain] = {}
     resolved: dict[str, ResolvedToolchain] = {}
     provider: IndexToolchains | None = None
+    libraries: Libraries | None = None
+    depends: dict[Backend, tuple[ResolvedLibrary, ...]] = {}
     if compiled:
-        _refuse_unknown_dependencies(project, compiled)
         host = find_host_compiler()
         sysroot = provide_sysroot(store, host)
-        provider = IndexToolchains(SimpleIndex(find_index(), reporter), store, host, reporter)
+        index = SimpleIndex(find_index(), reporter)
+        libraries = Libraries(store, index, reporter, index.transport_without_credentials())
+        depends = {entry.backend: _resolve_libraries(project, entry.backend, libraries) for entry in compiled}
+        provider = IndexToolchains(index, store, host, reporter)
         for entry in compiled:
-            answer = provider.resolve(_toolchain_request(entry))
+            try:
+                answer = provider.resolve(_toolchain_request(entry))
+            except ToolchainError as error:
+                if len(matrix.kept) == 1:
+                    raise
+                unavailable.append(Unavailable(name=entry.name, reason=error.message, remedy=error.hint))
+                continue
             resolved[entry.name] = answer
-            toolchains[entry.name] = Toolchain(host=host, sysroot=sysroot, torch=answer.torch, cuda=answer.cuda)
+            toolchains[entry.name] = Toolchain(
+                host=host,
+                sysroot=sysroot,
+                torch=answer.torch if stable_target(entry) is None else stable_sdk(store, answer.torch),
+                cuda=answer.cuda,
+                libraries=tuple(library.headers for library in depends[entry.backend]),
+            )
+    missing = {entry.name for entry in unavailable}
+    if unavailable and (not request.available or len(missing) == len(matrix.kept)):
+        raise refuse(unavailable, matrix, request.selection)
     output = (request.output or project.root / OUTPUT_DIRECTORY).absolute()
     identity = identify(project, output)
     plan = plan_build(
         project,
-        matrix.kept,
+        tuple(entry for entry in matrix.kept if entry.name not in missing),
         toolchains=toolchains,
         table=load_support(),
         identity=identity,
@@ -240,23 +217,16 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
         warnings=warnings,
         resolved=resolved,
         toolchains=provider,
+        libraries=libraries,
+        depends=depends,
+        unavailable=tuple(unavailable),
     )
 
 
-def _refuse_unknown_dependencies(project: Project, compiled: list[Kept]) -> None:
-    backends = {entry.backend for entry in compiled}
-    problems = [
-        f"kernel.{section.id}.depends: {name}"
-        for section in project.sections
-        if section.backend in backends
-        for name in section.depends
-        if name != "torch"
-    ]
-    if problems:
-        raise ConfigError(
-            "this version of kernel-builder cannot provide: " + "; ".join(problems),
-            hint="only torch can be depended on so far; vendor the headers and list their directory in include",
-        )
+def _resolve_libraries(project: Project, backend: Backend, libraries: Libraries) -> tuple[ResolvedLibrary, ...]:
+    """What the sections of ``backend`` depend on besides torch, sorted by name."""
+    names = {name for section in project.sections_for(backend) for name in section.depends} - {"torch"}
+    return tuple(libraries.resolve(name) for name in sorted(names))
 
 
 def _toolchain_request(entry: Kept) -> ToolchainRequest:
@@ -281,9 +251,10 @@ def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = No
     plan = prepared.plan
     for diagnostic in prepared.warnings:
         reporter.emit(Notice(message=diagnostic.render(), warning=True))
-    for entry in prepared.matrix.dropped:
-        if isinstance(entry, DroppedBackend):
-            reporter.emit(Notice(message=f"{entry.name} is not built: {entry.reason}", warning=True))
+    for entry in prepared.unavailable:
+        reporter.emit(Notice(message=f"{entry.name} is not built: {entry.reason}", warning=True))
+    for backend, reason in silent_backends(prepared.project, request.selection):
+        reporter.emit(Notice(message=f"nothing is built for {backend.value}: {reason}", warning=True))
     for text in plan.warnings:
         reporter.emit(Notice(message=text, warning=True))
     for text in plan.notes:
@@ -293,6 +264,12 @@ def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = No
     if prepared.toolchains is not None:
         for answer in dict.fromkeys(prepared.resolved.values()):
             prepared.toolchains.provide(answer)
+        _provide_stable(prepared)
+    if prepared.libraries is not None:
+        for library in sorted(
+            {one for many in prepared.depends.values() for one in many}, key=lambda one: one.key.name
+        ):
+            prepared.libraries.provide(library)
     with exclusive(plan.work, reporter):
         recover(plan.output, tuple(variant.name for variant in plan.variants))
         result = _run(request, plan, reporter)
@@ -306,7 +283,16 @@ def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = No
             _finish(prepared, variant, result, environment, foreign.get(variant.name, ())) for variant in plan.variants
         ]
     fetched = prepared.toolchains.bytes_received if prepared.toolchains else 0
-    return BuildOutcome(plan=plan, variants=tuple(outcomes), fetched=fetched)
+    fetched += prepared.libraries.bytes_received if prepared.libraries else 0
+    return BuildOutcome(plan=plan, variants=tuple(outcomes), fetched=fetched, unavailable=prepared.unavailable)
+
+
+def _provide_stable(prepared: Prepared) -> None:
+    """Put the stable headers of each release that a variant on the stable ABI is built with where its plan has them."""
+    store = Store(prepared.store)
+    for entry in prepared.matrix.kept:
+        if entry.name in prepared.resolved and stable_target(entry) is not None:
+            provide_stable_headers(store, prepared.resolved[entry.name].torch)
 
 
 def _device_passes(step: Step) -> int:
@@ -353,7 +339,7 @@ def _finish(
             plan=variant,
             status=VariantStatus.FAILED,
             compiled=compiled,
-            problem="\n".join(_failure_text(failure) for failure in failures),
+            problem="\n".join(_failure_text(failure, _all_headers(prepared, variant)) for failure in failures),
         )
     if variant.library is not None:
         if result.stopped_early and not is_up_to_date(prepared.plan, variant.name):
@@ -381,13 +367,24 @@ def _foreign_text(foreign: tuple[str, ...]) -> str | None:
     )
 
 
-def _failure_text(failure: StepFailure) -> str:
+def _all_headers(prepared: Prepared, variant: VariantPlan) -> Path | None:
+    """Where all of torch's headers are, for a variant that is compiled with the stable ones alone."""
+    if variant.undefined is None or variant.undefined.stable is None:
+        return None
+    return prepared.resolved[variant.name].torch.include[0]
+
+
+def _failure_text(failure: StepFailure, all_headers: Path | None) -> str:
     step, words = failure.step, failure.words
     tail = "\n".join(f"    {line}" for line in _excerpt(words))
     if any("No space left on device" in line for line in words):
         return f"{step.source}: the disk is full; free some space and build again (the compiler's words: {step.log})"
     if any("Python.h: No such file" in line for line in words):
         tail += "\n    (Python's headers are not installed: apt-get install python3-dev, or dnf install python3-devel)"
+    for name in dict.fromkeys(match[1] for line in words for match in _NO_SUCH_FILE.finditer(line)):
+        if all_headers is not None and (all_headers / name).is_file():
+            tail += f"\n    ({name} does not belong to torch's stable ABI, which torch.stable-abi asks for)"
+            tail += f"\n    (headers that do: {', '.join(f'{root}/' for root in stable_header_roots())})"
     verb = "could not be linked" if step.kind is StepKind.LINK else "does not compile"
     return f"{step.source} {verb}:\n{tail}\n  the command and all of its words: {step.log}"
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kernel_builder.config.model import Backend
 from kernel_builder.errors import UsageError
-from kernel_builder.variants.names import Abi, ArchVariant, System, TorchTag, Variant
+from kernel_builder.variants.names import Abi, ArchVariant, Platform, StableAbiTag, TorchTag, Variant
 
 _PROBE = Path(__file__).with_name("load_probe.py")
 _ANSWER = "kernel-builder-probe: "
@@ -176,14 +176,17 @@ def why_not_loadable(variant: Variant, environment: Environment) -> str | None:
         return f"it needs torch with {backend.value}, and {here}"
     if not isinstance(variant, ArchVariant):
         return None
-    if variant.system is not System(sys.platform):
-        return f"it is for {variant.system.value}"
+    runs_on = Platform(machine=variant.machine, system=variant.system)
+    if runs_on != Platform.current():
+        return f"it is for {runs_on}"
     tag = variant.tag
     if isinstance(tag, TorchTag):
         if tag.version != environment.release:
             return f"it needs torch {tag.version[0]}.{tag.version[1]}, and {here}"
         if tag.abi is not None and tag.abi is not environment.abi:
             return f"it needs the {tag.abi.value} ABI, and {here}"
+    if isinstance(tag, StableAbiTag) and tag.version > environment.release:
+        return f"it needs torch {tag.version[0]}.{tag.version[1]} or newer, and {here}"
     if variant.compute.version is not None and environment.cuda is not None:
         major, minor = (int(part) for part in environment.cuda.split(".")[:2])
         needed_major, needed_minor = variant.compute.version

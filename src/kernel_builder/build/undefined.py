@@ -20,6 +20,7 @@ from abi3info.models import Symbol as PythonSymbol
 
 from kernel_builder.elf import ElfFile
 from kernel_builder.plan.model import UndefinedPolicy
+from kernel_builder.stable_abi import why_not_stable
 
 _OPENMP = re.compile(r"GOMP_\w+|omp_\w+")
 _PYTHON = re.compile(r"_?Py[A-Z_]\w*")
@@ -72,6 +73,12 @@ def find_missing(elf: ElfFile, policy: UndefinedPolicy) -> tuple[Missing, ...]:
         if symbol.binding == "weak" or symbol.version is not None or _OPENMP.fullmatch(name):
             continue
         if any(name in _table(path) for path in policy.tables):
+            continue
+        if any(name in _table(path) for path in policy.torch):
+            unstable = why_not_stable(name, policy.stable) if policy.stable is not None else None
+            if unstable is None:
+                continue
+            reasons[name] = unstable
             continue
         if _PYTHON.fullmatch(name):
             reason = _limited_api(name, policy.python)

@@ -32,6 +32,7 @@ COMMANDS: dict[str, _Entry] = {
     "init": _Entry("init", "Write a new kernel project that builds as it stands."),
     "build": _Entry("build", "Build the project's variants into build/<variant>/."),
     "build-and-copy": _Entry("build", "The same as build."),
+    "list-variants": _Entry("list_variants", "List the variants that the project is built into."),
     "check-config": _Entry("check_config", "Judge build.toml: all mistakes in one run."),
     "update-build": _Entry("update_build", "Bring build.toml to the newest edition, comments and layout kept."),
     "card": _Entry("card", "Preview the card that goes to the Hub with the kernel."),

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -15,8 +16,18 @@ from kernel_builder.build.loading import LoadStatus
 from kernel_builder.cli.console import ConsoleReporter, mebibytes, show_error
 from kernel_builder.config.model import Backend
 from kernel_builder.errors import ConfigError, ExitCode, KernelBuilderError, UsageError
-from kernel_builder.pipeline import BuildOutcome, BuildRequest, VariantOutcome, VariantStatus, build, prepare
-from kernel_builder.plan.model import BuildPlan
+from kernel_builder.pipeline import (
+    BuildOutcome,
+    BuildRequest,
+    Prepared,
+    VariantOutcome,
+    VariantStatus,
+    build,
+    prepare,
+)
+from kernel_builder.selecting import Unavailable, UnavailableError
+from kernel_builder.variants.names import Platform
+from kernel_builder.variants.support import VariantSet
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> None:
@@ -55,6 +66,23 @@ def _root(directory: Path | None) -> Path:
     type=click.Choice([backend.value for backend in Backend], case_sensitive=False),
     help="Build variants of this backend only. Can be given several times.",
 )
+@click.option(
+    "--set",
+    "within",
+    type=click.Choice([which.value for which in VariantSet]),
+    help="Build the variants of this set; 'list-variants' shows them. Default: required, or with --variant all.",
+)
+@click.option(
+    "--platform",
+    metavar="NAME",
+    help="Build for this platform, such as aarch64-linux. Default: this machine's.",
+)
+@click.option(
+    "--available",
+    is_flag=True,
+    help="Build what can be built here and leave out the rest, instead of building nothing. Exit code 7 says that"
+    " something was left out.",
+)
 @click.option("--local", is_flag=True, help="Build the one variant that fits the torch in the active environment.")
 @click.option(
     "-j",
@@ -87,6 +115,9 @@ def command(
     *,
     variants: tuple[str, ...],
     backends: tuple[str, ...],
+    within: str | None,
+    platform: str | None,
+    available: bool,
     local: bool,
     jobs: int | None,
     keep_going: bool,
@@ -106,6 +137,9 @@ def command(
         patterns=variants,
         backends=tuple(Backend(name) for name in backends),
         local=local,
+        platform=_platform(platform),
+        within=VariantSet(within) if within else None,
+        available=available,
         jobs=jobs,
         keep_going=keep_going,
         verbose=verbose,
@@ -119,7 +153,7 @@ def command(
     try:
         with ConsoleReporter(quiet=quiet) as reporter:
             if dry_run:
-                plan = prepare(request, reporter).plan
+                prepared = prepare(request, reporter)
             else:
                 outcome = build(request, reporter)
     except KernelBuilderError as error:
@@ -127,8 +161,8 @@ def command(
             click.echo(json.dumps(_error_json(error), indent=2))
         raise
     if dry_run:
-        click.echo(json.dumps(plan.to_json(), indent=2) if as_json else _plan_text(plan))
-        return ExitCode.OK
+        click.echo(json.dumps(_plan_json(prepared), indent=2) if as_json else _plan_text(prepared))
+        return ExitCode.INCOMPLETE if prepared.unavailable else ExitCode.OK
     if as_json:
         click.echo(json.dumps(_outcome_json(outcome), indent=2))
     for failed in outcome.variants:
@@ -136,7 +170,20 @@ def command(
             show_error(f"error: {failed.plan.name}: {failed.problem}")
     if not as_json:
         click.echo(_summary(outcome, time.monotonic() - started))
-    return ExitCode.OK if outcome.ok else ExitCode.FAILED
+    return _exit_code(outcome)
+
+
+def _exit_code(outcome: BuildOutcome) -> ExitCode:
+    if not outcome.ok:
+        return ExitCode.FAILED
+    return ExitCode.INCOMPLETE if outcome.unavailable else ExitCode.OK
+
+
+def _platform(name: str | None) -> Platform | None:
+    try:
+        return Platform.parse(name) if name is not None else None
+    except ValueError as error:
+        raise UsageError(f"--platform {error}") from error
 
 
 def _error_json(error: KernelBuilderError) -> dict[str, object]:
@@ -148,11 +195,21 @@ def _error_json(error: KernelBuilderError) -> dict[str, object]:
         "hint": error.hint,
         "exit-code": int(error.exit_code),
         "diagnostics": [diagnostic.render() for diagnostic in diagnostics],
+        "unavailable": _unavailable_json(error.unavailable if isinstance(error, UnavailableError) else ()),
     }
 
 
-def _plan_text(plan: BuildPlan) -> str:
-    lines: list[str] = []
+def _unavailable_json(unavailable: Sequence[Unavailable]) -> list[dict[str, object]]:
+    return [{"name": entry.name, "reason": entry.reason, "remedy": entry.remedy} for entry in unavailable]
+
+
+def _plan_json(prepared: Prepared) -> dict[str, object]:
+    return {**prepared.plan.to_json(), "unavailable": _unavailable_json(prepared.unavailable)}
+
+
+def _plan_text(prepared: Prepared) -> str:
+    plan = prepared.plan
+    lines = [f"{entry.name} cannot be built here: {entry.reason}" for entry in prepared.unavailable]
     for text in plan.warnings:
         lines.append(f"warning: {text}")
     for text in plan.notes:
@@ -188,7 +245,8 @@ def _load_text(outcome: VariantOutcome) -> str:
 
 def _summary(outcome: BuildOutcome, seconds: float) -> str:
     """A line per variant, a line of figures."""
-    width = max(len(variant.plan.name) for variant in outcome.variants)
+    names = [variant.plan.name for variant in outcome.variants] + [entry.name for entry in outcome.unavailable]
+    width = max(len(name) for name in names)
     lines = []
     for variant in outcome.variants:
         details = [f"{len(variant.compiled)} compiled", _load_text(variant)]
@@ -200,9 +258,10 @@ def _summary(outcome: BuildOutcome, seconds: float) -> str:
             details = ["Python only", _load_text(variant)]
         status = "the same as before" if variant.status is VariantStatus.UNCHANGED else variant.status.value
         lines.append(f"{variant.plan.name:<{width}}  {status}: {'; '.join(filter(None, details))}")
+    lines += [f"{entry.name:<{width}}  left out: {entry.reason}" for entry in outcome.unavailable]
     good = sum(variant.path is not None for variant in outcome.variants)
     lines.append(
-        f"{good} of {len(outcome.variants)} variants in {outcome.plan.output};"
+        f"{good} of {len(names)} variants in {outcome.plan.output};"
         f" {mebibytes(outcome.fetched)} fetched; {seconds:.0f} s"
     )
     return "\n".join(lines)
@@ -210,7 +269,8 @@ def _summary(outcome: BuildOutcome, seconds: float) -> str:
 
 def _outcome_json(outcome: BuildOutcome) -> dict[str, object]:
     return {
-        "ok": outcome.ok,
+        "ok": _exit_code(outcome) is ExitCode.OK,
+        "unavailable": _unavailable_json(outcome.unavailable),
         "output": str(outcome.plan.output),
         "fetched-bytes": outcome.fetched,
         "warnings": list(outcome.plan.warnings),

@@ -11,7 +11,9 @@ from pathlib import Path
 from kernel_builder.plan.binding import PLACEHOLDER, Binding
 from kernel_builder.plan.model import Step, StepKind
 from kernel_builder.plan.units import Language, Unit
+from kernel_builder.stable_abi import target_definition
 from kernel_builder.toolchain.model import Toolchain
+from kernel_builder.versions import Version
 
 LIMITED_API = (3, 9)
 """The oldest Python whose limited API kernels are built for (kernel requirements)."""
@@ -66,6 +68,8 @@ class Context:
     cxx11_abi: bool
     headers_include: tuple[Path, ...]
     """System include directories besides torch's: Python's, if this machine has them."""
+    stable_target: Version | None = None
+    """The release whose stable ABI the variant is for, if it is for one."""
 
     def extension_name(self, source: str) -> str:
         """What TORCH_EXTENSION_NAME is while ``source`` is compiled."""
@@ -80,6 +84,7 @@ def definitions(context: Context, source: str, backend_definitions: tuple[str, .
         # Said even where it is the compiler's default: some distributions' compilers still default to the old ABI.
         f"-D_GLIBCXX_USE_CXX11_ABI={int(context.cxx11_abi)}",
         f"-DPy_LIMITED_API=0x{major:02x}{minor:02x}0000",
+        *([f"-D{target_definition(context.stable_target)}"] if context.stable_target else []),
         *(f"-D{definition}" for definition in backend_definitions),
     ]
 

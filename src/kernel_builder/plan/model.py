@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kernel_builder.config.model import Backend, Capability, Hub
 from kernel_builder.variants.names import Variant
+from kernel_builder.versions import Version
 
 
 class StepKind(StrEnum):
@@ -71,11 +72,14 @@ class EffectiveSection:
 class UndefinedPolicy:
     """What a library may leave undefined: names of these tables (one a line) and Python's limited API.
 
-    ``python`` is the limited API's version.
+    ``python`` is the limited API's version. ``torch`` are torch's own tables. With ``stable``, a release of torch, only
+    those of their names may be left undefined that belong to the stable ABI of that release.
     """
 
     tables: tuple[Path, ...]
+    torch: tuple[Path, ...]
     python: tuple[int, int]
+    stable: Version | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ from kernel_builder.plan.units import (
 )
 from kernel_builder.toolchain.model import LibraryHeaders, Toolchain
 from kernel_builder.variants.matrix import Kept
-from kernel_builder.variants.names import Abi, TorchTag
+from kernel_builder.variants.names import Abi, ArchVariant, StableAbiTag, TorchTag
 from kernel_builder.variants.support import SupportRow, SupportTable
 from kernel_builder.versions import Version
 
@@ -200,6 +200,15 @@ def python_include() -> tuple[Path, ...]:
     return (include,) if (include / "Python.h").is_file() else ()
 
 
+def stable_target(kept: Kept) -> Version | None:
+    """The release whose stable ABI a variant is for; ``None`` for one that uses all of torch."""
+    variant = kept.variant
+    if not isinstance(variant, ArchVariant) or not isinstance(variant.tag, StableAbiTag):
+        return None
+    major, minor = variant.tag.version
+    return Version.parse(f"{major}.{minor}")
+
+
 @dataclass(kw_only=True)
 class _CompiledVariant:
     """Plans one compiled variant."""
@@ -234,6 +243,7 @@ class _CompiledVariant:
             cxx_standard=self.row.cxx_standard,
             cxx11_abi=not (isinstance(self.row.variant.tag, TorchTag) and self.row.variant.tag.abi is Abi.CXX98),
             headers_include=python_include(),
+            stable_target=stable_target(self.kept),
         )
         module = GeneratedFile(
             path=layout.variant / "generated" / "module.c",
@@ -272,8 +282,10 @@ class _CompiledVariant:
             ),
             sections=effective,
             undefined=UndefinedPolicy(
-                tables=(*torch.exports, *(nvcc.exports if nvcc else ())),
+                tables=nvcc.exports if nvcc else (),
+                torch=torch.exports,
                 python=LIMITED_API,
+                stable=context.stable_target,
             ),
             toolchain={
                 "torch": torch.version,

@@ -1,18 +1,28 @@
 """Project x support table x what was asked for -> the variants to build, and those left out with the reason.
 
-Reference: interoperability contract 2.5 and 2.6. Pure: nothing here looks at the machine; what the machine is comes in
-as :class:`Host`.
+Reference: interoperability contract 2.5 and 2.6. Pure: nothing here looks at the machine; what it builds for comes in
+as a :class:`Platform`.
 """
 
 from __future__ import annotations
 
-import platform
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from kernel_builder.config.model import Backend, FrameworkKind, Project
-from kernel_builder.variants.names import Machine, NoarchVariant, System, Variant
-from kernel_builder.variants.support import SupportRow, SupportTable
+from kernel_builder.variants.names import (
+    ArchVariant,
+    Compute,
+    NoarchVariant,
+    Platform,
+    StableAbiTag,
+    System,
+    Tag,
+    TvmFfiTag,
+    Variant,
+)
+from kernel_builder.variants.support import SupportRow, SupportTable, VariantSet
 from kernel_builder.versions import Version
 
 COMPILED_BACKENDS = (Backend.CPU, Backend.CUDA)
@@ -20,25 +30,17 @@ COMPILED_BACKENDS = (Backend.CPU, Backend.CUDA)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Host:
-    """The platform that variants are built for."""
-
-    machine: Machine
-    system: System
-
-    @classmethod
-    def current(cls) -> Host:
-        """This machine. Raises ``ValueError`` when no variant name exists for it."""
-        machine = {"arm64": "aarch64", "amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
-        return cls(machine=Machine(machine), system=System(platform.system().lower()))
-
-
-@dataclass(frozen=True, kw_only=True)
 class Kept:
-    """A variant to build. ``row`` says what it is compiled against; ``None`` for a noarch variant."""
+    """A variant of the project. ``row`` says what it is compiled against; ``None`` for a noarch variant.
+
+    ``stands_for`` are all builds of torch that the variant serves: ``row`` alone, but for variants on torch's stable
+    ABI and on tvm-ffi. ``obstacle`` says why this version of kernel-builder cannot compile it, if it cannot.
+    """
 
     variant: Variant
     row: SupportRow | None
+    stands_for: tuple[SupportRow, ...] = ()
+    obstacle: str | None = None
 
     @property
     def name(self) -> str:
@@ -53,15 +55,12 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Dropped:
-    """A variant that is not built, and why."""
+    """A variant that is not built, and why. ``other_platform``: because it is for another platform."""
 
     name: str
+    backend: Backend
     reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class DroppedBackend(Dropped):
-    """A whole backend that the project declares and this version cannot compile: people must be told."""
+    other_platform: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,56 +70,133 @@ class Matrix:
     kept: tuple[Kept, ...]
     dropped: tuple[Dropped, ...]
 
+    def silent_backends(self, project: Project) -> tuple[tuple[Backend, str], ...]:
+        """Backends of ``project`` that have no variant here at all, and why: people must be told."""
+        present = {entry.backend for entry in self.kept}
+        silent: list[tuple[Backend, str]] = []
+        for backend in dict.fromkeys(project.backends):
+            if backend in present:
+                continue
+            own = [entry for entry in self.dropped if entry.backend is backend]
+            here = [entry for entry in own if not entry.other_platform]
+            if here:
+                silent.append((backend, here[-1].reason))
+            elif own:
+                platforms = sorted({_platform_of(entry.name) for entry in own})
+                silent.append((backend, f"its variants are for {' and '.join(platforms)}"))
+            else:
+                silent.append((backend, "no build of torch is known for it"))
+        return tuple(silent)
 
-def all_variants(project: Project, table: SupportTable, host: Host) -> Matrix:
-    """Every variant that ``project`` can have on ``host``'s platform, whatever is required of it."""
+
+def _platform_of(name: str) -> str:
+    return "-".join(name.rsplit("-", 2)[-2:])
+
+
+def all_variants(project: Project, table: SupportTable, platform: Platform | None) -> Matrix:
+    """Every variant that ``project`` can have on ``platform`` (``None``: on any), whatever is required of it."""
     kept: list[Kept] = []
     dropped: list[Dropped] = []
-    for backend in project.backends:
+    for backend in dict.fromkeys(project.backends):
         if not project.is_compiled_for(backend):
             kept.append(Kept(variant=NoarchVariant(backend=backend), row=None))
             continue
-        reason = _why_no_compiler(project, backend)
-        if reason is not None:
-            dropped.append(DroppedBackend(name=f"*-{backend.value}-*", reason=reason))
-            continue
+        admitted: list[SupportRow] = []
         for row in table.rows:
             if row.variant.backend is not backend:
                 continue
-            reason = _why_not(project, row, host)
+            elsewhere = platform is not None and row.platform != platform
+            reason = f"it is for {row.platform}" if elsewhere else _out_of_bounds(project, row)
             if reason is None:
-                kept.append(Kept(variant=row.variant, row=row))
+                admitted.append(row)
             else:
-                dropped.append(Dropped(name=str(row.variant), reason=reason))
+                dropped.append(Dropped(name=row.name, backend=backend, reason=reason, other_platform=elsewhere))
+        if project.framework.kind is FrameworkKind.TVM_FFI:
+            _collapse_tvm_ffi(project, admitted, kept, dropped)
+        elif backend in project.framework.stable_abi:
+            _collapse_stable(project, project.framework.stable_abi[backend], admitted, kept, dropped)
+        else:
+            kept += [_kept(project, row.variant, (row,)) for row in admitted]
     return Matrix(kept=tuple(kept), dropped=tuple(dropped))
 
 
-def _why_no_compiler(project: Project, backend: Backend) -> str | None:
-    """The reason why this version compiles no variant of ``backend`` at all; ``None`` when it does."""
-    if backend not in COMPILED_BACKENDS:
-        return (
-            f"only {' and '.join(other.value for other in COMPILED_BACKENDS)} kernels can be compiled by this version"
-        )
+def _kept(project: Project, variant: ArchVariant, rows: tuple[SupportRow, ...]) -> Kept:
+    """``rows`` in the order of the table: the last one has the newest torch."""
+    return Kept(variant=variant, row=rows[-1], stands_for=rows, obstacle=_obstacle(project, variant))
+
+
+def _obstacle(project: Project, variant: ArchVariant) -> str | None:
+    """The reason why this version cannot compile ``variant``; ``None`` when it can."""
+    if variant.system is not System.LINUX:
+        return f"this version of kernel-builder compiles for Linux alone, not for {variant.system.value}"
+    if variant.backend not in COMPILED_BACKENDS:
+        known = " and ".join(backend.value for backend in COMPILED_BACKENDS)
+        return f"only {known} kernels can be compiled by this version of kernel-builder"
     if project.framework.kind is FrameworkKind.TVM_FFI:
-        return "tvm-ffi kernels cannot be compiled by this version"
-    if backend in project.framework.stable_abi:
-        return "kernels on torch's stable ABI cannot be compiled by this version"
+        return "tvm-ffi kernels cannot be compiled by this version of kernel-builder"
     return None
 
 
-def _why_not(project: Project, row: SupportRow, host: Host) -> str | None:
-    """The reason why ``project`` has no variant for ``row``; ``None`` when it has one."""
+def _grouped(rows: Iterable[SupportRow]) -> list[tuple[SupportRow, ...]]:
+    """Rows of one backend that differ in torch (and ABI) alone, older torch first."""
+    groups: dict[tuple[Compute, Platform], list[SupportRow]] = {}
+    for row in rows:
+        groups.setdefault((row.variant.compute, row.platform), []).append(row)
+    return [tuple(groups[key]) for key in sorted(groups)]
+
+
+def _collapse_stable(
+    project: Project, target: Version, rows: list[SupportRow], kept: list[Kept], dropped: list[Dropped]
+) -> None:
+    """One variant per toolkit and platform, built with the newest torch that the project admits (contract 2.6)."""
+    for group in _grouped(rows):
+        newest = group[-1]
+        variant = _with_tag(newest, StableAbiTag(version=(target.major, target.minor)))
+        if newest.torch < target:
+            toolkit = newest.variant.compute.label
+            reason = f"torch {newest.torch} is the newest with {toolkit}, and the stable ABI of {target} is wanted"
+            dropped.append(Dropped(name=str(variant), backend=variant.backend, reason=reason))
+            continue
+        serving = tuple(row for row in group if row.torch >= target)
+        kept.append(_kept(project, variant, serving))
+        for row in group:
+            older = f"torch {row.torch} is older than {target}, whose stable ABI is wanted"
+            reason = f"{variant} serves it, built with torch {newest.torch}" if row.torch >= target else older
+            dropped.append(Dropped(name=row.name, backend=variant.backend, reason=reason))
+
+
+def _collapse_tvm_ffi(project: Project, rows: list[SupportRow], kept: list[Kept], dropped: list[Dropped]) -> None:
+    """The variants of a tvm-ffi kernel: of the builds that are paired with a release of tvm-ffi (contract 2.6)."""
+    for group in _grouped(rows):
+        releases: dict[Version, list[SupportRow]] = {}
+        for row in group:
+            if row.tvm_ffi is None:
+                dropped.append(
+                    Dropped(name=row.name, backend=row.variant.backend, reason="it is paired with no tvm-ffi release")
+                )
+            else:
+                releases.setdefault(row.tvm_ffi, []).append(row)
+        for release, members in releases.items():
+            variant = _with_tag(members[-1], TvmFfiTag(version=(release.major, release.minor)))
+            kept.append(_kept(project, variant, tuple(members)))
+
+
+def _with_tag(row: SupportRow, tag: Tag) -> ArchVariant:
     variant = row.variant
-    if (variant.machine, variant.system) != (host.machine, host.system):
-        return f"it is for {variant.machine.value}-{variant.system.value}"
+    return ArchVariant(tag=tag, compute=variant.compute, machine=variant.machine, system=variant.system)
+
+
+def _out_of_bounds(project: Project, row: SupportRow) -> str | None:
+    """The reason why the project's own bounds leave ``row`` out; ``None`` when they do not."""
     framework = project.framework
     reason = _outside(f"torch {row.torch}", row.torch, framework.minver, framework.maxver, "torch")
-    if reason is None and variant.compute.version is not None:
-        options = project.backend_options.get(variant.backend)
+    if reason is None and row.toolkit is not None:
+        backend = row.variant.backend
+        options = project.backend_options.get(backend)
         if options is not None:
-            toolkit = Version.parse(f"{variant.compute.version[0]}.{variant.compute.version[1]}")
-            section = f"general.{variant.backend.value}"
-            reason = _outside(f"{variant.backend.value} {toolkit}", toolkit, options.minver, options.maxver, section)
+            section = f"general.{backend.value}"
+            what = f"{backend.value} {row.toolkit}"
+            reason = _outside(what, row.toolkit, options.minver, options.maxver, section)
     return reason
 
 
@@ -133,25 +209,39 @@ def _outside(what: str, version: Version, low: Version | None, high: Version | N
 
 
 def choose(
-    matrix: Matrix, *, patterns: tuple[str, ...] = (), backends: tuple[Backend, ...] = (), required_only: bool = False
+    matrix: Matrix,
+    *,
+    patterns: tuple[str, ...] = (),
+    backends: tuple[Backend, ...] = (),
+    table: SupportTable | None = None,
+    within: VariantSet = VariantSet.ALL,
 ) -> Matrix:
-    """Narrow ``matrix`` to names that match one of ``patterns`` (globs) and to ``backends``.
+    """Narrow ``matrix`` to names that match one of ``patterns`` (globs), to ``backends``, and to a set of ``table``.
 
-    ``required_only`` keeps what Hub kernels must have now; noarch variants always belong to it. Nothing is raised for
-    a pattern without a match: see :func:`unmatched`.
+    Noarch variants belong to every set. Nothing is raised for a pattern without a match: see :func:`unmatched`.
     """
     kept: list[Kept] = []
     dropped = list(matrix.dropped)
+
+    def drop(entry: Kept, reason: str) -> None:
+        dropped.append(Dropped(name=entry.name, backend=entry.backend, reason=reason))
+
     for entry in matrix.kept:
         if backends and entry.backend not in backends:
-            dropped.append(Dropped(name=entry.name, reason="its backend was not asked for"))
+            drop(entry, "its backend was not asked for")
         elif patterns and not any(fnmatchcase(entry.name, pattern) for pattern in patterns):
-            dropped.append(Dropped(name=entry.name, reason="no --variant names it"))
-        elif required_only and entry.row is not None and not entry.row.required:
-            dropped.append(Dropped(name=entry.name, reason="it is not required of Hub kernels; name it to build it"))
+            drop(entry, "no --variant names it")
+        elif table and entry.row is not None and not any(table.contains(within, row) for row in entry.stands_for):
+            drop(entry, _not_in_set(within))
         else:
             kept.append(entry)
     return Matrix(kept=tuple(kept), dropped=tuple(dropped))
+
+
+def _not_in_set(within: VariantSet) -> str:
+    if within is VariantSet.REQUIRED:
+        return "it is not required of Hub kernels; name it to build it"
+    return f"it does not belong to the set '{within.value}'"
 
 
 def unmatched(matrix: Matrix, patterns: tuple[str, ...]) -> tuple[str, ...]:

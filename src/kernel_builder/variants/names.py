@@ -6,6 +6,7 @@ same text to decide whether a machine can load it.
 
 from __future__ import annotations
 
+import platform
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,6 +35,32 @@ class System(StrEnum):
     LINUX = "linux"
     DARWIN = "darwin"
     WINDOWS = "windows"
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Platform:
+    """What a variant runs on: ``x86_64-linux``."""
+
+    machine: Machine
+    system: System
+
+    @classmethod
+    def current(cls) -> Platform:
+        """This machine. Raises ``ValueError`` when no variant name exists for it."""
+        machine = {"arm64": "aarch64", "amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
+        return cls(machine=Machine(machine), system=System(platform.system().lower()))
+
+    @classmethod
+    def parse(cls, text: str) -> Platform:
+        """Read ``x86_64-linux``. Raises ``ValueError`` with a sentence for the user."""
+        machine, _, system = text.partition("-")
+        try:
+            return cls(machine=Machine(machine), system=System(system))
+        except ValueError:
+            raise ValueError(f"{text!r} is not a platform; they look like x86_64-linux or aarch64-darwin") from None
+
+    def __str__(self) -> str:
+        return f"{self.machine.value}-{self.system.value}"
 
 
 def _two_parts(version: tuple[int, int], what: str) -> str:

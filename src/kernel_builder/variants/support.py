@@ -1,26 +1,67 @@
-"""The support table: which torch builds exist, and what their headers need. Read from ``data/support.toml``."""
+"""The support table: which torch builds exist, and what their headers need. Read from ``data/support.toml``.
+
+Reference: interoperability contract 2.2 (what is required now), 2.3 (all build sets) and 2.4 (their history).
+"""
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from functools import cache, cached_property
 from importlib import resources
 
 from kernel_builder.config.capabilities import parse_capability
 from kernel_builder.config.model import Backend, Capability
-from kernel_builder.variants.names import Abi, ArchVariant, Compute, Machine, System, TorchTag
+from kernel_builder.variants.names import Abi, ArchVariant, Compute, Platform, System, TorchTag
 from kernel_builder.versions import Version
+
+
+class VariantSet(StrEnum):
+    """The named sets of variants."""
+
+    REQUIRED = "required"
+    """What kernels on the Hub must have now."""
+    LATEST = "latest"
+    """The releases that are required, and every newer one."""
+    LEGACY = "legacy"
+    """The twelve variants of torch 2.5 and 2.6 that were recommended first."""
+    ALL = "all"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SupportRow:
-    """One torch build: a release for a backend, a machine and a system."""
+    """One torch build: a release for a backend and a platform.
+
+    ``toolkit`` is the version of the backend's toolkit, with its patch number where that is known. ``since`` and
+    ``until`` are the dates (ISO 8601) between which kernels had to have the variant; ``since`` is ``None`` if they
+    never had to, ``until`` while they have to. ``tvm_ffi`` is the tvm-ffi release that the build is paired with.
+    """
 
     torch: Version
     cxx_standard: int
-    required: bool
     variant: ArchVariant
+    toolkit: Version | None = None
+    since: str | None = None
+    until: str | None = None
+    tvm_ffi: Version | None = None
+
+    @property
+    def required(self) -> bool:
+        """Whether kernels on the Hub must have this variant now."""
+        return self.since is not None and self.until is None
+
+    @property
+    def name(self) -> str:
+        """The name of the full variant, whatever a project's own variant for this build is called."""
+        return str(self.variant)
+
+    @property
+    def platform(self) -> Platform:
+        """Machine and system."""
+        return Platform(machine=self.variant.machine, system=self.variant.system)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +74,28 @@ class CapabilityDefault:
 
 @dataclass(frozen=True, kw_only=True)
 class SupportTable:
-    """All rows, oldest torch first, and the default capabilities, newest toolkit first."""
+    """All rows, oldest torch first; the default capabilities, newest toolkit first; globs of the set ``legacy``."""
 
     rows: tuple[SupportRow, ...]
     capability_defaults: tuple[CapabilityDefault, ...]
+    legacy: tuple[str, ...] = ()
+
+    @cached_property
+    def oldest_required(self) -> Version:
+        """The oldest torch release that variants are required for."""
+        return min(row.torch for row in self.rows if row.required)
+
+    def contains(self, which: VariantSet, row: SupportRow) -> bool:
+        """Whether ``row`` belongs to a named set."""
+        match which:
+            case VariantSet.REQUIRED:
+                return row.required
+            case VariantSet.LATEST:
+                return row.torch >= self.oldest_required
+            case VariantSet.LEGACY:
+                return any(fnmatchcase(row.name, pattern) for pattern in self.legacy)
+            case VariantSet.ALL:
+                return True
 
     def default_capabilities(self, cuda: Version) -> tuple[Capability, ...]:
         """What a section without ``cuda-capabilities`` is compiled for by toolkit ``cuda``.
@@ -49,35 +108,61 @@ class SupportTable:
         raise LookupError(f"no default capabilities are known for CUDA {cuda}")
 
 
-def _pair(text: str) -> tuple[int, int]:
-    version = Version.parse(text)
+def _pair(version: Version) -> tuple[int, int]:
     return version.major, version.minor
 
 
-@cache
-def load_support() -> SupportTable:
-    """Read the table that the package carries."""
-    text = resources.files("kernel_builder.data").joinpath("support.toml").read_text(encoding="utf-8")
-    document = tomllib.loads(text)
+def _rows(release: Mapping[str, object], build: Mapping[str, object]) -> list[SupportRow]:
+    """The rows of one entry of ``builds``: each version on each platform, with each ABI."""
+    torch = Version.parse(_text(release, "version"))
+    standard = release["cxx-standard"]
+    if not isinstance(standard, int):
+        raise TypeError("cxx-standard must be a number")
+    backend = Backend(_text(build, "backend"))
+    toolkits: list[Version | None] = [Version.parse(text) for text in _texts(build, "versions")]
     rows: list[SupportRow] = []
-    for release in document["torch"]:
-        for build in release["builds"]:
-            backend = Backend(build["backend"])
-            versions: list[tuple[int, int] | None] = [_pair(version) for version in build.get("versions", [])]
-            rows.extend(
-                SupportRow(
-                    torch=Version.parse(release["version"]),
-                    cxx_standard=release["cxx-standard"],
-                    required=release["required"],
-                    variant=ArchVariant(
-                        tag=TorchTag(version=_pair(release["version"]), abi=Abi(build["abi"])),
-                        compute=Compute(backend=backend, version=version),
-                        machine=Machine(build["machine"]),
-                        system=System(build["system"]),
-                    ),
-                )
-                for version in versions or [None]
+    for platform in map(Platform.parse, _texts(build, "platforms")):
+        on_linux = platform.system is System.LINUX
+        abis: list[Abi | None] = [Abi(text) for text in _texts(build, "abi")] or [Abi.CXX11] if on_linux else [None]
+        rows.extend(
+            SupportRow(
+                torch=torch,
+                cxx_standard=standard,
+                variant=ArchVariant(
+                    tag=TorchTag(version=_pair(torch), abi=abi),
+                    compute=Compute(backend=backend, version=_pair(toolkit) if toolkit else None),
+                    machine=platform.machine,
+                    system=platform.system,
+                ),
+                toolkit=toolkit,
+                since=_text(build, "since") or None,
+                until=_text(build, "until") or None,
+                tvm_ffi=Version.parse(_text(build, "tvm-ffi")) if "tvm-ffi" in build else None,
             )
+            for toolkit in toolkits or [None]
+            for abi in abis
+        )
+    return rows
+
+
+def _text(table: Mapping[str, object], key: str) -> str:
+    value = table.get(key, "")
+    if not isinstance(value, str):
+        raise TypeError(f"{key} must be a string")
+    return value
+
+
+def _texts(table: Mapping[str, object], key: str) -> tuple[str, ...]:
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise TypeError(f"{key} must be a list of strings")
+    return tuple(value)
+
+
+def parse_support(text: str) -> SupportTable:
+    """Read a table. Raises ``KeyError``, ``TypeError``, ``ValueError``: it ships with the package."""
+    document = tomllib.loads(text)
+    rows = [row for release in document["torch"] for build in release["builds"] for row in _rows(release, build)]
     defaults = [
         CapabilityDefault(
             minver=Version.parse(entry["minver"]),
@@ -86,6 +171,13 @@ def load_support() -> SupportTable:
         for entry in document["cuda-capabilities"]
     ]
     return SupportTable(
-        rows=tuple(sorted(rows, key=lambda row: (row.torch, row.variant.compute.backend, str(row.variant)))),
+        rows=tuple(sorted(rows, key=lambda row: (row.torch, row.variant.compute, row.name))),
         capability_defaults=tuple(sorted(defaults, key=lambda entry: entry.minver, reverse=True)),
+        legacy=tuple(document["sets"]["legacy"]),
     )
+
+
+@cache
+def load_support() -> SupportTable:
+    """The table that the package carries."""
+    return parse_support(resources.files("kernel_builder.data").joinpath("support.toml").read_text(encoding="utf-8"))

@@ -18,9 +18,9 @@ from kernel_builder.plan.identity import Identity
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.plan.planner import Places, plan_build
 from kernel_builder.toolchain.model import CudaSdk, HostCompiler, Sysroot, Toolchain, TorchSdk
-from kernel_builder.variants.matrix import DroppedBackend, Host, all_variants, choose
-from kernel_builder.variants.names import Machine, System
-from kernel_builder.variants.support import load_support
+from kernel_builder.variants.matrix import all_variants, choose
+from kernel_builder.variants.names import Platform
+from kernel_builder.variants.support import VariantSet, load_support
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden" / "plan"
 STORE = Path("/store")
@@ -61,6 +61,7 @@ include = ["src"]
 cuda-flags = ["--maxrregcount=64"]
 cuda-capabilities = ["7.0", "8.0", "9.0a", "9.0", "12.0+PTX"]
 """
+NAMES = ("torch213-cxx11-cpu-x86_64-linux", "torch213-cxx11-cu130-x86_64-linux", "torch-metal")
 FILES = {
     "torch-ext/bind.cpp": "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, m) {}",
     "src/host.cpp": "const char *name = STRINGIFY(TORCH_EXTENSION_NAME);",
@@ -100,8 +101,8 @@ def plan(make_project: ProjectMaker, monkeypatch: pytest.MonkeyPatch, tmp_path: 
         exports=(STORE / "cuda" / "exports" / "libcudart.so.13.txt",),
     )
     table = load_support()
-    host = Host(machine=Machine.X86_64, system=System.LINUX)
-    matrix = choose(all_variants(project, table, host), required_only=True)
+    everything = all_variants(project, table, Platform.parse("x86_64-linux"))
+    matrix = choose(everything, patterns=NAMES, table=table, within=VariantSet.REQUIRED)
     toolchains = {
         kept.name: Toolchain(
             host=toolchain.host,
@@ -133,34 +134,3 @@ def test_a_plan_for_two_backends(plan: BuildPlan, tmp_path: Path) -> None:
         golden.parent.mkdir(parents=True, exist_ok=True)
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "names"),
-    [
-        ('minver = "2.13"', 'stable-abi = { cuda = "2.11" }\nminver = "2.13"', ["*-cuda-*"]),
-        ("[torch]", "[tvm-ffi]", ["*-cpu-*", "*-cuda-*"]),
-    ],
-)
-def test_what_cannot_be_compiled_yet_is_named_as_a_whole(
-    make_project: ProjectMaker, old: str, new: str, names: list[str]
-) -> None:
-    toml = TOML.replace(old, new, 1)
-    if "tvm-ffi" in new:
-        toml = toml.replace('minver = "2.13"\nmaxver = "2.13"\n', "")
-    files = {**FILES, "tvm-ffi-ext/two_halves/__init__.py": ""}
-    project, _ = load_project(make_project("two-halves", files, toml=toml))
-    matrix = all_variants(project, load_support(), Host(machine=Machine.X86_64, system=System.LINUX))
-    assert [entry.name for entry in matrix.dropped if isinstance(entry, DroppedBackend)] == names
-    assert not [entry for entry in matrix.kept if entry.row is not None and f"*-{entry.backend.value}-*" in names]
-
-
-def test_metal_is_dropped_with_its_reason(make_project: ProjectMaker) -> None:
-    toml = TOML.replace("[kernel.host]", '[kernel.shader]\nbackend = "metal"\ndepends = []\nsrc = []\n\n[kernel.host]')
-    project, _ = load_project(make_project("two-halves", FILES, toml=toml))
-    matrix = all_variants(project, load_support(), Host(machine=Machine.X86_64, system=System.LINUX))
-    reasons = {entry.name: entry.reason for entry in matrix.dropped}
-    assert "only cpu and cuda" in reasons["*-metal-*"]
-    assert [entry.name for entry in matrix.dropped if isinstance(entry, DroppedBackend)] == ["*-metal-*"]
-    assert reasons["torch213-cxx11-cu132-x86_64-linux"] == "cuda 13.2 is above general.cuda.maxver = 13.0"
-    assert reasons["torch212-cxx11-cpu-x86_64-linux"] == "torch 2.12 is below torch.minver = 2.13"

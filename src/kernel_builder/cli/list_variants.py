@@ -1,0 +1,152 @@
+"""``kernel-builder list-variants``: what a project would be built into, and why not into more."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from kernel_builder.config.model import Backend, Project
+from kernel_builder.config.reader import load_project
+from kernel_builder.errors import ExitCode
+from kernel_builder.selecting import refuse_unknown_backends, this_platform
+from kernel_builder.variants.matrix import Dropped, Kept, Matrix, all_variants, choose
+from kernel_builder.variants.names import Platform
+from kernel_builder.variants.support import VariantSet, load_support
+
+RUNNERS = {"x86_64-linux": "ubuntu-latest", "aarch64-linux": "ubuntu-24.04-arm"}
+"""GitHub's own runners, by the platform that they build for."""
+
+
+@click.command(name="list-variants")
+@click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+@click.option(
+    "--set",
+    "within",
+    type=click.Choice([which.value for which in VariantSet]),
+    default=VariantSet.REQUIRED.value,
+    show_default=True,
+    help="required: what Hub kernels must have now; latest: that and every newer torch; legacy: the first twelve, of"
+    " torch 2.5 and 2.6; all: every build of torch that is known.",
+)
+@click.option(
+    "--backend",
+    "backends",
+    metavar="NAME",
+    multiple=True,
+    type=click.Choice([backend.value for backend in Backend], case_sensitive=False),
+    help="Variants of this backend only. Can be given several times.",
+)
+@click.option("--all-platforms", is_flag=True, help="Variants of every platform, not just of this machine's.")
+@click.option("--why", is_flag=True, help="Also name every variant that is left out, with the reason.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON, with all that is left out.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "github"]),
+    default="text",
+    show_default=True,
+    help='github: a matrix for a workflow, {"include": [...]}, on one line.',
+)
+def command(
+    directory: Path,
+    *,
+    within: str,
+    backends: tuple[str, ...],
+    all_platforms: bool,
+    why: bool,
+    as_json: bool,
+    form: str,
+) -> int:
+    """List the variants that the project in DIR (default: here) would be built into.
+
+    Whether this version of kernel-builder has a compiler for a backend is part of the answer; whether this machine has
+    a toolchain for each variant is not: 'kernel-builder build --dry-run' says that.
+    """
+    if form == "github" and (as_json or why):
+        raise click.UsageError("--format github goes neither with --json nor with --why")
+    if why and as_json:
+        raise click.UsageError("--json tells why as it is; leave out --why")
+    project, _ = load_project(directory)
+    chosen = tuple(Backend(name) for name in backends)
+    refuse_unknown_backends(project, chosen)
+    platform = None if all_platforms else this_platform()
+    matrix = _compilable(list_matrix(project, platform, chosen, VariantSet(within)))
+    if as_json:
+        click.echo(json.dumps(_document(matrix, VariantSet(within)), indent=2))
+    elif form == "github":
+        click.echo(json.dumps({"include": [_job(entry) for entry in matrix.kept]}))
+    else:
+        for entry in matrix.kept:
+            click.echo(entry.name)
+        if why:
+            _tell_why(matrix.dropped)
+    return ExitCode.OK
+
+
+def list_matrix(
+    project: Project, platform: Platform | None, backends: tuple[Backend, ...], within: VariantSet
+) -> Matrix:
+    """The variants of ``project`` in a set, whether or not they can be compiled."""
+    table = load_support()
+    return choose(all_variants(project, table, platform), backends=backends, table=table, within=within)
+
+
+def _compilable(matrix: Matrix) -> Matrix:
+    """``matrix`` without what this version has no compiler for."""
+    dropped = list(matrix.dropped)
+    dropped += [
+        Dropped(name=entry.name, backend=entry.backend, reason=entry.obstacle)
+        for entry in matrix.kept
+        if entry.obstacle is not None
+    ]
+    kept = tuple(entry for entry in matrix.kept if entry.obstacle is None)
+    return Matrix(kept=kept, dropped=tuple(dropped))
+
+
+def _tell_why(dropped: tuple[Dropped, ...]) -> None:
+    if not dropped:
+        return
+    width = max(len(entry.name) for entry in dropped)
+    click.echo("\nleft out:")
+    for entry in dropped:
+        click.echo(f"  {entry.name:<{width}}  {entry.reason}")
+
+
+def _facts(entry: Kept) -> dict[str, object]:
+    """What is known of a variant, for programs; ``None`` where it does not apply to a Python-only one."""
+    row = entry.row
+    return {
+        "variant": entry.name,
+        "backend": entry.backend.value,
+        "torch": str(row.torch) if row else None,
+        "compute": str(row.variant.compute) if row else entry.backend.value,
+        "machine": row.variant.machine.value if row else None,
+        "os": row.variant.system.value if row else None,
+    }
+
+
+def _job(entry: Kept) -> dict[str, object]:
+    """An entry of a workflow's matrix. Python-only variants are built anywhere."""
+    runner = RUNNERS[str(entry.row.platform)] if entry.row else RUNNERS["x86_64-linux"]
+    return {**_facts(entry), "runner": runner}
+
+
+def _document(matrix: Matrix, within: VariantSet) -> dict[str, object]:
+    return {
+        "set": within.value,
+        "variants": [
+            {
+                **_facts(entry),
+                "cxx-standard": entry.row.cxx_standard if entry.row else None,
+                "required": any(row.required for row in entry.stands_for) or entry.row is None,
+                "since": entry.row.since if entry.row else None,
+                "until": entry.row.until if entry.row else None,
+            }
+            for entry in matrix.kept
+        ],
+        "dropped": [
+            {"variant": entry.name, "backend": entry.backend.value, "reason": entry.reason} for entry in matrix.dropped
+        ],
+    }

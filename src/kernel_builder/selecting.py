@@ -1,0 +1,206 @@
+"""What was asked for -> variants to build, and what is said when some of them cannot be built here.
+
+Nothing here prints, and nothing is fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from kernel_builder.build.loading import NoEnvironment, find_environment, why_not_loadable
+from kernel_builder.config.model import Backend, Project
+from kernel_builder.errors import ConfigError, ToolchainError, UsageError
+from kernel_builder.variants.matrix import Kept, Matrix, all_variants, choose, unmatched
+from kernel_builder.variants.names import Platform
+from kernel_builder.variants.support import VariantSet, load_support
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which variants are wanted.
+
+    ``patterns`` are globs over variant names; without any, the set ``within`` is meant. ``local`` means the one
+    variant that fits the torch of the environment of ``python`` (default: the active one). ``platform`` is what the
+    variants run on (default: this machine).
+    """
+
+    patterns: tuple[str, ...] = ()
+    backends: tuple[Backend, ...] = ()
+    local: bool = False
+    python: Path | None = None
+    platform: Platform | None = None
+    within: VariantSet | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unavailable:
+    """A variant that was asked for and cannot be built here, why, and what would help."""
+
+    name: str
+    reason: str
+    remedy: str | None = None
+
+
+class UnavailableError(ToolchainError):
+    """Some of what was asked for cannot be built here: all of it, in plan order."""
+
+    def __init__(self, message: str, *, unavailable: Sequence[Unavailable], hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.unavailable = tuple(unavailable)
+
+
+def this_platform() -> Platform:
+    """This machine's platform. Raises :class:`UsageError` where no variant name exists for it."""
+    try:
+        return Platform.current()
+    except ValueError as error:
+        raise UsageError(f"kernels cannot be built on this platform: {error}") from error
+
+
+def refuse_unknown_backends(project: Project, backends: Iterable[Backend]) -> None:
+    """Raise :class:`UsageError` for backends that the project does not have."""
+    absent = [backend.value for backend in backends if backend not in project.backends]
+    if absent:
+        known = ", ".join(backend.value for backend in project.backends)
+        raise UsageError(f"this kernel has no backend {', '.join(absent)}", hint=f"its backends are: {known}")
+
+
+def select_variants(project: Project, selection: Selection) -> Matrix:
+    """The variants that ``selection`` means.
+
+    Raises :class:`UsageError` for a name or a backend that the project does not have, :class:`ConfigError` when
+    nothing is left to build.
+    """
+    platform = selection.platform or this_platform()
+    table = load_support()
+    everything = all_variants(project, table, platform)
+    refuse_unknown_backends(project, selection.backends)
+    wrong = unmatched(everything, selection.patterns)
+    if wrong:
+        raise UsageError(
+            f"no variant of this kernel matches {', '.join(wrong)}{_why_dropped(everything, wrong)}",
+            hint=_other_platform(everything, wrong)
+            or "its variants here: " + (", ".join(entry.name for entry in everything.kept) or "none"),
+        )
+    if selection.local:
+        return _local(everything, selection)
+    within = selection.within or (VariantSet.ALL if selection.patterns else VariantSet.REQUIRED)
+    matrix = choose(everything, patterns=selection.patterns, backends=selection.backends, table=table, within=within)
+    if not matrix.kept:
+        raise ConfigError(
+            f"there is nothing to build: no variant is left{_grouped_reasons(matrix)}",
+            hint="'kernel-builder list-variants --set all --why' tells of each variant what becomes of it",
+        )
+    return matrix
+
+
+def _grouped_reasons(matrix: Matrix) -> str:
+    """A line per reason, with the first few names that it is given for."""
+    names: dict[str, list[str]] = {}
+    for entry in matrix.dropped:
+        if not entry.other_platform:
+            names.setdefault(entry.reason, []).append(entry.name)
+    lines = []
+    for reason, dropped in names.items():
+        more = f" and {len(dropped) - _SHOWN} more" if len(dropped) > _SHOWN else ""
+        lines.append(f"\n  {', '.join(dropped[:_SHOWN])}{more}: {reason}")
+    return "".join(lines)
+
+
+def _why_dropped(matrix: Matrix, patterns: tuple[str, ...]) -> str:
+    reasons = [
+        next((entry.reason for entry in reversed(matrix.dropped) if fnmatchcase(entry.name, pattern)), None)
+        for pattern in patterns
+    ]
+    return "".join(f" ({reason})" for reason in dict.fromkeys(filter(None, reasons)))
+
+
+def _other_platform(matrix: Matrix, patterns: tuple[str, ...]) -> str | None:
+    """What to do when the names that were given are those of another platform."""
+    found = [entry for entry in matrix.dropped if any(fnmatchcase(entry.name, pattern) for pattern in patterns)]
+    if not found or not all(entry.other_platform for entry in found):
+        return None
+    platforms = sorted({"-".join(entry.name.rsplit("-", 2)[1:]) for entry in found})
+    return f"--platform {platforms[0]} builds for it" if len(platforms) == 1 else None
+
+
+def _local(everything: Matrix, selection: Selection) -> Matrix:
+    """The variant that fits the active environment best: its accelerator's before the CPU's, if there is one."""
+    environment = find_environment(selection.python)
+    if isinstance(environment, NoEnvironment):
+        raise UsageError(
+            f"--local builds for the torch of the active environment: {environment.reason}",
+            hint="install torch and kernels there, or name an interpreter with --python",
+        )
+    candidates = choose(everything, patterns=selection.patterns, backends=selection.backends)
+    fitting = [
+        entry
+        for entry in candidates.kept
+        if entry.obstacle is None and why_not_loadable(entry.variant, environment) is None
+    ]
+    if not fitting:
+        raise UsageError(
+            f"no variant of this kernel fits {environment.label} ({environment.python})",
+            hint="leave out --variant and --backend: --local chooses by itself"
+            if selection.patterns or selection.backends
+            else "its variants here: " + ", ".join(entry.name for entry in candidates.kept),
+        )
+
+    def rank(entry: Kept) -> tuple[bool, bool, tuple[int, int]]:
+        version = entry.row.variant.compute.version if entry.row else None
+        usable = entry.backend is not Backend.CUDA or environment.has_gpu
+        return usable, entry.backend is not Backend.CPU, version or (0, 0)
+
+    return Matrix(kept=(max(fitting, key=rank),), dropped=everything.dropped)
+
+
+def silent_backends(project: Project, selection: Selection) -> tuple[tuple[Backend, str], ...]:
+    """Backends that nothing can be built for on the platform, with the reason, unless others were asked for by name."""
+    if selection.patterns or selection.local:
+        return ()
+    everything = all_variants(project, load_support(), selection.platform or this_platform())
+    return tuple(
+        (backend, reason)
+        for backend, reason in everything.silent_backends(project)
+        if not selection.backends or backend in selection.backends
+    )
+
+
+def obstacles(matrix: Matrix) -> list[Unavailable]:
+    """The selected variants that this version of kernel-builder has no compiler for."""
+    return [
+        Unavailable(
+            name=entry.name,
+            reason=entry.obstacle,
+            remedy=f"leave {entry.backend.value} out of general.backends, or build the others with --backend",
+        )
+        for entry in matrix.kept
+        if entry.obstacle is not None
+    ]
+
+
+def refuse(unavailable: Sequence[Unavailable], matrix: Matrix, selection: Selection) -> UnavailableError:
+    """The error that lists everything that cannot be built here, each with what would help."""
+    total, rest = len(matrix.kept), len(matrix.kept) - len(unavailable)
+    required = not selection.patterns and selection.within in {None, VariantSet.REQUIRED}
+    what = "that Hub kernels must have now" if required else "that were asked for"
+    groups: dict[tuple[str, str | None], list[str]] = {}
+    for entry in unavailable:
+        groups.setdefault((entry.reason, entry.remedy), []).append(entry.name)
+    lines = [f"{len(unavailable)} of the {total} variants {what} cannot be built here:"]
+    for (reason, remedy), names in groups.items():
+        lines += [f"  {name}" for name in names]
+        lines.append(f"      {reason}")
+        if remedy is not None:
+            lines.append(f"      remedy: {remedy}")
+    if rest:
+        hint = f"--available builds the other {rest}; --local the one for the torch that is installed here"
+        hint += "; --variant NAME any one"
+    else:
+        hint = "'kernel-builder list-variants --why' tells what this project can have"
+    return UnavailableError("\n".join(lines), unavailable=unavailable, hint=hint)

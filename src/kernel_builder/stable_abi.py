@@ -1,0 +1,56 @@
+"""torch's stable ABI: C functions that no later release of torch takes away, and since which release each is there.
+
+The table ``data/stable_abi.toml`` comes from torch's own wheels. Reference: interoperability contract 7.5.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache
+from importlib import resources
+
+from kernel_builder.versions import Version
+
+_CXX_NAME = re.compile(r"_Z[A-Z]*N?[A-Z]*(?:2at|3c10|5torch)")
+"""Mangled names of the namespaces ``at``, ``c10`` and ``torch``, of functions as well as of type information."""
+
+
+@cache
+def _document() -> dict[str, object]:
+    text = resources.files("kernel_builder.data").joinpath("stable_abi.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def stable_header_roots() -> tuple[str, ...]:
+    """Directories below torch's ``include`` that hold the stable ABI and need no other header of torch's."""
+    roots = _document()["headers"]
+    assert isinstance(roots, list)  # noqa: S101  (the package's own data)
+    return tuple(roots)
+
+
+@cache
+def stable_functions() -> dict[str, Version]:
+    """Function -> the release of torch from which on it can be used."""
+    groups = _document()["functions"]
+    assert isinstance(groups, dict)  # noqa: S101  (the package's own data)
+    return {name: Version.parse(release) for release, names in groups.items() for name in names}
+
+
+def why_not_stable(symbol: str, target: Version) -> str | None:
+    """Why a kernel for ``target`` and every later torch cannot need ``symbol`` of torch; ``None`` when it can."""
+    since = stable_functions().get(symbol)
+    if since is None:
+        what = "torch's C++ interface" if _CXX_NAME.match(symbol) else "it"
+        return f"{what} is not part of torch's stable ABI, which the kernel is for"
+    if since > target:
+        return f"torch has it from {since} on, and the kernel is for the stable ABI of {target}"
+    return None
+
+
+def target_definition(target: Version) -> str:
+    """What tells torch's headers the release that is aimed at: ``TORCH_TARGET_VERSION=0x20b000000000000``.
+
+    Major in the highest byte, minor in the next (interoperability contract 3.5).
+    """
+    return f"TORCH_TARGET_VERSION={(target.major << 56) | (target.minor << 48):#x}"
