@@ -10,7 +10,7 @@ import pytest
 
 from kernel_builder.artifact.built import BuiltVariant, variants_in
 from kernel_builder.artifact.digest import hash_variant
-from kernel_builder.errors import IntegrityError, UsageError
+from kernel_builder.errors import IntegrityError, KernelBuilderError, UsageError
 from kernel_builder.hub.attest import (
     Dependency,
     identity_policy,
@@ -20,6 +20,7 @@ from kernel_builder.hub.attest import (
     statements_text,
     verify,
 )
+from sigstore_instance import Instance
 
 COMMIT = "0123456789" * 4
 
@@ -91,13 +92,11 @@ def test_only_what_was_built_can_be_attested(variant):
 
 
 def test_signatures_need_a_known_signer():
-    pytest.importorskip("sigstore", reason="the extra 'sign' is not installed")
     with pytest.raises(UsageError, match="known signer"):
         identity_policy("a@example.org", None)
 
 
 def test_what_is_not_signed_or_no_bundle_is_named(variant, tmp_path, monkeypatch):
-    pytest.importorskip("sigstore", reason="the extra 'sign' is not installed")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     verifier = make_verifier(offline=True)
@@ -105,3 +104,25 @@ def test_what_is_not_signed_or_no_bundle_is_named(variant, tmp_path, monkeypatch
     assert verify(variant, verifier, policy) == "it is not signed: there is no metadata.json.sigstore"
     (variant.path / "metadata.json.sigstore").write_text('{"mediaType": "application/vnd.dev.sigstore.bundle+json"}')
     assert str(verify(variant, verifier, policy)).startswith("metadata.json.sigstore is no Sigstore bundle: ")
+
+
+def test_a_signature_holds_for_its_bytes_its_signer_and_the_files_they_cover(variant, tmp_path):
+
+    instance = Instance()
+    trust = tmp_path / "trust.json"
+    trust.write_text(instance.trust_config())
+    metadata = variant.path / "metadata.json"
+    signer = {"identity": "me@example.org", "issuer": "https://issuer.test"}
+    (variant.path / "metadata.json.sigstore").write_text(instance.bundle(metadata.read_bytes(), **signer))
+    verifier, policy = make_verifier(offline=True, trust_config=trust), identity_policy(**signer)
+
+    assert verify(variant, verifier, policy) is None
+    other = identity_policy("you@example.org", signer["issuer"])
+    assert "you@example.org" in str(verify(variant, verifier, other))
+    (variant.path / "__init__.py").write_text("changed")
+    assert "__init__.py was changed" in str(verify(variant, verifier, policy))
+    metadata.write_bytes(metadata.read_bytes() + b"\n")
+    assert str(verify(variant, verifier, policy)).startswith("the signature does not hold: ")
+    trust.write_text("{}")
+    with pytest.raises(KernelBuilderError, match="no trust configuration"):
+        make_verifier(offline=True, trust_config=trust)
