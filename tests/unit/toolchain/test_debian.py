@@ -1,0 +1,324 @@
+"""Debian's archive: which mirror, what is believed, and what comes out of a package."""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
+from kernel_builder.store.settings import IndexSettings
+from kernel_builder.store.transport import Transport
+from kernel_builder.toolchain.debian import (
+    CUDA_MEMBERS,
+    CUDA_PACKAGE,
+    NVCC_PROFILE,
+    DebianArchive,
+    apt_mirrors,
+    compare_versions,
+    cuda_target,
+    debian_architecture,
+    find_keyring,
+    verify_clearsigned,
+)
+from published import LoopbackSite, make_deb, make_tar, serve_folder
+
+needs_gpg = pytest.mark.skipif(
+    shutil.which("gpg") is None or shutil.which("gpgv") is None, reason="needs gpg and gpgv (apt-get install gpg gpgv)"
+)
+
+
+@dataclass(frozen=True)
+class Signer:
+    """A key of the test's own. ``keyring`` is what gpgv is given."""
+
+    home: Path
+    keyring: Path
+
+    def gpg(self, *arguments: str, data: bytes = b"") -> bytes:
+        """Run gpg with this key's home."""
+        command = [
+            "gpg",
+            "--homedir",
+            str(self.home),
+            "--batch",
+            "--quiet",
+            "--pinentry-mode",
+            "loopback",
+            "--passphrase",
+            "",
+        ]
+        return subprocess.run([*command, *arguments], input=data, capture_output=True, check=True).stdout
+
+    def sign(self, text: str, *options: str) -> bytes:
+        """``text`` with a clear signature."""
+        return self.gpg(*options, "--clearsign", data=text.encode())
+
+
+def new_signer(expires: str = "never", *options: str) -> Signer:
+    home = Path(tempfile.mkdtemp(prefix="kb-gpg-"))  # short: the agent's socket lies in it
+    home.chmod(0o700)
+    signer = Signer(home=home, keyring=home / "keys.gpg")
+    signer.gpg(*options, "--quick-gen-key", "Test <test@example.invalid>", "ed25519", "sign", expires)
+    signer.keyring.write_bytes(signer.gpg("--export"))
+    return signer
+
+
+def end(signer: Signer) -> None:
+    subprocess.run(["gpgconf", "--homedir", str(signer.home), "--kill", "gpg-agent"], check=False, capture_output=True)
+    shutil.rmtree(signer.home, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def signer() -> Iterator[Signer]:
+    made = new_signer()
+    yield made
+    end(made)
+
+
+@pytest.fixture(scope="module")
+def expired() -> Iterator[Signer]:
+    made = new_signer("2020-01-02", "--faked-system-time", "20200101T000000")
+    yield made
+    end(made)
+
+
+MEMBERS = {**{name: b"of 12.4: " + name.encode() for name in CUDA_MEMBERS}, "usr/share/doc/x": b"words"}
+
+
+def stanza(version: str, filename: str, deb: bytes, architecture: str = "amd64") -> str:
+    return (
+        f"Package: {CUDA_PACKAGE}\nVersion: {version}\nArchitecture: {architecture}\nInstalled-Size: 40\n"
+        f"Depends: g++-13,\n libc6 (>= 2.34)\nFilename: {filename}\nSize: {len(deb)}\n"
+        f"SHA256: {hashlib.sha256(deb).hexdigest()}\nDescription: a compiler\n .\n more words\n"
+    )
+
+
+def publish(root: Path, signer: Signer, *, extra: str = "", codename: str = "trixie", by_hash: bool = True) -> None:
+    """A mirror with one suite and one package."""
+    deb = make_deb(lzma.compress(make_tar({f"./{n}": d for n, d in MEMBERS.items()}, executable=["./usr/bin/ptxas"])))
+    pool = "pool/non-free/n/nvidia-cuda-toolkit/nvidia-cuda-toolkit_12.4.131~12.4.1-2_amd64.deb"
+    (root / pool).parent.mkdir(parents=True, exist_ok=True)
+    (root / pool).write_bytes(deb)
+    text = "\n".join(
+        [
+            "Package: other\nVersion: 1\nArchitecture: amd64\n",
+            stanza("12.4.131~12.4.1-1", "pool/old.deb", deb),
+            stanza("12.4.131~12.4.1-2", pool, deb),
+            stanza("13.0-1", "pool/foreign.deb", deb, "arm64"),
+        ]
+    )
+    packages = lzma.compress(text.encode())
+    digest = hashlib.sha256(packages).hexdigest()
+    folder = root / "dists" / "trixie" / "non-free" / "binary-amd64"
+    place = folder / "by-hash" / "SHA256" / digest if by_hash else folder / "Packages.xz"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(packages)
+    release = (
+        f"Origin: Test\nSuite: stable\nCodename: {codename}\nAcquire-By-Hash: yes\n{extra}"
+        f"MD5Sum:\n {'0' * 32} 1 non-free/binary-amd64/Packages.xz\n"
+        f"SHA256:\n {digest} {len(packages):>8} non-free/binary-amd64/Packages.xz\n"
+    )
+    (root / "dists/trixie/InRelease").write_bytes(signer.sign(release))
+
+
+@pytest.fixture
+def site(tmp_path: Path, signer: Signer) -> Iterator[LoopbackSite]:
+    root = tmp_path / "mirror"
+    root.mkdir()
+    publish(root, signer)
+    with serve_folder(root) as served:
+        yield served
+
+
+@pytest.fixture
+def transport() -> Iterator[Transport]:
+    made = Transport(IndexSettings(url=None, origin="test"), backoff=0.01)
+    yield made
+    made.close()
+
+
+@needs_gpg
+@pytest.mark.parametrize("base", ["url", "folder", "file"])
+def test_the_compiler_comes_out_of_a_verified_package(
+    base: str, site: LoopbackSite, signer: Signer, transport: Transport, tmp_path: Path
+) -> None:
+    mirror: str | Path = site.root if base == "folder" else site.url if base == "url" else f"file:{site.root}"
+    archive = DebianArchive(mirror, signer.keyring, transport if base == "url" else None)
+    package = archive.find(CUDA_PACKAGE, "trixie")
+    assert (package.version, package.suite) == ("12.4.131~12.4.1-2", "trixie")
+    assert package.depends == "g++-13,\nlibc6 (>= 2.34)"
+    assert package.installed_size == 40 * 1024
+    into = tmp_path / "into"
+    into.mkdir()
+    counted: list[int] = []
+    assert archive.fetch(package, into, cuda_target, counted.append) == tuple(sorted(CUDA_MEMBERS.values()))
+    assert (into / "nvvm/bin/cicc").read_bytes() == b"of 12.4: usr/lib/nvidia-cuda-toolkit/bin/cicc"
+    assert os.access(into / "bin/ptxas", os.X_OK)
+    assert sum(counted) == package.size
+
+
+@needs_gpg
+def test_an_index_is_found_under_its_plain_name_too(tmp_path: Path, signer: Signer, transport: Transport) -> None:
+    publish(tmp_path, signer, by_hash=False)
+    with serve_folder(tmp_path) as served:
+        assert DebianArchive(served.url, signer.keyring, transport).find(CUDA_PACKAGE, "trixie").size
+    assert DebianArchive(tmp_path, signer.keyring, None).find(CUDA_PACKAGE, "trixie").size
+
+
+@needs_gpg
+def test_an_altered_release_file_is_refused(site: LoopbackSite, signer: Signer) -> None:
+    file = site.root / "dists/trixie/InRelease"
+    file.write_bytes(file.read_bytes().replace(b"Origin: Test", b"Origin: Evil"))
+    with pytest.raises(IntegrityError, match="its signature does not fit its contents"):
+        DebianArchive(site.root, signer.keyring, None).find(CUDA_PACKAGE, "trixie")
+
+
+@needs_gpg
+def test_an_unsigned_release_file_is_refused(site: LoopbackSite, signer: Signer) -> None:
+    (site.root / "dists/trixie/InRelease").write_text("Suite: stable\nCodename: trixie\n")
+    with pytest.raises(IntegrityError, match="cannot be trusted: it is not signed"):
+        DebianArchive(site.root, signer.keyring, None).find(CUDA_PACKAGE, "trixie")
+
+
+@needs_gpg
+def test_only_what_was_signed_is_read(signer: Signer) -> None:
+    signed = signer.sign("Suite: stable\n")
+    framed = b"Evil: before\n\n" + signed + b"\nEvil: after\n"
+    try:
+        text = verify_clearsigned(framed, signer.keyring, "it")
+    except IntegrityError:
+        return  # newer versions of gpgv refuse it
+    assert "Evil" not in text
+
+
+@needs_gpg
+def test_a_key_that_is_not_in_the_keyring_is_refused(site: LoopbackSite) -> None:
+    other = new_signer()
+    try:
+        with pytest.raises(IntegrityError, match="none of the keys that signed it"):
+            DebianArchive(site.root, other.keyring, None).find(CUDA_PACKAGE, "trixie")
+    finally:
+        end(other)
+
+
+@needs_gpg
+def test_a_key_that_has_expired_is_refused(expired: Signer) -> None:
+    signed = expired.sign("Suite: stable\n", "--faked-system-time", "20200101T010000")
+    with pytest.raises(IntegrityError, match="the key that signed it has expired"):
+        verify_clearsigned(signed, expired.keyring, "it")
+
+
+@needs_gpg
+def test_a_release_file_past_its_date_is_refused(tmp_path: Path, signer: Signer) -> None:
+    publish(tmp_path, signer, extra="Valid-Until: Sat, 02 Jan 2021 00:00:00 UTC\n")
+    with pytest.raises(IntegrityError, match="was valid until Sat, 02 Jan 2021"):
+        DebianArchive(tmp_path, signer.keyring, None).find(CUDA_PACKAGE, "trixie")
+    publish(tmp_path, signer, extra="Valid-Until: Sat, 02 Jan 2094 00:00:00 UTC\n")
+    assert DebianArchive(tmp_path, signer.keyring, None).find(CUDA_PACKAGE, "trixie").size
+
+
+@needs_gpg
+def test_the_release_file_of_another_suite_is_refused(tmp_path: Path, signer: Signer) -> None:
+    publish(tmp_path, signer, codename="bookworm")
+    with pytest.raises(IntegrityError, match="is of bookworm, not of trixie"):
+        DebianArchive(tmp_path, signer.keyring, None).find(CUDA_PACKAGE, "trixie")
+
+
+@needs_gpg
+def test_an_altered_index_or_package_is_refused(site: LoopbackSite, signer: Signer, tmp_path: Path) -> None:
+    archive = DebianArchive(site.root, signer.keyring, None)
+    package = archive.find(CUDA_PACKAGE, "trixie")
+    for pattern in ("pool/**/*.deb", "dists/**/SHA256/*"):
+        (file,) = site.root.glob(pattern)
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+    with pytest.raises(IntegrityError, match="is not what its index promises"):
+        archive.fetch(package, tmp_path, cuda_target, lambda _: None)
+    with pytest.raises(IntegrityError, match="is not what its index promises"):
+        archive.find(CUDA_PACKAGE, "trixie")
+
+
+@needs_gpg
+def test_what_is_missing_is_named(site: LoopbackSite, signer: Signer, transport: Transport) -> None:
+    archive = DebianArchive(site.url, signer.keyring, transport)
+    with pytest.raises(ToolchainError, match="has no package nothing in trixie/non-free for amd64"):
+        archive.find("nothing", "trixie")
+    with pytest.raises(ToolchainError, match="has no suite forky"):
+        archive.find(CUDA_PACKAGE, "forky")
+    with pytest.raises(ToolchainError, match="has no non-free/binary-arm64"):
+        DebianArchive(site.url, signer.keyring, transport, architecture="arm64").find(CUDA_PACKAGE, "trixie")
+    with pytest.raises(NetworkError):
+        DebianArchive("http://127.0.0.1:9", signer.keyring, transport).find(CUDA_PACKAGE, "trixie")
+    with pytest.raises(ToolchainError, match=r"gpgv.*is not installed") as caught:
+        DebianArchive(site.url, signer.keyring, transport, gpgv="no-such-gpgv").find(CUDA_PACKAGE, "trixie")
+    assert "apt-get install gpgv" in (caught.value.hint or "")
+
+
+def test_a_missing_keyring_says_how_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match="keyring is not at") as caught:
+        find_keyring(tmp_path / "keys.gpg")
+    assert "apt-get install debian-archive-keyring" in (caught.value.hint or "")
+
+
+def test_mirrors_are_those_of_apt(tmp_path: Path) -> None:
+    (tmp_path / "sources.list").write_text(
+        "# deb http://comment.example/debian bookworm main\n"
+        "deb [arch=amd64 signed-by=/k.gpg] http://first.example/debian/ bookworm main contrib # the first\n"
+        "deb-src http://source.example/debian bookworm main\n"
+        "deb http://security.example/debian-security bookworm-security main\n"
+        "deb http://containers.example/linux/debian bookworm stable\n"
+        "deb cdrom:[Debian]/ bookworm main\n"
+        "deb http://tools.example/debian nodistro main\n"
+        "deb broken\n"
+    )
+    folder = tmp_path / "sources.list.d"
+    folder.mkdir()
+    (folder / "debian.sources").write_text(
+        "# first\nTypes: deb deb-src\nURIs: https://second.example/debian\n http://first.example/debian\n"
+        "Suites: trixie trixie-updates\nComponents: main\n"
+        "Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n abc\n\n"
+        "Enabled: no\nTypes: deb\nURIs: http://off.example/debian\nSuites: trixie\nComponents: main\n\n"
+        "Types: deb\nURIs: file:/srv/mirror\nSuites: sid\nComponents: main\n"
+    )
+    (folder / "old.list.save").write_text("deb http://saved.example/debian bookworm main\n")
+    assert apt_mirrors(tmp_path) == ("http://first.example/debian", "https://second.example/debian", "file:/srv/mirror")
+    assert apt_mirrors(tmp_path / "nowhere") == ()
+
+
+@pytest.mark.parametrize(
+    ("less", "more"),
+    [
+        ("1.0~rc1", "1.0"),
+        ("1.0", "1.0a"),
+        ("1.9", "1.10"),
+        ("9", "1:1"),
+        ("1.0-1", "1.0-2"),
+        ("1.0", "1.0-1"),
+        ("12.4.131~12.4.1-2", "12.4.131~12.4.1-8.2+b1"),
+        ("11.8.89~11.8.0-5~deb12u1", "11.8.89~11.8.0-5"),
+        ("1.a", "1.+"),
+    ],
+)
+def test_versions_are_ordered_as_debian_orders_them(less: str, more: str) -> None:
+    assert compare_versions(less, more) < 0 < compare_versions(more, less)
+    assert compare_versions(less, less) == 0
+
+
+def test_machines_have_debian_names() -> None:
+    assert [debian_architecture(machine) for machine in ("x86_64", "aarch64")] == ["amd64", "arm64"]
+    with pytest.raises(ToolchainError, match="riscv64"):
+        debian_architecture("riscv64")
+
+
+def test_the_profile_names_no_absolute_path() -> None:
+    assert not [word for word in NVCC_PROFILE.replace('"', " ").split() if word.startswith("/")]
