@@ -53,7 +53,6 @@ _MACHINES = {62: "x86_64", 183: "aarch64"}
 # Far above what any real library has (libtorch_cpu: 73,000 symbols), and what a hostile one may cost.
 _MAX_SYMBOLS, _MAX_DYNAMIC, _MAX_VERSIONS, _MAX_RELOCATIONS = 1 << 22, 1 << 16, 1 << 17, 1 << 24
 _MAX_NAME, _MAX_NAMES = 1 << 20, 1 << 29
-MAX_SECTIONS = 1 << 17
 
 Buffer = bytes | mmap.mmap
 
@@ -509,3 +508,52 @@ def read_symbol_table(table: bytes, strings: bytes) -> tuple[Symbol, ...]:
         text = strings[name:end].decode("utf-8", "surrogateescape")
         found.append(Symbol(name=text, kind=kind, binding=binding, size=size))
     return tuple(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedSection:
+    """A section of a whole file. ``occupies`` is false where it has no bytes in the file (``.bss``)."""
+
+    name: str
+    kind: int
+    offset: int
+    size: int
+    occupies: bool = True
+
+
+_SHT_NOBITS = 8
+
+
+def named_sections(data: Buffer) -> tuple[NamedSection, ...]:
+    """The sections of a file, in its order; none where it has no section headers, which nothing needs to run.
+
+    Raises :class:`ElfError` when the headers lead out of the file.
+    """
+    image = _Image(data)
+    header = image.unpack(_EHDR, 0)
+    at, entry_size, count, names = header[6], header[11], header[12], header[13]
+    if not at or not count or entry_size < _SHDR.size:
+        return ()
+    if names >= count:
+        raise ElfError("its section headers have no names")
+    rows = [image.unpack(_SHDR, at + index * entry_size) for index in range(count)]
+    strings = rows[names][4]
+    found: list[NamedSection] = []
+    for row in rows:
+        occupies = row[1] != _SHT_NOBITS
+        if occupies and row[1]:
+            image.require(row[4], row[5])
+        found.append(
+            NamedSection(name=image.text(strings + row[0]), kind=row[1], offset=row[4], size=row[5], occupies=occupies)
+        )
+    return tuple(found)
+
+
+def load_ranges(data: Buffer) -> tuple[tuple[int, int], ...]:
+    """(offset, size) of each part of a file that is mapped when it is loaded, cut at the end of the file."""
+    image = _Image(data)
+    return tuple(
+        (segment.offset, min(segment.size, image.size - segment.offset))
+        for segment in image.loads
+        if segment.offset < image.size
+    )

@@ -28,8 +28,10 @@ from pathlib import Path
 
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME, load_project
-from kernel_builder.elf import ElfError, ElfFile, read_elf_file
+from kernel_builder.elf import ElfError, ElfFile, NamedSection, mapped, named_sections, read_elf_file
 from kernel_builder.errors import ConfigError, Diagnostic, UsageError
+from kernel_builder.macho import MAGICS, MachOError, MachOSlice, read_macho
+from kernel_builder.pe import PeError, PeFile, read_pe
 from kernel_builder.variants.names import Variant, parse_variant
 
 METADATA = "metadata.json"
@@ -264,24 +266,56 @@ class LibraryFile:
         """Its file name."""
         return self.path.name
 
+    @property
+    def format(self) -> str:
+        """``ELF``, ``Mach-O``, ``PE``, or ``?`` for anything else."""
+        if self.magic[:4] == b"\x7fELF":
+            return "ELF"
+        return "Mach-O" if self.magic[:4] in MAGICS else "PE" if self.magic[:2] == b"MZ" else "?"
+
     @cached_property
-    def _elf(self) -> ElfFile | ElfError:
+    def _read(self) -> ElfFile | tuple[MachOSlice, ...] | PeFile | str:
+        """The file as its loader would see it, or why that is not to be had."""
         try:
-            return read_elf_file(self.path)
-        except ElfError as error:
-            return error
+            if self.format == "ELF":
+                return read_elf_file(self.path)
+            if self.format == "?":
+                return "it is no library of Linux, macOS or Windows" if self.magic else "it is empty"
+            with mapped(self.path) as data:
+                return read_macho(data) if self.format == "Mach-O" else read_pe(data)
+        except (ElfError, MachOError, PeError) as error:
+            return str(error)
         except OSError as error:
-            return ElfError(f"it cannot be read: {error.strerror}")
+            return f"it cannot be read: {error.strerror or error}"
 
     @property
     def elf(self) -> ElfFile | None:
-        """Its dynamic view; ``None`` when it is no ELF file that can be read."""
-        return self._elf if isinstance(self._elf, ElfFile) else None
+        """Its dynamic view; ``None`` when it is no ELF file, or one that cannot be read."""
+        return self._read if isinstance(self._read, ElfFile) else None
 
     @property
-    def elf_error(self) -> str | None:
-        """Why :attr:`elf` is ``None``."""
-        return str(self._elf) if isinstance(self._elf, ElfError) else None
+    def macho(self) -> tuple[MachOSlice, ...]:
+        """Its parts, when it is a Mach-O file; one for each machine."""
+        return self._read if isinstance(self._read, tuple) else ()
+
+    @property
+    def pe(self) -> PeFile | None:
+        """Its imports and exports, when it is a library for Windows."""
+        return self._read if isinstance(self._read, PeFile) else None
+
+    @property
+    def error(self) -> str | None:
+        """Why none of the three is there."""
+        return self._read if isinstance(self._read, str) else None
+
+    @cached_property
+    def sections(self) -> tuple[NamedSection, ...]:
+        """Sections of an ELF file; none where there are no headers of them, or damaged ones."""
+        try:
+            with mapped(self.path) as data:
+                return named_sections(data)
+        except (ElfError, OSError):
+            return ()
 
     @cached_property
     def magic(self) -> bytes:
@@ -608,7 +642,7 @@ def discover(path: Path) -> Found:
 
 
 def _source_above(path: Path, levels: int) -> SourceTree | None:
-    """The source tree whose ``build`` (or ``build/<variant>``, two levels down) ``path`` is; it is not checked itself."""
+    """The source tree whose ``build`` (or ``build/<variant>``, two levels down) ``path`` is."""
     parents = Path(os.path.normpath(path.absolute())).parents
     if len(parents) < levels or not (parents[levels - 1] / FILE_NAME).is_file():
         return None

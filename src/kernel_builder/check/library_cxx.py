@@ -1,0 +1,105 @@
+"""Rules about the C++ runtime inside a library (DESIGN.md F7, where each was measured with torch)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kernel_builder.check.library_versions import several
+from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
+from kernel_builder.check.subject import LibraryFile
+from kernel_builder.elf import ElfFile, mapped
+
+EXPORTED_CXX = rule(
+    "KB110",
+    "exported-cxx-runtime",
+    Severity.ERROR,
+    summary="A library does not export the C++ runtime that is linked into it",
+    rationale=(
+        "Names of the kernel's copy and of the copy that torch has loaded are then mixed: std::regex parsed wrongly,"
+        " and numbers vanished from error messages, as soon as torch was imported first."
+    ),
+    remedy="Link with -Wl,--exclude-libs,ALL, or with a version script that exports PyInit_* alone.",
+    source="DESIGN.md F7; cases T17",
+)
+PRIVATE_UNWINDER = rule(
+    "KB111",
+    "private-unwinder",
+    Severity.ERROR,
+    summary="A library uses the process's unwinder, libgcc_s.so.1, and carries none of its own",
+    rationale="An exception that crosses from one unwinder's frames to another's ends the process: it was measured to.",
+    remedy="Link without -static-libgcc (torch needs libgcc_s.so.1 as well, so it is there).",
+    source="DESIGN.md F7; cases T17",
+)
+# Functions and objects of the runtime that are no templates: whoever exports one exports the runtime. Templates such
+# as std::vector<int> are instantiated in any library, and are exported from most.
+_RUNTIME = re.compile(
+    r"__cxa_(throw|rethrow|begin_catch|end_catch|allocate_exception|free_exception|get_globals|init_primary_exception"
+    r"|pure_virtual|bad_cast|bad_typeid|demangle|guard_acquire|guard_release|current_exception_type|throw_bad_\w+)"
+    r"|__gxx_personality_v0|__dynamic_cast"
+    r"|_ZSt(3cin|4cout|4cerr|4clog|4wcout|7nothrow|9terminatev|10unexpectedv|13set_terminatePFvvE|18uncaught_exceptionv"
+    r"|19uncaught_exceptionsv|17current_exceptionv|17rethrow_exceptionNSt15__exception_ptr13exception_ptrE)"
+    r"|_ZSt\d+__throw_\w+"
+    r"|_ZNSt(6locale(C[12]E|D[12]E|7classic|6global)\w*|8ios_base(4Init)?[CD][12]E\w*|6thread(15_M_start_thread|4join)\w*"
+    r"|9exceptionD[0-2]Ev|9bad_allocD[0-2]Ev|8bad_castD[0-2]Ev"
+    r"|1[13](logic|runtime)_error[CD][0-2]E\w*|__exception_ptr\w*)"
+    r"|_ZN10__cxxabiv1\w+|_ZTVN10__cxxabiv1\w+"
+)
+_UNWINDER = re.compile(r"_Unwind_\w+|__register_frame\w*|__deregister_frame\w*")
+_FINDS_FRAMES = frozenset({"dl_iterate_phdr", "_dl_find_object"})
+_RAISES = frozenset(
+    {
+        "_Unwind_Resume",
+        "_Unwind_RaiseException",
+        "_Unwind_Resume_or_Rethrow",
+        "_Unwind_ForcedUnwind",
+        "_Unwind_Backtrace",
+    }
+)
+_IN_SYMBOL_TABLE = b"\0_Unwind_RaiseException\0"
+_STATIC_CXX = b"terminate called "
+
+
+@checks(LibraryFile, EXPORTED_CXX)
+def exported_runtime(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
+    """Exports of an ELF library that are the C++ runtime's."""
+    if library.elf is None:
+        return
+    names = sorted(symbol.name for symbol in library.elf.exports if _RUNTIME.fullmatch(symbol.name))
+    if names:
+        yield EXPORTED_CXX.at(library, f"it exports the C++ runtime: {several(names)}", symbol=names[0])
+
+
+@checks(LibraryFile, PRIVATE_UNWINDER)
+def private_unwinder(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
+    """An unwinder inside an ELF library: exported, named in its symbol table, or, when that was stripped, betrayed by
+    what it imports: whoever throws without importing the functions that throw, but with the function that lists all
+    loaded libraries, which only an unwinder needs, has an unwinder.
+    """
+    elf = library.elf
+    if elf is None:
+        return
+    exported = sorted(symbol.name for symbol in elf.exports if _UNWINDER.fullmatch(symbol.name))
+    if exported:
+        yield PRIVATE_UNWINDER.at(library, f"it exports an unwinder: {several(exported)}", symbol=exported[0])
+    elif (evidence := _hidden_unwinder(library, elf)) is not None:
+        yield PRIVATE_UNWINDER.at(library, f"it carries an unwinder of its own: {evidence}")
+
+
+def _hidden_unwinder(library: LibraryFile, elf: ElfFile) -> str | None:
+    undefined = {symbol.name for symbol in elf.undefined}
+    if undefined & _RAISES:
+        return None
+    text = [s for s in library.sections if s.name == ".strtab" and s.occupies]
+    with mapped(library.path) as data:
+        if any(data.find(_IN_SYMBOL_TABLE, s.offset, s.offset + s.size) >= 0 for s in text):
+            return "_Unwind_RaiseException is defined in it, and not imported"
+        throws = bool(undefined & {"__gxx_personality_v0", "__cxa_throw"}) or any(
+            data.find(_STATIC_CXX, s.offset, s.offset + s.size) >= 0
+            for s in library.sections
+            if s.name.startswith(".rodata") and s.occupies
+        )
+    listing = undefined & _FINDS_FRAMES
+    if throws and listing:
+        return f"it throws, imports {' and '.join(sorted(listing))}, and imports nothing of libgcc_s's unwinder"
+    return None

@@ -1,0 +1,98 @@
+"""Rules about GPU code: there is some for every architecture that the metadata names, and for no other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kernel_builder.check.device_code import DeviceCode, read_cuda, read_rocm
+from kernel_builder.check.library_versions import several
+from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
+from kernel_builder.check.subject import METADATA, VariantDir, join
+from kernel_builder.elf import mapped
+
+NO_CODE = rule(
+    "KB141",
+    "missing-device-code",
+    Severity.ERROR,
+    summary="There is GPU code for every architecture that the metadata names",
+    rationale="Users and tools go by the metadata; without the code, the first launch fails on that GPU.",
+    remedy="Build for these architectures, or take them out of backend.archs.",
+    source="contract 4.1 (archs) and 2.7; sharp edge 20",
+)
+UNNAMED_CODE = rule(
+    "KB142",
+    "unnamed-device-code",
+    Severity.ERROR,
+    summary="There is GPU code for no architecture beyond those that the metadata names",
+    rationale="The metadata is wrong then: something else was built than it says.",
+    remedy="Add the architectures to backend.archs, or do not build for them.",
+    source="contract 4.1 (archs)",
+)
+UNREAD_CODE = rule(
+    "KB143",
+    "unread-device-code",
+    Severity.NOTE,
+    summary="The architectures of GPU code can be read from the library",
+    rationale="What cannot be read was not compared with the metadata.",
+    remedy="Look at it with the tools of the GPU's vendor.",
+    source="kernel-builder",
+)
+_CUDA = re.compile(r"[0-9]+\.[0-9][af]?(\+PTX)?")
+_ROCM = re.compile(r"gfx[0-9a-f]+")
+
+
+def _archs(variant: VariantDir) -> list[str] | None:
+    backend = (variant.metadata or {}).get("backend")
+    archs = backend.get("archs") if isinstance(backend, dict) else None
+    if not isinstance(archs, list) or not all(isinstance(arch, str) for arch in archs):
+        return None
+    return [str(arch) for arch in archs]
+
+
+def _code(variant: VariantDir) -> list[DeviceCode]:
+    found: list[DeviceCode] = []
+    for library in variant.libraries:
+        if library.elf is None:
+            continue
+        with mapped(library.path) as data:
+            code = read_rocm(data, library.sections) if variant.backend == "rocm" else read_cuda(data, library.sections)
+        if code is not None:
+            found.append(code)
+    return found
+
+
+@checks(VariantDir, NO_CODE, UNNAMED_CODE, UNREAD_CODE)
+def device_code(variant: VariantDir, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
+    """Compares the GPU code in a variant's libraries with the metadata."""
+    archs = _archs(variant)
+    if variant.backend not in {"cuda", "rocm"} or not any(library.elf for library in variant.libraries):
+        return
+    place, code = join(variant.shown, METADATA), _code(variant)
+    unread = sorted({reason for part in code for reason in part.unread})
+    for reason in unread:
+        yield UNREAD_CODE.at(place, f"the GPU code of its libraries was not read completely: {reason}")
+    machine_code = frozenset[str]().union(*(part.machine_code for part in code))
+    ptx = frozenset[str]().union(*(part.ptx for part in code))
+    form = _CUDA if variant.backend == "cuda" else _ROCM
+    if archs is None or not all(form.fullmatch(arch) for arch in archs):
+        return  # no list, or a malformed one, of which the rules about metadata speak
+    named = {arch.removesuffix("+PTX") for arch in archs}
+    named_ptx = {arch.removesuffix("+PTX") for arch in archs if arch.endswith("+PTX")}
+    if not unread:
+        missing = sorted(named - machine_code) + [f"{arch}+PTX" for arch in sorted(named_ptx - ptx)]
+        if missing:
+            has = several(sorted(machine_code), 12) or "none at all"
+            yield NO_CODE.at(
+                place,
+                f"there is no GPU code for {several(missing, 12)}; there is some for: {has}",
+                symbol="backend.archs",
+            )
+    extra = sorted(machine_code - named) + [f"{arch}+PTX" for arch in sorted(ptx - named_ptx)]
+    if extra:
+        text = f"there is GPU code for {several(extra, 12)}, and the metadata does not name {_them(extra)}"
+        yield UNNAMED_CODE.at(place, text, symbol="backend.archs")
+
+
+def _them(items: list[str]) -> str:
+    return "it" if len(items) == 1 else "them"

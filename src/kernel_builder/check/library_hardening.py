@@ -1,0 +1,148 @@
+"""Rules about what the loader has to do for a library, and about what the build left in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kernel_builder.check.library_versions import several
+from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
+from kernel_builder.check.subject import LibraryFile
+from kernel_builder.elf import Buffer, ElfError, load_ranges, mapped
+
+EXECUTABLE_STACK = rule(
+    "KB108",
+    "executable-stack",
+    Severity.ERROR,
+    summary="A library does not ask for an executable stack",
+    rationale=(
+        "Loading it makes every stack of the process executable; hardened kernels and glibc 2.41 refuse the library."
+    ),
+    remedy="Link with -Wl,-z,noexecstack, and add a .note.GNU-stack section to assembly sources.",
+    source="kernel-builder; glibc 2.41 release notes",
+)
+TEXT_RELOCATIONS = rule(
+    "KB109",
+    "text-relocations",
+    Severity.ERROR,
+    summary="The code of a library needs no relocation",
+    rationale="The loader must make code writable for it: it is not shared between processes, and SELinux refuses it.",
+    remedy="Compile every object with -fPIC, and link with -Wl,-z,text.",
+    source="kernel-builder; gABI, DT_TEXTREL",
+)
+UNIQUE_SYMBOLS = rule(
+    "KB112",
+    "unique-symbols",
+    Severity.WARNING,
+    summary="A library defines no STB_GNU_UNIQUE symbols",
+    rationale=(
+        "The dynamic linker merges such symbols over the whole process: static variables of two versions of a kernel"
+        " become one, and neither library can be unloaded."
+    ),
+    remedy="Compile with -fno-gnu-unique.",
+    source="contract 3.5; DESIGN.md F7",
+)
+BUILD_PATHS = rule(
+    "KB151",
+    "build-path",
+    Severity.WARNING,
+    summary="A library does not tell where it was built",
+    rationale="Paths of sources, out of __FILE__ or debug information, tell of users, and make builds differ.",
+    remedy="Compile with -ffile-prefix-map=$PWD=. (nvcc: through -Xcompiler), and strip debug information.",
+    source="kernel-builder; cases T18",
+)
+DEBUG_SECTIONS = rule(
+    "KB152",
+    "debug-information",
+    Severity.WARNING,
+    summary="A library carries no debug information",
+    rationale="Users download it with every variant, and never look at it.",
+    remedy="Compile without -g, or run: strip --strip-debug FILE.",
+    source="kernel-builder",
+)
+OVERSIZED = rule(
+    "KB153",
+    "oversized-library",
+    Severity.WARNING,
+    summary="A library has less than 2 GiB",
+    rationale=(
+        "Relative addresses in code reach 2 GiB; libraries beyond that fail to link or load in ways that are hard to"
+        " understand, and every user of the variant downloads all of it."
+    ),
+    remedy="Build for fewer architectures, or split the kernel.",
+    source="kernel-builder; x86-64 psABI, small code model",
+)
+_MAX_LIBRARY = 2 * 2**30
+
+_PLACES = (b"/home/", b"/root/", b"/tmp/", b"/Users/", b"/build/", b"/workspace/", b"/nix/store/", b":\\Users\\")
+_SOURCE = re.compile(
+    rb"[^\0-\x1f\x7f]{1,400}?\.(?:cpp|cc|cxx|cu|cuh|c|h|hpp|hip|inl|inc|mm|metal|py|o)(?=[\0\s:\"']|$)"
+)
+_STORE = re.compile(rb"[0-9a-z]{32}-[^\0-\x1f\x7f]{1,200}")
+_MAX_HITS = 4096
+
+
+@checks(LibraryFile, EXECUTABLE_STACK, TEXT_RELOCATIONS, UNIQUE_SYMBOLS)
+def loading(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
+    """What a library demands of the dynamic linker."""
+    if library.elf is None:
+        return
+    if library.elf.executable_stack:
+        yield EXECUTABLE_STACK.at(library, "it asks for an executable stack")
+    if library.elf.text_relocations:
+        yield TEXT_RELOCATIONS.at(library, "its code is changed when it is loaded (DT_TEXTREL)")
+    unique = sorted(symbol.name for symbol in library.elf.exports if symbol.binding == "unique")
+    if unique:
+        yield UNIQUE_SYMBOLS.at(
+            library, f"it defines symbols that are merged over the whole process: {several(unique)}", symbol=unique[0]
+        )
+
+
+@checks(LibraryFile, BUILD_PATHS, DEBUG_SECTIONS, OVERSIZED)
+def leftovers(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
+    """What the build left in a library. Code and GPU code are not searched: paths are not there."""
+    if library.size >= _MAX_LIBRARY:
+        yield OVERSIZED.at(library, f"it has {library.size / 2**30:.1f} GiB")
+    if library.error is not None:
+        return
+    debug = [s for s in library.sections if s.name.startswith((".debug_", ".zdebug_")) and s.occupies]
+    if debug:
+        size = sum(section.size for section in debug)
+        yield DEBUG_SECTIONS.at(library, f"{size / 2**20:.1f} MiB of it are debug information")
+    with mapped(library.path) as data:
+        paths = _build_paths(data, _searched(library, data))
+    if paths:
+        yield BUILD_PATHS.at(library, f"it names files of the machine it was built on: {several(paths, 2)}")
+
+
+def _searched(library: LibraryFile, data: Buffer) -> list[tuple[int, int]]:
+    """(start, end) of the parts of a file where text may be."""
+    if library.elf is None:
+        return [(0, len(data))]
+    if library.sections:
+        wanted = (".rodata", ".data", ".debug_str", ".debug_line_str", ".dynstr")
+        return [(s.offset, s.offset + s.size) for s in library.sections if s.name.startswith(wanted) and s.occupies]
+    try:
+        return [(offset, offset + size) for offset, size in load_ranges(data)]
+    except ElfError:
+        return []
+
+
+def _build_paths(data: Buffer, ranges: list[tuple[int, int]]) -> list[str]:
+    found: set[str] = set()
+    for start, end in ranges:
+        for place in _PLACES:
+            pattern = _STORE if place == b"/nix/store/" else _SOURCE
+            at = start
+            for _ in range(_MAX_HITS):
+                at = data.find(place, at, end)
+                if at < 0:
+                    break
+                match = pattern.match(data[at + len(place) : min(at + len(place) + 512, end)])
+                starts_a_word = at == start or not (
+                    data[at - 1 : at].isalnum() or data[at - 1 : at] in {b".", b"_", b"-"}
+                )
+                if match is not None and (starts_a_word or place.startswith(b":")):
+                    found.add((place + match[0]).decode("utf-8", "replace"))
+                at += len(place)
+    return sorted(found)

@@ -1,0 +1,167 @@
+"""Rules about the libraries that a library needs, and where it looks for them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
+from kernel_builder.check.policies import find_policy
+from kernel_builder.check.subject import LibraryFile, printable
+from kernel_builder.variants.names import ArchVariant, TvmFfiTag
+
+DYNAMIC_CXX = rule(
+    "KB105",
+    "dynamic-cxx-runtime",
+    Severity.ERROR,
+    summary="libstdc++ and libc++ are linked statically",
+    rationale="The C++ runtime of the user's machine, or the one torch has loaded, may be older than the kernel's.",
+    remedy=(
+        "Link with -static-libstdc++ and -Wl,--exclude-libs,ALL (but not -static-libgcc), or judge by a policy that"
+        " allows a dynamic one: --policy manylinux_2_28."
+    ),
+    source="requirements page, 'Native Python module'",
+)
+NEEDED = rule(
+    "KB106",
+    "needed-library",
+    Severity.ERROR,
+    summary="A library needs only torch, the GPU runtimes that torch depends on, and the C runtime",
+    rationale="Nothing is bundled with a kernel: any other library is missing on most machines, or is another version.",
+    remedy="Link it statically, or do without it.",
+    source="requirements page, 'Native Python module': no dynamic library dependencies outside torch or CUDA",
+)
+RUN_PATH = rule(
+    "KB107",
+    "run-path",
+    Severity.ERROR,
+    summary="A library has no run path",
+    rationale=(
+        "A run path names directories of the machine it was built on. There it hides that something is missing; on"
+        " others it may lead to a library that somebody put there."
+    ),
+    remedy="Link without -rpath, or remove it: patchelf --remove-rpath FILE.",
+    source="contract 3.7, step 6, and cases T18",
+)
+_HASHED = re.compile(r"-[0-9a-f]{8}$")
+_OWN_SYSTEM_PATHS = ("/usr/lib/", "/System/Library/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowed:
+    """Stems of library names, by system, backend and framework."""
+
+    always: frozenset[str]
+    cxx: frozenset[str]
+    backend: Mapping[str, frozenset[str]]
+    tvm_ffi: frozenset[str]
+    darwin: frozenset[str]
+    windows: frozenset[str]
+
+
+@cache
+def load_allowed() -> Allowed:
+    """Read data/libraries.toml."""
+    text = resources.files("kernel_builder.data").joinpath("libraries.toml").read_text(encoding="utf-8")
+    table = tomllib.loads(text)
+    linux = table["linux"]
+    return Allowed(
+        always=frozenset(linux["c"] + linux["torch"]),
+        cxx=frozenset(linux["cxx"]),
+        backend={name: frozenset(stems) for name, stems in linux["backend"].items()},
+        tvm_ffi=frozenset(linux["framework"]["tvm-ffi"]),
+        darwin=frozenset(table["darwin"]["allowed"]),
+        windows=frozenset(table["windows"]["allowed"]),
+    )
+
+
+def stem(name: str) -> str:
+    """``libcudart.so.13`` -> ``libcudart``; ``libtorch_cpu.dylib`` -> ``libtorch_cpu``; ``cudart64_12.dll`` ->
+    ``cudart``.
+    """
+    last = name.rpartition("/")[2]
+    if ".so" in last:
+        return last[: last.index(".so")]
+    if last.endswith(".dylib"):
+        return re.sub(r"(\.[0-9A-Z]+)*\.dylib$", "", last)
+    if last.lower().endswith(".dll"):
+        return re.sub(r"(64)?(_[0-9]+)*(-[0-9_]+)?\.dll$", "", last.lower())
+    return last
+
+
+def _allowed_on_linux(library: LibraryFile) -> frozenset[str]:
+    """Stems for the backend of the library's variant; for every backend when that is not known."""
+    allowed = load_allowed()
+    variant = library.variant.variant if library.variant else None
+    backend = variant.backend.value if variant is not None else library.variant.backend if library.variant else None
+    tvm_ffi = not isinstance(variant, ArchVariant) or isinstance(variant.tag, TvmFfiTag)
+    stems = allowed.always | (allowed.tvm_ffi if tvm_ffi else frozenset())
+    if backend is not None and backend in allowed.backend:
+        return stems | allowed.backend[backend]
+    return stems.union(*allowed.backend.values())
+
+
+@checks(LibraryFile, DYNAMIC_CXX, NEEDED)
+def needed(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
+    """Compares the needed libraries of an ELF file with the allowed ones."""
+    if library.elf is None:
+        return
+    policy, allowed, cxx = find_policy(settings.policy), _allowed_on_linux(library), load_allowed().cxx
+    for name in sorted(set(library.elf.needed)):
+        own = stem(name)
+        if own in cxx:
+            if policy.static_cxx or own != "libstdc++":
+                yield DYNAMIC_CXX.at(library, f"{printable(name)} is linked dynamically", symbol=name)
+        elif own not in allowed:
+            yield NEEDED.at(
+                library,
+                f"it needs {printable(name)}, which neither torch nor what torch depends on brings",
+                symbol=name,
+                hint=_hint(own),
+            )
+
+
+def _hint(own: str) -> str | None:
+    plain = _HASHED.sub("", own)
+    if plain in {"libgomp", "libiomp5", "libomp"}:
+        return (
+            "A second OpenMP runtime beside torch's own breaks threading. Compile with -fopenmp, but link without it:"
+            " torch's runtime supplies the functions when the library is loaded."
+        )
+    backends = sorted(name for name, stems in load_allowed().backend.items() if own in stems)
+    return f"That is a library of {' and '.join(backends)} variants." if backends else None
+
+
+@checks(LibraryFile, RUN_PATH)
+def run_paths(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
+    """DT_RPATH and DT_RUNPATH of an ELF file, LC_RPATH of a Mach-O file."""
+    if library.elf is not None:
+        found = [path for path in library.elf.run_paths if path]
+    else:
+        found = [path for part in library.macho for path in part.run_paths if not path.startswith("@loader_path")]
+    for path in dict.fromkeys(found):
+        yield RUN_PATH.at(library, f"it looks for libraries in {printable(path)}", symbol=path)
+
+
+@checks(LibraryFile, NEEDED)
+def needed_elsewhere(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
+    """Needed libraries of Mach-O and PE files."""
+    allowed = load_allowed()
+    for name in sorted({name for part in library.macho for name in part.needed}):
+        system = name.startswith(_OWN_SYSTEM_PATHS)
+        own = name.rpartition("/")[2] == library.name  # LC_ID_DYLIB is not among them, a re-export of itself may be
+        if not system and not own and (stem(name) not in allowed.darwin or not name.startswith("@")):
+            yield NEEDED.at(library, f"it needs {printable(name)}, which torch does not bring", symbol=name)
+    for name in sorted(library.pe.needed if library.pe else ()):
+        if name.lower().startswith("api-ms-win-") or stem(name) in allowed.windows or _is_python(name):
+            continue
+        yield NEEDED.at(library, f"it needs {printable(name)}, which torch does not bring", symbol=name)
+
+
+def _is_python(name: str) -> bool:
+    """A version of Python's own library; the rules about the limited API speak of it."""
+    return re.fullmatch(r"python3[0-9]+t?\.dll", name.lower()) is not None

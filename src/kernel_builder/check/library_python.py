@@ -1,0 +1,182 @@
+"""Rules about Python's ABI: the limited API, free threading, file names, and the function that Python calls."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+from kernel_builder.check.library_versions import several
+from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
+from kernel_builder.check.subject import LibraryFile
+from kernel_builder.variants.names import ArchVariant, System, TvmFfiTag
+
+TOO_NEW_API = rule(
+    "KB121",
+    "limited-api-version",
+    Severity.ERROR,
+    summary="A library uses only functions that the limited API has in the oldest supported Python",
+    rationale="On an older interpreter the name is missing, and the library does not load.",
+    remedy="Compile with -DPy_LIMITED_API=0x03090000, which hides what is newer.",
+    source="requirements page, 'Native Python module': Python 3.9; contract 7.4",
+)
+NOT_LIMITED = rule(
+    "KB122",
+    "limited-api",
+    Severity.ERROR,
+    summary="A library uses nothing of Python beyond the limited API",
+    rationale="Other functions, and all private ones, change between versions of Python: one library serves them all.",
+    remedy="Compile with -DPy_LIMITED_API=0x03090000; do without pybind11 and <torch/extension.h>.",
+    source="requirements page, 'Native Python module': ABI3/Limited API; contract 7.4",
+)
+EXTENSION_NAME = rule(
+    "KB123",
+    "extension-name",
+    Severity.ERROR,
+    summary="The extension module is called <id>.abi3.so (Windows: <id>.pyd)",
+    rationale="Python looks for the module under that name; a name with a version of Python is for that one alone.",
+    remedy="Rename the file, or build it with the suffix .abi3.so.",
+    source="contract 3.5",
+)
+FREE_THREADED = rule(
+    "KB124",
+    "free-threading",
+    Severity.ERROR,
+    summary="A library is not built for a free-threaded Python",
+    rationale="The limited API does not exist there before 3.15, and an ordinary Python does not load such a library.",
+    remedy="Build with an ordinary Python.",
+    source="contract 5.2; cases T18",
+)
+INIT_FUNCTION = rule(
+    "KB125",
+    "init-function",
+    Severity.ERROR,
+    summary="The extension module exports exactly one PyInit function, that of its own name",
+    rationale="Python calls PyInit_<module name>; without it, the import fails.",
+    remedy="Compile REGISTER_EXTENSION(TORCH_EXTENSION_NAME) with TORCH_EXTENSION_NAME set to the kernel's id.",
+    source="contract 3.2 and 3.4",
+)
+_PYTHON = re.compile(r"_?Py[A-Z_]\w*")
+_FREE_THREADED_NAME = re.compile(r"\.(cpython-3[0-9]+t|abi3t)\b|\.cp3[0-9]+t-")
+_VERSIONED_NAME = re.compile(r"\.(cpython-3[0-9]+|cp3[0-9]+-)")
+# What only the headers of a free-threaded Python make a library import.
+_FREE_THREADED_SYMBOLS = frozenset(
+    {"_Py_MergeZeroLocalRefcount", "_Py_DecRefShared", "_Py_DecRefSharedDebug", "PyUnstable_Module_SetGIL"}
+)
+_INIT = "PyInit_"
+
+
+@cache
+def limited_api() -> Mapping[str, tuple[int, int]]:
+    """Name -> version of Python from which the limited API has it."""
+    from abi3info import DATAS, FUNCTIONS  # noqa: PLC0415  (start-up time)
+
+    return {
+        symbol.name: (info.added.major, info.added.minor)
+        for table in (FUNCTIONS, DATAS)
+        for symbol, info in table.items()
+    }
+
+
+def python_imports(library: LibraryFile) -> tuple[str, ...]:
+    """Names of Python that a library of any format wants, weak ones included, sorted."""
+    names: set[str] = set()
+    if library.elf is not None:
+        names = {symbol.name for symbol in library.elf.undefined}
+    elif library.macho:
+        names = {name for part in library.macho for name in part.undefined}
+    elif library.pe is not None:
+        names = {name for _, name in library.pe.imports}
+    return tuple(sorted(name for name in names if _PYTHON.fullmatch(name)))
+
+
+def exported_names(library: LibraryFile) -> frozenset[str]:
+    """Names that a library of any format exports."""
+    if library.elf is not None:
+        return frozenset(symbol.name for symbol in library.elf.exports)
+    if library.pe is not None:
+        return frozenset(library.pe.exports)
+    return frozenset(name for part in library.macho for name in part.exports)
+
+
+@checks(LibraryFile, TOO_NEW_API, NOT_LIMITED)
+def python_api(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
+    """Compares the names that a library wants of Python with the limited API of the oldest supported version."""
+    floor = ".".join(map(str, settings.python_floor))
+    newer: dict[tuple[int, int], list[str]] = defaultdict(list)
+    foreign: list[str] = []
+    for name in python_imports(library):
+        added = limited_api().get(name)
+        if added is None:
+            foreign.append(name)
+        elif added > settings.python_floor:
+            newer[added].append(name)
+    for added, names in sorted(newer.items()):
+        version = ".".join(map(str, added))
+        text = f"{several(names)}: in the limited API from Python {version} on; the oldest supported is {floor}"
+        yield TOO_NEW_API.at(library, text, symbol=names[0])
+    private = [name for name in foreign if name.startswith("_")]
+    public = [name for name in foreign if not name.startswith("_")]
+    if public:
+        yield NOT_LIMITED.at(library, f"{several(public)}: not in the limited API", symbol=public[0])
+    if private:
+        yield NOT_LIMITED.at(library, f"{several(private)}: private to CPython", symbol=private[0])
+    for name in library.pe.needed if library.pe else ():
+        if re.fullmatch(r"python3[0-9]+t?\.dll", name.lower()):
+            hint = "Link with python3.lib, the library of the limited API."
+            yield NOT_LIMITED.at(library, f"it needs {name}, one version of Python", symbol=name, hint=hint)
+
+
+@checks(LibraryFile, FREE_THREADED)
+def free_threading(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
+    """Libraries for a free-threaded Python, by name, by what they import, or (Windows) by Python's library."""
+    if _FREE_THREADED_NAME.search(library.name):
+        yield FREE_THREADED.at(library, "its name says that it is for a free-threaded Python")
+        return
+    found = sorted(_FREE_THREADED_SYMBOLS.intersection(python_imports(library)))
+    found += [
+        name for name in (library.pe.needed if library.pe else ()) if re.fullmatch(r"python3[0-9]+t\.dll", name.lower())
+    ]
+    if found:
+        yield FREE_THREADED.at(library, f"only a free-threaded Python has {several(found)}", symbol=found[0])
+
+
+def _expected(library: LibraryFile) -> str | None:
+    """The id of a variant whose libraries are Python extensions; ``None`` elsewhere."""
+    if library.variant is None or library.variant.id is None:
+        return None
+    variant = library.variant.variant
+    if isinstance(variant, ArchVariant) and not isinstance(variant.tag, TvmFfiTag):
+        return library.variant.id
+    return None
+
+
+@checks(LibraryFile, EXTENSION_NAME, INIT_FUNCTION)
+def extension(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
+    """File name and init function of whatever is a Python extension."""
+    if library.error is not None:
+        return
+    inits = sorted(name for name in exported_names(library) if name.startswith((_INIT, "PyInitU_")))
+    module = library.name.split(".", maxsplit=1)[0]
+    wanted = _expected(library)
+    if _VERSIONED_NAME.search(library.name) and not _FREE_THREADED_NAME.search(library.name):
+        yield EXTENSION_NAME.at(library, f"{library.name} is for one version of Python alone")
+    elif wanted is not None and inits:
+        suffix = ".pyd" if _is_windows(library) else ".abi3.so"
+        if library.name != wanted + suffix:
+            yield EXTENSION_NAME.at(library, f"the extension module of this variant must be called {wanted}{suffix}")
+    is_extension = bool(inits) or ".abi3." in library.name or library.name.endswith(".pyd") or module == wanted
+    if not is_extension:
+        return
+    for part in (module,) if wanted is None else (wanted,):
+        if inits != [_INIT + part]:
+            got = several(inits) if inits else "none"
+            yield INIT_FUNCTION.at(
+                library, f"{_INIT}{part} must be exported, and no other; there is {got}", symbol=_INIT + part
+            )
+
+
+def _is_windows(library: LibraryFile) -> bool:
+    variant = library.variant.variant if library.variant else None
+    return isinstance(variant, ArchVariant) and variant.system is System.WINDOWS
