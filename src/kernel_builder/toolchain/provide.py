@@ -14,9 +14,10 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
@@ -45,6 +46,7 @@ from kernel_builder.variants.names import Abi, Machine
 
 _STUB_RECIPE = 1  # raise when stubs come out differently from the same tables
 _FORMAT = 1
+_WORKERS = 4  # entries that are provided at once
 _DAY = 24 * 3600.0
 
 
@@ -208,18 +210,25 @@ class IndexToolchains:
         Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` and
         :class:`ToolchainError`; what was complete before the failure stays in the store, nothing else does.
         """
-        tasks: list[Callable[[], None]] = [lambda: self._provide_torch(resolved)]
-        if resolved.cuda is not None:
-            tasks.append(lambda: self._provide_cuda(resolved))
+        return self.provide_all([resolved])[0]
+
+    def provide_all(self, wanted: Sequence[ResolvedToolchain]) -> tuple[Provided, ...]:
+        """:meth:`provide` for several at once; what they share is fetched once. The first failure ends all of them."""
+        torches = {resolved.torch_key: resolved for resolved in wanted}
+        cudas = {resolved.cuda_key: resolved for resolved in wanted if resolved.cuda is not None}
+        # The compilers first: they take longest.
+        tasks = [partial(self._provide_cuda, resolved) for resolved in cudas.values()]
+        tasks += [partial(self._provide_torch, resolved) for resolved in torches.values()]
         with self._transfers():
-            run_all(tasks, cancel=self._index.cancel)
-        for table in resolved.torch.exports:
-            if not table.is_file():
-                raise ToolchainError(
-                    f"{resolved.wheels[0].filename} holds no {table.stem}: it is a torch without CUDA",
-                    hint="build the CPU variants of this release, or name an index that has its CUDA build",
-                )
-        return Provided(torch=resolved.torch, cuda=resolved.cuda)
+            run_all(tasks, cancel=self._index.cancel, workers=_WORKERS)
+        for resolved in wanted:
+            for table in resolved.torch.exports:
+                if not table.is_file():
+                    raise ToolchainError(
+                        f"{resolved.wheels[0].filename} holds no {table.stem}: it is a torch without CUDA",
+                        hint="build the CPU variants of this release, or name an index that has its CUDA build",
+                    )
+        return tuple(Provided(torch=resolved.torch, cuda=resolved.cuda) for resolved in wanted)
 
     def _provide_torch(self, resolved: ResolvedToolchain) -> None:
         wheel = resolved.wheels[0]
