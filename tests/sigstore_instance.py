@@ -1,7 +1,8 @@
 """A Sigstore instance of the test's own: authority, logs, and bundles that the real ``sigstore`` package accepts.
 
 Nothing is served: a bundle carries everything that verification asks for, and :func:`Instance.trust_config` says
-whom to trust. Formats: RFC 6962 (certificate transparency), the Rekor and Fulcio documents, sigstore protobuf-specs (JSON).
+whom to trust. Formats: RFC 6962 (certificate transparency), the documents of Rekor and Fulcio, and sigstore's
+protobuf-specs (JSON).
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class Instance:
                     "ctlogs": [log(self.certificates)],
                     "certificateAuthorities": [
                         {
-                            "subject": {"commonName": "authority"},
+                            "subject": {"organization": "test", "commonName": "authority"},
                             "uri": "https://authority.test",
                             "certChain": {"certificates": chain},
                             "validFor": valid,

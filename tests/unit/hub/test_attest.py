@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,8 +44,8 @@ def variant(tmp_path: Path) -> BuiltVariant:
     return variants_in(tmp_path)[0]
 
 
-def test_a_statement_names_every_file_and_where_it_came_from(variant):
-    statement = make_statement(variant, None, dependencies=[Dependency(name="torch.whl", sha256="ab")])
+def test_a_statement_names_every_file_and_where_it_came_from(variant: BuiltVariant) -> None:
+    statement: Any = make_statement(variant, None, dependencies=[Dependency(name="torch.whl", sha256="ab")])
     metadata = hashlib.sha256((variant.path / "metadata.json").read_bytes()).hexdigest()
     assert statement["subject"] == [
         {"name": "torch-cpu/__init__.py", "digest": {"sha256": hashlib.sha256(b"").hexdigest()}},
@@ -65,25 +66,26 @@ def test_a_statement_names_every_file_and_where_it_came_from(variant):
     assert "metadata" not in details
 
 
-def test_the_builder_is_the_workflow_where_one_runs(variant):
+def test_the_builder_is_the_workflow_where_one_runs(variant: BuiltVariant) -> None:
     environment = {
         "GITHUB_SERVER_URL": "https://git.example",
         "GITHUB_REPOSITORY": "me/k",
         "GITHUB_WORKFLOW_REF": "me/k/.github/workflows/build.yml@refs/heads/main",
         "GITHUB_RUN_ID": "7",
     }
-    details = make_statement(variant, None, environment=environment)["predicate"]["runDetails"]
+    statement: Any = make_statement(variant, None, environment=environment)
+    details = statement["predicate"]["runDetails"]
     assert details["builder"]["id"] == "https://git.example/me/k/.github/workflows/build.yml@refs/heads/main"
     assert details["metadata"] == {"invocationId": "https://git.example/me/k/actions/runs/7/attempts/1"}
 
 
-def test_statements_are_json_lines_and_the_same_each_time(variant):
+def test_statements_are_json_lines_and_the_same_each_time(variant: BuiltVariant) -> None:
     text = statements_text([make_statement(variant, None)] * 2)
     assert text == statements_text([make_statement(variant, None)] * 2)
     assert [json.loads(line)["_type"] for line in text.splitlines()] == ["https://in-toto.io/Statement/v1"] * 2
 
 
-def test_only_what_was_built_can_be_attested(variant):
+def test_only_what_was_built_can_be_attested(variant: BuiltVariant) -> None:
     refuse_altered(variant)
     (variant.path / "__init__.py").write_text("import os")
     (variant.path / "new.py").write_text("")
@@ -91,12 +93,14 @@ def test_only_what_was_built_can_be_attested(variant):
         refuse_altered(variant)
 
 
-def test_signatures_need_a_known_signer():
+def test_signatures_need_a_known_signer() -> None:
     with pytest.raises(UsageError, match="known signer"):
         identity_policy("a@example.org", None)
 
 
-def test_what_is_not_signed_or_no_bundle_is_named(variant, tmp_path, monkeypatch):
+def test_what_is_not_signed_or_no_bundle_is_named(
+    variant: BuiltVariant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     verifier = make_verifier(offline=True)
@@ -106,7 +110,9 @@ def test_what_is_not_signed_or_no_bundle_is_named(variant, tmp_path, monkeypatch
     assert str(verify(variant, verifier, policy)).startswith("metadata.json.sigstore is no Sigstore bundle: ")
 
 
-def test_a_signature_holds_for_its_bytes_its_signer_and_the_files_they_cover(variant, tmp_path):
+def test_a_signature_holds_for_its_bytes_its_signer_and_the_files_they_cover(
+    variant: BuiltVariant, tmp_path: Path
+) -> None:
 
     instance = Instance()
     trust = tmp_path / "trust.json"

@@ -43,7 +43,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def add_variant(root: Path, name: str, *, archs=("9.0", "10.0"), dirty=False) -> None:
+def add_variant(root: Path, name: str, *, archs: tuple[str, ...] = ("9.0", "10.0"), dirty: bool = False) -> None:
     directory = root / "build" / name
     directory.mkdir(parents=True)
     metadata = {
@@ -54,11 +54,11 @@ def add_variant(root: Path, name: str, *, archs=("9.0", "10.0"), dirty=False) ->
     (directory / "metadata.json").write_text(json.dumps(metadata))
 
 
-def fill(root: Path, **options) -> str:
+def fill(root: Path, **options: str) -> str:
     return fill_card(load_project(root)[0], variants_in(root / "build"), **options)
 
 
-def test_a_project_without_a_card_gets_the_built_in_one(root):
+def test_a_project_without_a_card_gets_the_built_in_one(root: Path) -> None:
     add_variant(root, "torch213-cxx11-cu130-x86_64-linux")
     card = fill(root)
     assert card.startswith("---\nlibrary_name: kernels\nlicense: apache-2.0\n---\n\n# me/scale\n")
@@ -70,7 +70,7 @@ def test_a_project_without_a_card_gets_the_built_in_one(root):
     assert f"Built by kernel-builder 9.9 from commit `{'a' * 40}`." in card
 
 
-def test_the_authors_text_survives_and_filling_in_twice_changes_nothing(root):
+def test_the_authors_text_survives_and_filling_in_twice_changes_nothing(root: Path) -> None:
     own = "---\ntags:\n- mine\nlicense: mit\n---\n\nMy words, {% raw %}{{ braces }}{% endraw %} and all.\n\n    code\n"
     (root / "CARD.md").write_text(own)
     card = fill(root)
@@ -84,7 +84,7 @@ def test_the_authors_text_survives_and_filling_in_twice_changes_nothing(root):
     assert fill(root) == once.replace("{{ braces }}", "braces")
 
 
-def test_dirty_builds_are_said_to_be_so_at_the_top(root):
+def test_dirty_builds_are_said_to_be_so_at_the_top(root: Path) -> None:
     add_variant(root, "torch213-cxx11-cu130-x86_64-linux", dirty=True)
     add_variant(root, "torch213-cxx11-cu132-x86_64-linux")
     card = fill(root)
@@ -94,7 +94,7 @@ def test_dirty_builds_are_said_to_be_so_at_the_top(root):
     assert "cu132" not in card[banner : banner + 300]
 
 
-def test_a_template_that_asks_for_the_variants_gets_no_second_table(root):
+def test_a_template_that_asks_for_the_variants_gets_no_second_table(root: Path) -> None:
     (root / "CARD.md").write_text("{% for v in variants %}\n* {{ v.name }}\n{% endfor %}\n{{ provenance or '' }}\n")
     add_variant(root, "torch-cuda")
     card = fill(root)
@@ -107,7 +107,9 @@ def test_a_template_that_asks_for_the_variants_gets_no_second_table(root):
     ("text", "line", "message"),
     [("a\n{{ repo }}\n", 2, "'repo' is undefined"), ("{% if x %}\n", 1, "endif"), ("\n{{ 1 +\n", 2, "unexpected")],
 )
-def test_a_template_that_cannot_be_filled_in_is_refused_with_its_line(root, text, line, message):
+def test_a_template_that_cannot_be_filled_in_is_refused_with_its_line(
+    root: Path, text: str, line: int, message: str
+) -> None:
     (root / "CARD.md").write_text(text)
     with pytest.raises(ConfigError) as caught:
         fill(root)
@@ -117,7 +119,7 @@ def test_a_template_that_cannot_be_filled_in_is_refused_with_its_line(root, text
     assert diagnostic.file == root / "CARD.md"
 
 
-def test_a_card_needs_a_repository(root):
+def test_a_card_needs_a_repository(root: Path) -> None:
     (root / "build.toml").write_text(BUILD.replace('[general.hub]\nrepo-id = "me/scale"\n', ""))
     with pytest.raises(ConfigError, match="repository"):
         fill(root)

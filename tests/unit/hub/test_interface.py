@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from kernel_builder.hub.interface import Interface, ops_of_library, ops_of_sources, read_interface
 
 
+class Package(Protocol):
+    """Writes modules, the path of each with ``__`` for ``/`` and ``init`` for ``__init__``, and reads them."""
+
+    def __call__(self, **files: str) -> Interface: ...
+
+
 @pytest.fixture
-def package(tmp_path: Path):
+def package(tmp_path: Path) -> Package:
     def make(**files: str) -> Interface:
         for name, text in files.items():
             path = tmp_path / f"{name.replace('__', '/').replace('init', '__init__')}.py"
@@ -21,7 +28,7 @@ def package(tmp_path: Path):
     return make
 
 
-def test_functions_of_all_with_signatures_and_summaries(package):
+def test_functions_of_all_with_signatures_and_summaries(package: Package) -> None:
     interface = package(
         init='from ._impl import scale as scaled\n__all__ = ["relu", "scaled", "LIMIT", "layers"]\nLIMIT = 3\n'
         'def relu(x: "torch.Tensor", /, out=None, *, fast: bool = True) -> int:\n    """Clamp.\n\n    More."""\n',
@@ -45,19 +52,19 @@ def test_functions_of_all_with_signatures_and_summaries(package):
         'if True:\n    __all__ = ["a", "b"]',
     ],
 )
-def test_every_spelling_of_all(package, text):
+def test_every_spelling_of_all(package: Package, text: str) -> None:
     interface = package(init=f"{text}\ndef a(): pass\ndef b(): pass\ndef c(): pass\n")
     assert [function.name for function in interface.functions] == ["a", "b"]
 
 
-def test_without_all_public_definitions_count_and_are_marked(package):
+def test_without_all_public_definitions_count_and_are_marked(package: Package) -> None:
     interface = package(init="import torch\ndef a(): pass\ndef _b(): pass\nclass C: pass\n")
     assert [function.name for function in interface.functions] == ["a"]
     assert interface.others == ("C",)
     assert not interface.declared
 
 
-def test_star_imports_and_chains_are_followed_and_circles_end(package):
+def test_star_imports_and_chains_are_followed_and_circles_end(package: Package) -> None:
     interface = package(
         init='from .one import *\nfrom .circle import x\n__all__ = ["deep", "x"]\n',
         one="from .sub.two import *\n",
@@ -68,12 +75,12 @@ def test_star_imports_and_chains_are_followed_and_circles_end(package):
     assert interface.others == ("x",)
 
 
-def test_an_op_under_another_name_is_a_function(package):
+def test_an_op_under_another_name_is_a_function(package: Package) -> None:
     interface = package(init='from ._ops import ops\n__all__ = ["relu"]\nrelu = ops.relu.default\n')
     assert [(function.name, function.op) for function in interface.functions] == [("relu", "relu")]
 
 
-def test_layers_with_their_flags_and_inherited_forward(package):
+def test_layers_with_their_flags_and_inherited_forward(package: Package) -> None:
     interface = package(
         init='from . import layers\n__all__ = ["layers"]\n',
         layers="from torch import nn\n"
@@ -87,18 +94,18 @@ def test_layers_with_their_flags_and_inherited_forward(package):
     ]
 
 
-def test_a_layers_package_that_brings_classes_in(package):
+def test_a_layers_package_that_brings_classes_in(package: Package) -> None:
     interface = package(
         init='__all__ = ["layers"]\n', layers__init="from .norm import Norm\n", layers__norm="class Norm: pass\n"
     )
     assert [layer.name for layer in interface.layers] == ["Norm"]
 
 
-def test_what_does_not_parse_offers_nothing(package):
+def test_what_does_not_parse_offers_nothing(package: Package) -> None:
     assert package(init="def (:\n") == Interface(declared=False)
 
 
-def test_schemas_in_binding_sources(tmp_path):
+def test_schemas_in_binding_sources(tmp_path: Path) -> None:
     source = tmp_path / "binding.cpp"
     source.write_text(
         'ops.def("relu(Tensor x) -> Tensor");\n'
@@ -114,7 +121,7 @@ def test_schemas_in_binding_sources(tmp_path):
     }
 
 
-def test_schemas_in_a_library(tmp_path):
+def test_schemas_in_a_library(tmp_path: Path) -> None:
     library = tmp_path / "k.so"
     library.write_bytes(b"\x7fELF\0\0a->b\0relu(Tensor x) -> Tensor\0" + b"y" * 9000 + b"->\0f(int a=1)->()\0tail")
     assert ops_of_library(library) == {"f": "f(int a=1)->()", "relu": "relu(Tensor x) -> Tensor"}
