@@ -19,9 +19,12 @@ from packaging.version import Version
 
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.events import Notice, Reporter
+from kernel_builder.store.parts import KeptParts
 from kernel_builder.store.settings import IndexSettings, redact
 from kernel_builder.store.transport import NotFoundError, RangesUnsupportedError, Transport
 from kernel_builder.store.wheel import LocalFile, RangeReader, Wheel
+
+_WORTH_TELLING = 1 << 20  # bytes
 
 PYTHONS = ("cp312", "cp313", "cp311", "cp314", "cp310")
 """Which interpreter's wheel is taken where several hold the same headers: the first of these that exists."""
@@ -75,7 +78,9 @@ class Index(Protocol):
         ...
 
     def open(self, file: IndexFile, scratch: Path, on_bytes: Callable[[int], None]) -> Wheel:
-        """Open a wheel for reading in parts; ``scratch`` may take the whole file where that is the only way."""
+        """Open a wheel for reading in parts. ``scratch`` takes what arrives, for a later attempt to go on from, and the
+        whole file where that is the only way; nobody else may use it meanwhile.
+        """
         ...
 
     @property
@@ -272,11 +277,21 @@ class SimpleIndex:
         """See :class:`Index`. Raises :class:`NetworkError`, :class:`IntegrityError`."""
         size = file.size if file.size is not None else self.transport.range_size(file.url)
         if size is not None:
+            reader: RangeReader = _HttpFile(self.transport, file.url, size, on_bytes)
+            if file.sha256 is not None:
+                reader = self._with_kept_parts(reader, scratch / f"{file.sha256}.parts", file.filename)
             try:
-                return Wheel(_HttpFile(self.transport, file.url, size, on_bytes), filename=file.filename)
+                return Wheel(reader, filename=file.filename)
             except RangesUnsupportedError:
                 pass
         return Wheel(self._download(file, scratch, on_bytes), filename=file.filename)
+
+    def _with_kept_parts(self, reader: RangeReader, path: Path, filename: str) -> RangeReader:
+        """Parts of exactly this file that an earlier attempt left in the scratch directory are not fetched again."""
+        parts = KeptParts(reader, path)
+        if parts.kept >= _WORTH_TELLING:
+            self._reporter.emit(Notice(message=f"{filename}: {parts.kept / 2**20:.0f} MiB came in an earlier attempt"))
+        return parts
 
     def _download(self, file: IndexFile, scratch: Path, on_bytes: Callable[[int], None]) -> RangeReader:
         amount = f" ({file.size / 2**20:.0f} MiB)" if file.size else ""

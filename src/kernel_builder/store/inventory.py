@@ -166,9 +166,8 @@ def discard_unused(store: Store, names: Iterable[str]) -> tuple[str, ...]:
 
 def _drop(store: Store, name: str) -> bool:
     """Delete an entry if its lock is free."""
-    lock = FileLock(store.root / "locks" / f"{name}.lock")
     try:
-        with lock.acquire(timeout=0):
+        with FileLock(_lock_of(store, name)).acquire(timeout=0):
             if (store.entries / name).exists():
                 store.drop(name)
     except Timeout:
@@ -229,26 +228,38 @@ def _choose(
 def _collect_debris(store: Store, *, dry_run: bool, everything: bool) -> tuple[int, int]:
     """Work directories without owner and beginnings of downloads that nobody went on with: how many, how large."""
     now = time.time()
-    ownerless = [work for work in store.debris() if _is_free(store, work)]
+    ownerless = [work for work in store.debris() if _lock_is_free(store, store.owner(work))]
     partial = [
         path
-        for folder in ("downloads", "parts")
-        for path in sorted((store.root / folder).glob("*"))
-        if path.suffix != ".lock" and (everything or now - _time(path) > _PARTIAL_SECONDS)
+        for path in sorted((store.root / "downloads").glob("*.part"))
+        if everything or now - _time(path) > _PARTIAL_SECONDS
     ]
+    parts = [
+        path
+        for path in sorted((store.root / "parts").glob("*"))
+        if everything or now - max(map(_time, path.iterdir()), default=0.0) > _PARTIAL_SECONDS
+    ]
+    parts = [path for path in parts if _lock_is_free(store, path.name)]
     partial += [path for path in (store.root / "resolutions").glob(".new-*") if now - _time(path) > 3600]
-    freed = sum(_size(path) for path in (*ownerless, *partial))
+    freed = sum(_size(path) for path in (*ownerless, *partial, *parts))
     if not dry_run:
         store.sweep()
         for path in partial:
             with contextlib.suppress(Timeout), FileLock(path.with_suffix(".lock")).acquire(timeout=0):
                 path.unlink(missing_ok=True)
-    return len(ownerless) + len(partial), freed
+        for path in parts:
+            with contextlib.suppress(Timeout), FileLock(_lock_of(store, path.name)).acquire(timeout=0):
+                shutil.rmtree(path, ignore_errors=True)
+    return len(ownerless) + len(partial) + len(parts), freed
 
 
-def _is_free(store: Store, work: Path) -> bool:
+def _lock_of(store: Store, name: str) -> Path:
+    return store.root / "locks" / f"{name}.lock"
+
+
+def _lock_is_free(store: Store, name: str) -> bool:
     try:
-        with FileLock(store.root / "locks" / f"{store.owner(work)}.lock").acquire(timeout=0):
+        with FileLock(_lock_of(store, name)).acquire(timeout=0):
             return True
     except Timeout:
         return False

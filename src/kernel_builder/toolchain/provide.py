@@ -23,7 +23,7 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from kernel_builder.errors import NetworkError, ToolchainError
+from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store, StoreKey
@@ -234,7 +234,7 @@ class IndexToolchains:
         wheel = resolved.wheels[0]
 
         def build(into: Path) -> Sequence[Artefact]:
-            with self._fetching(f"torch {wheel.version}", into) as (scratch, progress):
+            with self._fetching(f"torch {wheel.version}", resolved.torch_key) as (scratch, progress):
                 return build_torch(
                     wheel,
                     recipe=self._recipe,
@@ -249,11 +249,12 @@ class IndexToolchains:
 
     def _provide_cuda(self, resolved: ResolvedToolchain) -> None:
         version = resolved.request.cuda
-        if version is None or resolved.cuda_key is None or resolved.cuda_stubs_key is None:
+        key = resolved.cuda_key
+        if version is None or key is None or resolved.cuda_stubs_key is None:
             return
 
         def build(into: Path) -> Sequence[Artefact]:
-            with self._fetching(f"CUDA {version}", into) as (scratch, progress):
+            with self._fetching(f"CUDA {version}", key) as (scratch, progress):
                 return build_cuda(
                     resolved.wheels[1:],
                     version=version,
@@ -264,7 +265,7 @@ class IndexToolchains:
                     into=into,
                 )
 
-        entry = self._store.ensure(resolved.cuda_key, build, self._index.check)
+        entry = self._store.ensure(key, build, self._index.check)
         self._provide_stubs(resolved.cuda_stubs_key, entry)
 
     def _provide_stubs(self, key: StoreKey, entry: Path) -> None:
@@ -275,12 +276,20 @@ class IndexToolchains:
         self._store.ensure(key, build, self._index.check)
 
     @contextmanager
-    def _fetching(self, what: str, into: Path) -> Iterator[tuple[Path, Fetch]]:
-        """A scratch directory within the entry that is being built, and who hears about bytes."""
-        scratch = into / ".scratch"
-        scratch.mkdir()
+    def _fetching(self, what: str, key: StoreKey) -> Iterator[tuple[Path, Fetch]]:
+        """A scratch directory for the entry that is being built, and who hears about bytes.
+
+        The entry's lock is held, so the directory is its alone. It stays when the network fails or the process dies,
+        and the next attempt goes on with what is in it; not when what arrived was wrong.
+        """
+        scratch = self._store.root / "parts" / key.name
+        scratch.mkdir(parents=True, exist_ok=True)
         progress = Fetch(what, self._reporter)
-        yield scratch, progress
+        try:
+            yield scratch, progress
+        except (IntegrityError, ToolchainError):
+            shutil.rmtree(scratch)
+            raise
         shutil.rmtree(scratch)
         progress.finish()
 
