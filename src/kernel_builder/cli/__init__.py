@@ -6,71 +6,41 @@ stdout carries the result of a command, stderr everything meant for people. This
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import click
 
 from kernel_builder import __version__
+from kernel_builder.cli.lazy import Entry, LazyGroup
 from kernel_builder.errors import ConfigError, ExitCode, KernelBuilderError, MachineError
 
-
-@dataclass(frozen=True)
-class _Entry:
-    """A command: the module that defines ``command``, and its line in ``--help``."""
-
-    module: str
-    summary: str
-
-
-COMMANDS: dict[str, _Entry] = {
-    "init": _Entry("init", "Write a new kernel project that builds as it stands."),
-    "build": _Entry("build", "Build the project's variants into build/<variant>/."),
-    "build-and-copy": _Entry("build", "The same as build."),
-    "list-variants": _Entry("list_variants", "List the variants that the project is built into."),
-    "check-config": _Entry("check_config", "Judge build.toml: all mistakes in one run."),
-    "update-build": _Entry("update_build", "Bring build.toml to the newest edition, comments and layout kept."),
-    "card": _Entry("card", "Preview the card that goes to the Hub with the kernel."),
-    "attest": _Entry("attest", "Say what built variants were made from; sign them; verify signatures."),
-    "schema": _Entry("schema", "Print the JSON schema of build.toml, for editors."),
+COMMANDS: dict[str, Entry] = {
+    "init": Entry("init", "Write a new kernel project that builds as it stands."),
+    "build": Entry("build", "Build the project's variants into build/<variant>/."),
+    "build-and-copy": Entry("build", "The same as build."),
+    "list-variants": Entry("list_variants", "List the variants that the project is built into."),
+    "check": Entry("check", "Is the kernel fit for the Hub? Judge sources, variants and libraries."),
+    "check-abi": Entry("check_abi", "Judge the libraries of built variants alone."),
+    "check-builds": Entry("check_builds", "Judge names, files and metadata of built variants alone."),
+    "check-config": Entry("check_config", "Judge build.toml: all mistakes in one run."),
+    "update-build": Entry("update_build", "Bring build.toml to the newest edition, comments and layout kept."),
+    "card": Entry("card", "Preview the card that goes to the Hub with the kernel."),
+    "api-diff": Entry("api_diff", "Say whether a change of the kernel's interface needs a new version."),
+    "attest": Entry("attest", "Say what built variants were made from; sign them; verify signatures."),
+    "upload": Entry("upload", "Publish built variants on the Hub."),
+    "hash": Entry("hash", "Write the digest of built variants into their metadata."),
+    "toolchain": Entry("toolchain", "Fetch, inspect, verify and move what kernels are compiled with."),
+    "schema": Entry("schema", "Print the JSON schema of build.toml, for editors."),
 }
 
 
-class _LazyGroup(click.Group):
-    """A group that knows the names of its commands and imports one only when it is needed."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        command: click.Command = importlib.import_module(f"kernel_builder.cli.{entry.module}").command
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from difflib import get_close_matches  # noqa: PLC0415  (start-up time)
-
-            near = get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else f" Commands: {', '.join(COMMANDS)}."
-            raise click.UsageError(f"There is no command '{args[0]}'.{hint}", ctx)
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
-
-
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=LazyGroup, entries=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(__version__, "-V", "--version", prog_name="kernel-builder")
 def cli() -> None:
     """Build conforming Hub kernels for PyTorch from a build.toml."""

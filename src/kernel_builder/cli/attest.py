@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kernel_builder.errors import ConfigError, ExitCode, UsageError
+from kernel_builder.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from kernel_builder.artifact.built import BuiltVariant
-    from kernel_builder.config.model import Project
+    from kernel_builder.hub.local import Source
 
 
 @click.command(name="attest")
@@ -43,11 +43,13 @@ def command(
     Each names every file of the variant with its SHA-256, the commit and the tool it was built with, and the files of
     its toolchain if kernel-builder.lock tells them. Variants whose files are not as they were built are refused.
     """
-    project, folder, variants = _find(directory)
+    from kernel_builder.hub.local import find_source  # noqa: PLC0415  (start-up time)
+
+    source = find_source(directory)
     if verifies:
         if signs or output is not None:
             raise UsageError("--verify writes nothing", hint="leave out --sign and --output")
-        return _verify(variants, identity, issuer, trust_config, offline=offline)
+        return _verify(source.variants, identity, issuer, trust_config, offline=offline)
     extra = [
         name
         for name, value in (("--identity", identity), ("--issuer", issuer), ("--trust-config", trust_config))
@@ -55,53 +57,38 @@ def command(
     ] + (["--offline"] if offline else [])
     if extra:
         raise UsageError(f"{', '.join(extra)} goes with --verify")
-    _attest(project, folder, variants, output, signs=signs)
+    _attest(source, output, signs=signs)
     return ExitCode.OK
 
 
-def _find(directory: Path) -> tuple[Project | None, Path, tuple[BuiltVariant, ...]]:
-    from kernel_builder.artifact.built import variants_in  # noqa: PLC0415  (start-up time)
-    from kernel_builder.config.reader import FILE_NAME, load_project  # noqa: PLC0415
-    from kernel_builder.plan.tree import OUTPUT_DIRECTORY  # noqa: PLC0415
-
-    project = load_project(directory)[0] if (directory / FILE_NAME).exists() else None
-    for folder in (directory / OUTPUT_DIRECTORY, directory):
-        variants = variants_in(folder)
-        if variants:
-            return project, folder, variants
-    raise ConfigError(
-        f"there are no built variants in {directory} or {directory / OUTPUT_DIRECTORY}",
-        hint="build them first: kernel-builder build",
-    )
-
-
-def _attest(
-    project: Project | None, folder: Path, variants: tuple[BuiltVariant, ...], output: Path | None, *, signs: bool
-) -> None:
+def _attest(source: Source, output: Path | None, *, signs: bool) -> None:
     import os  # noqa: PLC0415  (start-up time)
 
     from kernel_builder.files import write_text  # noqa: PLC0415
     from kernel_builder.hub.attest import (  # noqa: PLC0415
         STATEMENTS,
         make_statement,
-        refuse_altered,
         sign,
         statements_text,
     )
+    from kernel_builder.hub.local import variant_files  # noqa: PLC0415
 
-    for variant in variants:
-        refuse_altered(variant)
+    for variant in source.variants:
         if variant.is_dirty:
             click.echo(f"warning: {variant.name} was built from sources that are in no commit", err=True)
-    text = statements_text(make_statement(variant, project, environment=os.environ) for variant in variants)
+    statements = [
+        make_statement(variant, variant_files(variant, source.folder), source.project, environment=os.environ)
+        for variant in source.variants
+    ]
+    text = statements_text(statements)
     if str(output) == "-":
         click.echo(text, nl=False)
     else:
-        target = output or folder / STATEMENTS
+        target = output or source.folder / STATEMENTS
         write_text(target, text)
-        click.echo(f"wrote {target}: {len(variants)} statement{'s' if len(variants) != 1 else ''}", err=True)
+        click.echo(f"wrote {target}: {len(statements)} statement{'s' if len(statements) != 1 else ''}", err=True)
     if signs:
-        for bundle in sign(variants):
+        for bundle in sign(source.variants):
             click.echo(f"signed: {bundle}", err=True)
 
 

@@ -8,7 +8,6 @@ Reference: interoperability contract 4.2-4.4 and 5.7; in-toto attestation framew
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,11 +17,13 @@ from typing import TYPE_CHECKING
 
 from kernel_builder import __version__
 from kernel_builder.artifact.built import BuiltVariant
-from kernel_builder.artifact.digest import METADATA, SIGNATURE, hash_variant
+from kernel_builder.artifact.digest import METADATA, SIGNATURE
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME
-from kernel_builder.errors import IntegrityError, KernelBuilderError, UsageError
+from kernel_builder.errors import BuildError, KernelBuilderError, UsageError
 from kernel_builder.files import write_bytes
+from kernel_builder.hub.local import variant_files
+from kernel_builder.hub.plan import BUILD, LocalFile
 
 if TYPE_CHECKING:
     from sigstore.verify import Verifier
@@ -45,45 +46,20 @@ class Dependency:
     sha256: str
 
 
-def refuse_altered(variant: BuiltVariant) -> None:
-    """Raise :class:`IntegrityError` unless the digest in the metadata fits the files that are there."""
-    digest = variant.metadata.get("digest")
-    expected = digest.get("files") if isinstance(digest, dict) else None
-    if not isinstance(expected, dict) or not isinstance(digest, dict) or digest.get("algorithm") != "sha256":
-        raise IntegrityError(
-            f"{variant.name}: its metadata has no SHA-256 digest of its files",
-            hint="build it again, or write the digest with: kernel-builder hash",
-        )
-    found = hash_variant(variant.path)
-    changed = sorted(path for path in expected.keys() & found.keys() if expected[path] != found[path])
-    problems = [
-        *(f"{path} is missing" for path in sorted(expected.keys() - found.keys())),
-        *(f"{path} was changed" for path in changed),
-        *(f"{path} was added" for path in sorted(found.keys() - expected.keys())),
-    ]
-    if problems:
-        raise IntegrityError(
-            f"{variant.name} is not what was built: " + "; ".join(problems),
-            hint="build it again; only what was built can be attested",
-        )
-
-
 def make_statement(
     variant: BuiltVariant,
+    files: Iterable[LocalFile],
     project: Project | None,
     *,
     dependencies: Iterable[Dependency] = (),
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """The statement about ``variant``, whose files have been checked.
+    """The statement about ``variant`` and its ``files``, as :func:`variant_files` found them.
 
     ``project`` adds the digest of ``build.toml`` and the address of the sources; ``environment`` is looked at for the
     run of a GitHub workflow, which then is the builder. The same inputs give the same statement.
     """
     environment = environment or {}
-    metadata = (variant.path / METADATA).read_bytes()
-    files = {METADATA: hashlib.sha256(metadata).hexdigest()}
-    files |= {path: base64.b64decode(value).hex() for path, value in hash_variant(variant.path).items()}
     parameters: dict[str, object] = {
         "variant": variant.name,
         "name": variant.metadata.get("name"),
@@ -108,7 +84,9 @@ def make_statement(
     return {
         "_type": _STATEMENT_TYPE,
         "subject": [
-            {"name": f"{variant.name}/{path}", "digest": {"sha256": value}} for path, value in sorted(files.items())
+            {"name": file.path.removeprefix(f"{BUILD}/"), "digest": {"sha256": file.sha256}}
+            for file in sorted(files, key=lambda file: file.path)
+            if not file.path.endswith(f"/{SIGNATURE}")
         ],
         "predicateType": _PREDICATE_TYPE,
         "predicate": predicate,
@@ -246,8 +224,8 @@ def verify(variant: BuiltVariant, verifier: Verifier, policy: VerificationPolicy
     except VerificationError as error:
         return f"the signature does not hold: {_first_line(error)}"
     try:
-        refuse_altered(variant)
-    except IntegrityError as error:
+        variant_files(variant, variant.path.parent)
+    except BuildError as error:
         return error.message
     return None
 

@@ -1,0 +1,120 @@
+"""``kernel-builder api-diff``: does this kernel need a new version?"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kernel_builder.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from kernel_builder.hub.api_diff import Verdict
+    from kernel_builder.hub.published import Side
+
+
+@click.command(name="api-diff")
+@click.argument("directory", default=".", type=click.Path(path_type=Path))
+@click.option(
+    "--against",
+    metavar="REVISION|DIR",
+    help="What to compare with: a branch or commit on the Hub, or a directory (default: the branch of this version,"
+    " or of the one before it).",
+)
+@click.option("--repo-id", help="Repository on the Hub (default: general.hub.repo-id of build.toml).")
+@click.option("--json", "as_json", is_flag=True, help="Print the changes as JSON.")
+def command(directory: Path, *, against: str | None, repo_id: str | None, as_json: bool) -> int:
+    """Compare the interface of the kernel in DIRECTORY with a published one, or with another build.
+
+    Names of __all__, signatures, layers, op schemas and supported torch releases. Exits with 1 when users of the
+    earlier one would notice and the version is still the same. What is built counts; without a build, the sources do.
+    """
+    from kernel_builder.hub.api_diff import compare  # noqa: PLC0415  (start-up time)
+
+    new = _local(directory)
+    if against is not None and (Path(against).is_dir() or "/" in against):
+        old = _local(Path(against))
+    else:
+        found = _remote(directory, against, repo_id, new)
+        if found is None:
+            click.echo("nothing is published yet, so any interface will do", err=True)
+            return ExitCode.OK
+        old = found
+    click.echo(f"from {old.place}\nto   {new.place}", err=True)
+    verdict = compare(old.published, new.published)
+    click.echo(_json(verdict) if as_json else _text(verdict))
+    return ExitCode.OK if verdict.is_satisfied else ExitCode.FAILED
+
+
+def _local(directory: Path) -> Side:
+    """The builds in ``directory``, or else its sources."""
+    from kernel_builder.artifact.built import variants_in  # noqa: PLC0415  (start-up time)
+    from kernel_builder.config.reader import load_project  # noqa: PLC0415
+    from kernel_builder.hub.local import find_source  # noqa: PLC0415
+    from kernel_builder.hub.published import of_project, of_variants  # noqa: PLC0415
+
+    if variants_in(directory / "build") or variants_in(directory / "result") or variants_in(directory):
+        return of_variants(find_source(directory).variants)
+    return of_project(load_project(directory)[0])
+
+
+def _remote(directory: Path, revision: str | None, repo_id: str | None, new: Side) -> Side | None:
+    from kernel_builder.cli.console import ConsoleReporter  # noqa: PLC0415  (start-up time)
+    from kernel_builder.config.reader import FILE_NAME, load_project  # noqa: PLC0415
+    from kernel_builder.hub.published import newest_branch, of_revision  # noqa: PLC0415
+    from kernel_builder.hub.remote import MissingRepositoryError, Remote  # noqa: PLC0415
+
+    if repo_id is None and (directory / FILE_NAME).is_file():
+        repo_id = load_project(directory)[0].hub.repo_id
+    if repo_id is None:
+        raise UsageError(
+            "there is no repository to compare with",
+            hint="write repo-id in [general.hub] of build.toml, give --repo-id, or name a directory with --against",
+        )
+    with ConsoleReporter() as reporter, tempfile.TemporaryDirectory(prefix="kernel-builder-api-") as scratch:
+        remote = Remote(repo_id, "kernel", reporter)
+        if revision is None:
+            try:
+                branches = remote.branches()
+            except MissingRepositoryError:
+                return None
+            revision = newest_branch(branches, new.published.version)
+            if revision is None:
+                return None
+        return of_revision(remote, revision, Path(scratch))
+
+
+def _text(verdict: Verdict) -> str:
+    lines = [f"{change.effect.value:<8}  {change}" for change in verdict.changes] or ["no differences"]
+    old, new = verdict.old_version, verdict.new_version
+    if not verdict.breaking:
+        lines.append(f"version {new} can take this: users notice nothing")
+    elif not verdict.demands_new_version:
+        lines.append("version 0 promises nothing, so it can take this")
+    elif verdict.is_satisfied:
+        lines.append(f"the version was raised from {old} to {new}, as these changes demand")
+    else:
+        lines.append(
+            f"users of version {old} would notice: write version = {old + 1} in build.toml, or keep what they rely on"
+        )
+    return "\n".join(lines)
+
+
+def _json(verdict: Verdict) -> str:
+    import json  # noqa: PLC0415  (start-up time)
+
+    return json.dumps(
+        {
+            "old-version": verdict.old_version,
+            "new-version": verdict.new_version,
+            "demands-new-version": verdict.demands_new_version,
+            "ok": verdict.is_satisfied,
+            "changes": [
+                {"effect": change.effect.value, "subject": change.subject, "message": change.message}
+                for change in verdict.changes
+            ],
+        },
+        indent=2,
+    )

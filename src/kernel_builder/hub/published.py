@@ -1,0 +1,89 @@
+"""The interface of a kernel as it stands somewhere: in its sources, in built variants, or in a revision on the Hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kernel_builder.artifact.built import BuiltVariant, variants_in
+from kernel_builder.artifact.digest import METADATA
+from kernel_builder.config.model import Project
+from kernel_builder.errors import UsageError
+from kernel_builder.hub.api_diff import Published
+from kernel_builder.hub.interface import ops_of_library, ops_of_sources, read_interface
+from kernel_builder.hub.remote import Remote
+
+_BUILD = "build"
+_LIBRARIES = (".so", ".pyd")
+_BINDING_SUFFIXES = (".cpp", ".cc", ".cxx", ".cu", ".mm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One side of a comparison, and ``place``: for people, where it was read."""
+
+    published: Published
+    place: str
+
+
+def of_project(project: Project) -> Side:
+    """The interface in the sources of ``project``."""
+    bindings = [project.root / path for path in project.framework.src if path.endswith(_BINDING_SUFFIXES)]
+    return Side(
+        published=Published(
+            interface=read_interface(project.package, ops=ops_of_sources(bindings)), version=project.version
+        ),
+        place=str(project.package),
+    )
+
+
+def of_variants(variants: Sequence[BuiltVariant]) -> Side:
+    """The interface of built variants, which all have the same Python files: it is read from the first by name."""
+    first = _reference(variant.name for variant in variants)
+    variant = next(variant for variant in variants if variant.name == first)
+    ops: dict[str, str] = {}
+    for library in sorted(variant.path.iterdir()):
+        if library.suffix in _LIBRARIES and library.is_file():
+            ops |= ops_of_library(library)
+    return Side(
+        published=Published(
+            interface=read_interface(variant.path, ops=ops),
+            version=variant.version or 0,
+            variants=tuple(candidate.name for candidate in variants),
+        ),
+        place=str(variant.path),
+    )
+
+
+def of_revision(remote: Remote, revision: str, scratch: Path) -> Side:
+    """The interface of what the Hub has at ``revision`` (a branch or a commit): one variant is fetched to ``scratch``.
+
+    Raises :class:`UsageError` when there are no variants, and what :class:`Remote` raises.
+    """
+    files = remote.snapshot(revision).files
+    names = sorted({path.split("/")[1] for path in files if path.startswith(f"{_BUILD}/") and path.endswith(METADATA)})
+    if not names:
+        raise UsageError(f"{remote.repo_id} has no variants at {revision}", hint="name another revision with --against")
+    first = _reference(names)
+    wanted = [
+        path
+        for path in files
+        if path.startswith(f"{_BUILD}/{first}/") and path.endswith((".py", METADATA, *_LIBRARIES))
+    ]
+    for path in wanted:
+        remote.download(path, revision, scratch)
+    side = of_variants(variants_in(scratch / _BUILD))
+    return Side(published=replace(side.published, variants=tuple(names)), place=f"{remote.repo_id} at {revision}")
+
+
+def newest_branch(branches: Iterable[str], version: int) -> str | None:
+    """The branch to compare ``version`` with: its own, or that of the version before it; ``None`` without either."""
+    published = sorted(int(name[1:]) for name in branches if name[:1] == "v" and name[1:].isdigit())
+    earlier = [other for other in published if other <= version]
+    return f"v{earlier[-1]}" if earlier else None
+
+
+def _reference(names: Iterable[str]) -> str:
+    """The variant to read an interface from: a CPU one if there is one, whose library is small."""
+    return min(names, key=lambda name: ("-cpu" not in name, name))
