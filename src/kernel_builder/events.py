@@ -35,6 +35,30 @@ class FetchFinished:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UploadStarted:
+    """Something goes to a server. ``total`` is in bytes."""
+
+    what: str
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadProgress:
+    """``sent`` bytes of ``what`` are there since its :class:`UploadStarted`, in all."""
+
+    what: str
+    sent: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadFinished:
+    """``what`` is published. ``sent`` is in bytes."""
+
+    what: str
+    sent: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepsPlanned:
     """The engine is about to run ``total`` steps; zero when everything is up to date."""
 
@@ -81,7 +105,18 @@ class Output:
 
 
 Event = (
-    FetchStarted | FetchProgress | FetchFinished | StepsPlanned | StepStarted | StepFinished | Waiting | Notice | Output
+    FetchStarted
+    | FetchProgress
+    | FetchFinished
+    | UploadStarted
+    | UploadProgress
+    | UploadFinished
+    | StepsPlanned
+    | StepStarted
+    | StepFinished
+    | Waiting
+    | Notice
+    | Output
 )
 
 

@@ -23,6 +23,9 @@ from kernel_builder.events import (
     StepFinished,
     StepsPlanned,
     StepStarted,
+    UploadFinished,
+    UploadProgress,
+    UploadStarted,
     Waiting,
 )
 
@@ -33,6 +36,16 @@ _QUIET_SECONDS = 30.0
 def mebibytes(count: int) -> str:
     """``12.3 MiB``."""
     return f"{count / 2**20:.1f} MiB"
+
+
+def size_text(count: int) -> str:
+    """``12 B``, ``3.4 KiB``, ``5.6 MiB``, ``7.8 GiB``."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
 
 
 class ConsoleReporter:
@@ -97,6 +110,8 @@ class ConsoleReporter:
             if task is not None:
                 self._live.remove_task(task)
             self.line(f"fetched {event.what}: {mebibytes(event.received)}")
+        elif isinstance(event, UploadStarted | UploadProgress | UploadFinished):
+            self._upload(event)
         elif isinstance(event, StepsPlanned):
             self._show_running(done=0, total=event.total)
         elif isinstance(event, StepFinished):
@@ -115,6 +130,21 @@ class ConsoleReporter:
         if not self._console.is_terminal and now - self._last_sign > _QUIET_SECONDS:
             self._last_sign = now
             self.line(f"fetching {event.what}: {mebibytes(event.received)} so far")
+
+    def _upload(self, event: UploadStarted | UploadProgress | UploadFinished) -> None:
+        if isinstance(event, UploadStarted):
+            self._fetches[event.what] = self._live.add_task(f"sending {event.what}", total=event.total, figure="")
+            self._last_sign = time.monotonic()
+            return
+        if isinstance(event, UploadFinished):
+            self._live.remove_task(self._fetches.pop(event.what))
+            self.line(f"sent {event.what}: {size_text(event.sent)}")
+            return
+        self._live.update(self._fetches[event.what], completed=event.sent, figure=mebibytes(event.sent))
+        now = time.monotonic()
+        if not self._console.is_terminal and now - self._last_sign > _QUIET_SECONDS:
+            self._last_sign = now
+            self.line(f"sending {event.what}: {mebibytes(event.sent)} so far")
 
     def _show_running(self, done: int | None = None, total: int | None = None) -> None:
         """The live line of the build: what runs now, and how far it is."""

@@ -1,0 +1,213 @@
+"""``kernel-builder upload``: publish built variants; thin, the work is in :mod:`kernel_builder.hub.upload`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from kernel_builder.errors import ConfigError, ExitCode, KernelBuilderError
+
+if TYPE_CHECKING:
+    from kernel_builder.hub.plan import BranchPlan, UploadPlan
+    from kernel_builder.hub.upload import Outcome, UploadRequest
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+def upload_options(function: Function) -> Function:
+    """The options of everything that uploads."""
+    options = [
+        click.option(
+            "--repo-id", metavar="OWNER/NAME", help="The repository. Default: general.hub.repo-id of build.toml."
+        ),
+        click.option(
+            "--branch",
+            metavar="NAME",
+            help="The branch for the variants. Default: general.hub.branch, else v<version>.",
+        ),
+        click.option("--private", is_flag=True, help="Make the repository private, if it is made now."),
+        click.option(
+            "--repo-type",
+            type=click.Choice(["kernel", "model"]),
+            default="kernel",
+            show_default=True,
+            help="The type of the repository. get_kernel loads from kernel repositories alone.",
+        ),
+        click.option("--create-pr", is_flag=True, help="Propose the changes: one pull request for each branch."),
+        click.option(
+            "--readme/--no-readme",
+            default=None,
+            help="Put the card on main as README.md, or do not. Default: unless a newer version is published.",
+        ),
+        click.option(
+            "--ignore",
+            metavar="RULE",
+            multiple=True,
+            help="Pass over a conformance rule: a code (KB101), the beginning of codes (KB1) or a name. Can be given"
+            " several times.",
+        ),
+        click.option(
+            "--commit-size",
+            type=click.IntRange(min=1),
+            default=1000,
+            show_default=True,
+            metavar="N",
+            help="Change at most N files in one commit.",
+        ),
+        click.option(
+            "--dry-run", is_flag=True, help="Print everything that would change on the Hub, and change nothing."
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print the result (or with --dry-run the plan) as JSON."),
+        click.option(
+            "--output-json",
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            help="Write the result as JSON to FILE, too.",
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@click.command(short_help="Publish built variants on the Hub.")
+@click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+@upload_options
+@click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
+def command(  # one parameter for each option
+    directory: Path,
+    *,
+    repo_id: str | None,
+    branch: str | None,
+    private: bool,
+    repo_type: str,
+    create_pr: bool,
+    readme: bool | None,
+    ignore: tuple[str, ...],
+    commit_size: int,
+    dry_run: bool,
+    as_json: bool,
+    output_json: Path | None,
+    quiet: bool,
+) -> int:
+    """Publish the variants that are built in DIR (default: here) on the Hub.
+
+    They go to the branch v<version> of the repository; both are made if they are missing. The card goes to main as
+    README.md. What is built is checked first. Files that the Hub has are not sent again, variants that are not built
+    here stay as they are. When an upload is cut off, the same command goes on where it stopped.
+    """
+    from kernel_builder.hub.upload import UploadRequest  # noqa: PLC0415  (start-up time)
+
+    request = UploadRequest(
+        directory=directory,
+        repo_id=repo_id,
+        branch=branch,
+        private=private,
+        repo_type=repo_type,
+        create_pr=create_pr,
+        readme=readme,
+        ignore=ignore,
+        commit_operations=commit_size,
+    )
+    return run_upload(request, dry_run=dry_run, as_json=as_json, output_json=output_json, quiet=quiet)
+
+
+def run_upload(request: UploadRequest, *, dry_run: bool, as_json: bool, output_json: Path | None, quiet: bool) -> int:
+    """Carry out ``request`` and print what came of it."""
+    from kernel_builder.cli.console import ConsoleReporter  # noqa: PLC0415  (start-up time)
+    from kernel_builder.hub import upload as hub  # noqa: PLC0415
+
+    if output_json is not None:
+        output_json.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with ConsoleReporter(quiet=quiet) as reporter:
+            if dry_run:
+                planned = hub.dry_run(request, reporter)
+                document = planned.plan.to_json()
+                text = plan_text(planned.plan, planned.url)
+            else:
+                outcome = hub.upload(request, reporter, stop=_stop_on_signals())
+                document = outcome.to_json()
+                text = _outcome_text(outcome)
+                if outcome.status is hub.UploadStatus.NO_CHANGES and not quiet:
+                    reporter.line("note: there is nothing to upload: the Hub has all of it already")
+    except KernelBuilderError as error:
+        if as_json:
+            click.echo(json.dumps(_error_json(error), indent=2))
+        raise
+    if output_json is not None:
+        output_json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    click.echo(json.dumps(document, indent=2) if as_json else text)
+    return ExitCode.OK
+
+
+def _stop_on_signals() -> threading.Event:
+    """An event that Ctrl-C and its kin set, so that threads which send files end at once, too."""
+    stop = threading.Event()
+
+    def handle(_signal: int, _frame: FrameType | None) -> None:
+        stop.set()
+        raise KeyboardInterrupt
+
+    for wanted in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(wanted, handle)
+    return stop
+
+
+def _outcome_text(outcome: Outcome) -> str:
+    if outcome.pull_requests:
+        return "\n".join(url for _, url in outcome.pull_requests)
+    return outcome.url or ""
+
+
+def plan_text(plan: UploadPlan, url: str) -> str:
+    """A plan for people: a line per branch and one per file."""
+    from kernel_builder.cli.console import size_text  # noqa: PLC0415  (start-up time)
+
+    lines = [f"upload to {url}"]
+    if plan.creates_repository:
+        lines.append(f"the {'private' if plan.private else 'public'} repository {plan.repo_id} is made")
+    for branch in plan.branches:
+        lines.append(_branch_text(branch))
+        width = max((len(size_text(change.size)) for change in branch.changes), default=0)
+        lines += [
+            f"  {change.action.value:<7}  {size_text(change.size):>{width}}  {change.path}" for change in branch.changes
+        ]
+    lines.append("nothing was changed (--dry-run)")
+    return "\n".join(lines)
+
+
+def _branch_text(branch: BranchPlan) -> str:
+    from kernel_builder.cli.console import size_text  # noqa: PLC0415  (start-up time)
+    from kernel_builder.hub.plan import Action  # noqa: PLC0415
+
+    made = f" (new, made from {branch.made_from})" if branch.is_new else ""
+    if branch.continues:
+        made = " (new, an upload that was cut off goes on)"
+    counts = [f"{branch.count(action)} to {action.value}" for action in Action if branch.count(action)] or [
+        "nothing to change"
+    ]
+    if branch.unchanged:
+        counts.append(f"{branch.unchanged} unchanged")
+    commits = f" in {len(branch.batches)} commit{'s' if len(branch.batches) > 1 else ''}" if branch.batches else ""
+    sent = f"; {size_text(branch.sent)} to send{commits}" if branch.changes else ""
+    return f"branch {branch.name}{made}: {', '.join(counts)}{sent}"
+
+
+def _error_json(error: KernelBuilderError) -> dict[str, object]:
+    """What a program that asked for JSON gets when there is no result."""
+    diagnostics = error.diagnostics if isinstance(error, ConfigError) else ()
+    return {
+        "ok": False,
+        "error": error.message,
+        "hint": error.hint,
+        "exit-code": int(error.exit_code),
+        "diagnostics": [diagnostic.render() for diagnostic in diagnostics],
+    }

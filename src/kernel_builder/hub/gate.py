@@ -1,0 +1,78 @@
+"""What must hold before anything is published, and what people must be told about what they publish."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from kernel_builder.check.engine import check_paths
+from kernel_builder.check.model import Finding, Settings, Severity
+from kernel_builder.config.model import Project
+from kernel_builder.errors import BuildError
+from kernel_builder.events import Notice, Reporter
+from kernel_builder.hub.local import Source, variant_files
+from kernel_builder.hub.plan import LocalFile
+from kernel_builder.variants.matrix import all_variants, choose
+from kernel_builder.variants.support import VariantSet, load_support
+
+_SHOWN = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """Variants that may be published: their files, as they were checked."""
+
+    files: tuple[LocalFile, ...]
+    dirty: tuple[str, ...]
+
+
+def check_source(source: Source, reporter: Reporter, *, ignore: Sequence[str] = ()) -> Checked:
+    """Judge ``source`` as it would be published: digests first, then every conformance rule but those of ``ignore``.
+
+    Warnings and dirty provenance are told. Raises :class:`BuildError` with the findings that are errors.
+    """
+    for note in source.notes:
+        reporter.emit(Notice(message=note, warning=True))
+    files = tuple(file for variant in source.variants for file in variant_files(variant, source.folder))
+    report = check_paths([source.folder], Settings(required=False), ignore=ignore)
+    for finding in report.findings:
+        if finding.severity is Severity.WARNING:
+            reporter.emit(Notice(message=_line(finding), warning=True))
+    errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
+    if errors:
+        listed = "".join(f"\n  {_line(finding)}" for finding in errors[:_SHOWN])
+        more = f"\n  and {len(errors) - _SHOWN} more: kernel-builder check {source.folder}" * (len(errors) > _SHOWN)
+        codes = ", ".join(sorted({finding.rule.code for finding in errors}))
+        raise BuildError(
+            f"what is in {source.folder} is no conforming kernel, so nothing was uploaded:{listed}{more}",
+            hint=f"mend it and build again; a rule that you know better than is passed over with --ignore ({codes})",
+        )
+    dirty = tuple(variant.name for variant in source.variants if variant.is_dirty)
+    if dirty:
+        reporter.emit(
+            Notice(
+                message="built from sources with changes that are in no commit, so that nobody can build the same"
+                f" again: {', '.join(dirty)}",
+                warning=True,
+            )
+        )
+    return Checked(files=files, dirty=dirty)
+
+
+def _line(finding: Finding) -> str:
+    place = finding.path if finding.line is None else f"{finding.path}:{finding.line}"
+    return f"{place}: {finding.rule.code} {finding.rule.slug}: {finding.message}"
+
+
+def missing_variants(project: Project, present: Collection[str]) -> dict[str, list[str]]:
+    """Variants that a conforming kernel of ``project`` must have and that are not ``present``, by platform.
+
+    Platforms of which nothing is there count, too: a kernel is built for each of them on a machine of its own.
+    """
+    table = load_support()
+    required = choose(all_variants(project, table, None), table=table, within=VariantSet.REQUIRED)
+    missing: dict[str, list[str]] = {}
+    for entry in required.kept:
+        if entry.name not in present:
+            missing.setdefault(str(entry.row.platform) if entry.row else "any platform", []).append(entry.name)
+    return missing

@@ -1,0 +1,271 @@
+"""What is here to publish: the variants of a project or a build folder, their files, benchmarks and the card.
+
+Reference: interoperability contract 6.1 and 6.4. Unlike the reference, two folders with different variants are a
+question and not silently the first (sharp edge 33), and exactly the files that the digest covers are published, links
+included (sharp edge 32).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_builder.artifact.built import BuiltVariant, variants_in
+from kernel_builder.config.model import Project
+from kernel_builder.config.reader import FILE_NAME, load_project
+from kernel_builder.errors import BuildError, ConfigError, UsageError
+from kernel_builder.hub.plan import BENCHMARK_FILES, BENCHMARKS, BUILD, METADATA, SIGNATURE, SMALL, LocalFile
+from kernel_builder.variants.names import parse_variant
+
+_CANDIDATES = ("result", BUILD)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What is published: ``variants`` of ``folder``, made from ``project`` (``None``: there is no build.toml).
+
+    ``notes`` are for people: what was passed over, and why.
+    """
+
+    directory: Path
+    project: Project | None
+    folder: Path
+    variants: tuple[BuiltVariant, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> int:
+        """The version that all variants agree on. Raises :class:`BuildError` when they do not."""
+        versions = {variant.version for variant in self.variants}
+        if len(versions) == 1 and (version := versions.pop()) is not None:
+            return version
+        listed = "\n  ".join(f"{variant.name}: version {variant.version}" for variant in self.variants)
+        raise BuildError(
+            f"the variants in {self.folder} are not all of one version:\n  {listed}",
+            hint="build those again that are of the wrong one, or remove them",
+        )
+
+
+def find_source(directory: Path) -> Source:
+    """The variants that ``kernel-builder upload directory`` means: in its ``result``, its ``build`` or itself.
+
+    Raises :class:`UsageError` when there are none, or different ones in several places; :class:`ConfigError` when
+    build.toml or a ``metadata.json`` has mistakes.
+    """
+    if not directory.is_dir():
+        raise UsageError(f"{directory} is not a directory", hint="name the project, or the folder that holds variants")
+    directory = Path(os.path.abspath(directory))  # noqa: PTH100  (a link named result is kept as it was named)
+    notes: list[str] = []
+    found: dict[Path, tuple[BuiltVariant, ...]] = {}
+    for folder in (*(directory / name for name in _CANDIDATES), directory):
+        if folder.is_symlink() and not folder.exists():
+            notes.append(f"{folder} is a link to nowhere ({folder.readlink()}): passed over")
+            continue
+        variants = variants_in(folder)
+        if variants and folder.resolve() not in {other.resolve() for other in found}:
+            found[folder] = variants
+    if not found:
+        looked = ", ".join(str(directory / name) for name in _CANDIDATES)
+        raise UsageError(
+            f"there is nothing to upload: no variant (a directory with {METADATA}) is in {looked} or {directory} itself"
+            + "".join(f"\n  {note}" for note in notes),
+            hint=_what_to_name(directory),
+        )
+    folder = next(iter(found)) if len(found) == 1 else _the_same(found)
+    _refuse_incomplete(folder)
+    root = next((place for place in (directory, directory.parent) if (place / FILE_NAME).is_file()), None)
+    project = load_project(root)[0] if root is not None else None
+    return Source(
+        directory=root or directory, project=project, folder=folder, variants=found[folder], notes=tuple(notes)
+    )
+
+
+def _what_to_name(directory: Path) -> str:
+    for place in directory.parents:
+        if (place / FILE_NAME).is_file():
+            return f"sources are not uploaded, builds are: run kernel-builder upload {place}"
+    if (directory / FILE_NAME).is_file():
+        return "build it first: kernel-builder build, or kernel-builder build-and-upload for both"
+    return "name the directory that holds build.toml, or the folder with the variants"
+
+
+def _the_same(found: Mapping[Path, Sequence[BuiltVariant]]) -> Path:
+    """The one to take of several folders with variants: any, when they hold the same ones."""
+    contents = [
+        {variant.name: (variant.path / METADATA).read_bytes() for variant in variants} for variants in found.values()
+    ]
+    if all(content == contents[0] for content in contents):
+        return list(found)[-1]
+
+    def age(folder: Path) -> float:
+        return max((variant.path / METADATA).stat().st_mtime for variant in found[folder])
+
+    newest = max(found, key=age)
+    listed = "".join(
+        f"\n  {folder} ({len(variants)} variant{'s' if len(variants) > 1 else ''}"
+        f"{', the newest' if folder == newest else ''})"
+        for folder, variants in found.items()
+    )
+    raise UsageError(
+        f"different variants are in several places:{listed}",
+        hint=f"name the one to upload, for instance: kernel-builder upload {newest}",
+    )
+
+
+def _refuse_incomplete(folder: Path) -> None:
+    """Directories that are named like variants and have no metadata are halves of something."""
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or not path.is_dir() or (path / METADATA).is_file():
+            continue
+        try:
+            parse_variant(path.name)
+        except ValueError:
+            continue
+        raise BuildError(f"{path} has no {METADATA}: it is not complete", hint="build it again, or remove it")
+
+
+def variant_files(variant: BuiltVariant, folder: Path) -> tuple[LocalFile, ...]:
+    """The files of a variant as they are published: what its digest covers, ``metadata.json`` and its signature.
+
+    Every one is read and compared with the digest in ``metadata.json``. Raises :class:`BuildError` that names what is
+    not as the digest says, a link that leads out of ``folder``, and a link to a directory, which neither the digest
+    nor an upload follows.
+    """
+    inside = (folder.resolve(), variant.path.resolve())  # a variant's directory may itself be a link
+    found = {
+        relative: read_file(path, f"{BUILD}/{variant.name}/{relative}") for relative, path in _walk(variant, inside)
+    }
+    problems = _digest_problems(variant, found)
+    if problems:
+        listed = "".join(f"\n  {problem}" for problem in problems[:20])
+        more = f"\n  and {len(problems) - 20} more" if len(problems) > 20 else ""
+        raise BuildError(
+            f"{variant.path} is not what its digest says:{listed}{more}", hint="build it again; nothing was uploaded"
+        )
+    return tuple(found.values())
+
+
+def _walk(variant: BuiltVariant, inside: tuple[Path, ...]) -> Iterator[tuple[str, Path]]:
+    """``(relative path, file)`` as the digest walks (contract 4.2), and the files that it leaves out on purpose."""
+    for parent, directories, files in os.walk(variant.path):
+        directories[:] = sorted(name for name in directories if name != "__pycache__")
+        for name in directories:
+            path = Path(parent) / name
+            if path.is_symlink():
+                raise BuildError(
+                    f"{path} is a link to a directory, which is in no digest and would be missing on the Hub",
+                    hint="put the directory itself there",
+                )
+        for name in sorted(files):
+            path = Path(parent) / name
+            if path.suffix == ".pyc":
+                continue
+            if path.is_symlink():
+                _follow(path, inside)
+            if not path.is_file():
+                raise BuildError(f"{path} is no regular file, so it cannot be published", hint="remove it")
+            yield path.relative_to(variant.path).as_posix(), path
+
+
+def _follow(path: Path, inside: tuple[Path, ...]) -> None:
+    try:
+        target = path.resolve(strict=True)
+    except OSError as error:
+        raise BuildError(f"{path} is a link to nowhere ({path.readlink()})", hint="build the variant again") from error
+    if not any(target.is_relative_to(place) for place in inside):
+        raise BuildError(
+            f"{path} is a link out of {inside[0]}, to {target}: what is there is not part of the build",
+            hint="put the file itself there",
+        )
+
+
+def _digest_problems(variant: BuiltVariant, found: Mapping[str, LocalFile]) -> list[str]:
+    """What the digest in ``metadata.json`` and the files disagree about, in the order of contract 4.2."""
+    digest = variant.metadata.get("digest")
+    expected = digest.get("files") if isinstance(digest, dict) else None
+    if not isinstance(digest, dict) or not isinstance(expected, dict):
+        return [f"{METADATA} has no digest"]
+    algorithm = digest.get("algorithm")
+    if algorithm not in {"sha256", "sha512"}:
+        return [f"{METADATA}: the digest's algorithm {algorithm!r} is not known"]
+    hashed = {path: file for path, file in found.items() if path not in {METADATA, SIGNATURE}}
+    problems: list[str] = []
+    for path in sorted(expected):
+        if path not in hashed:
+            problems.append(f"{path} is missing")
+        elif _digest_of(hashed[path], algorithm) != expected[path]:
+            problems.append(f"{path} was changed after the build")
+    problems += [f"{path} is not in the digest" for path in sorted(set(hashed) - set(expected))]
+    return problems
+
+
+def _digest_of(file: LocalFile, algorithm: str) -> str:
+    raw = bytes.fromhex(file.sha256)
+    if algorithm == "sha512":
+        assert file.source is not None  # noqa: S101  (variants' files lie on disk)
+        with file.source.open("rb") as stream:
+            raw = hashlib.file_digest(stream, "sha512").digest()
+    return base64.b64encode(raw).decode("ascii")
+
+
+def read_file(source: Path, path: str) -> LocalFile:
+    """A file on disk, hashed, to be published as ``path``. Raises ``OSError``."""
+    with source.open("rb") as stream:
+        status = os.fstat(stream.fileno())
+        blob = None
+        if status.st_size <= SMALL:
+            data = stream.read()
+            sha256 = hashlib.sha256(data).hexdigest()
+            blob = git_blob(data)
+        else:
+            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    return LocalFile(
+        path=path,
+        size=status.st_size,
+        sha256=sha256,
+        blob=blob,
+        source=source,
+        stamp=(status.st_size, status.st_mtime_ns),
+    )
+
+
+def text_file(path: str, text: str) -> LocalFile:
+    """A file that is made here, to be published as ``path``."""
+    data = text.encode("utf-8")
+    return LocalFile(
+        path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest(), blob=git_blob(data), content=data
+    )
+
+
+def git_blob(data: bytes) -> str:
+    """git's name of a file's content."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def benchmark_files(directory: Path) -> tuple[LocalFile, ...] | None:
+    """``benchmarks/benchmark*.py`` of a project; ``None`` when it has no such folder (contract 6.4, step 6a)."""
+    folder = directory / BENCHMARKS
+    if not folder.is_dir():
+        return None
+    return tuple(
+        read_file(path, f"{BENCHMARKS}/{path.name}") for path in sorted(folder.glob(BENCHMARK_FILES)) if path.is_file()
+    )
+
+
+def card_text(source: Source, repo_id: str) -> str | None:
+    """The text for README.md: the project's card filled in, else the ``CARD.md`` beside the variants, else none."""
+    from kernel_builder.hub.card import CARD, fill_card  # noqa: PLC0415  (jinja2 takes its time)
+
+    if source.project is not None:
+        return fill_card(source.project, source.variants, repo_id=repo_id)
+    card = source.folder / CARD
+    if not card.is_file():
+        return None
+    try:
+        return card.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{card} is not UTF-8: {error.reason} at byte {error.start}") from error
