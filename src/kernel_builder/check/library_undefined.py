@@ -112,7 +112,6 @@ def undefined(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
         return
     variant = library.variant.variant if library.variant else None
     known = settings.torch_exports(variant) if settings.torch_exports and variant is not None else None
-    complete = known is not None
     if known is None and variant is not None:
         known = installed_exports(variant)
     runtimes = [_RUNTIMES[backend] for backend in _backends(library) if backend in _RUNTIMES]
@@ -124,7 +123,7 @@ def undefined(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
             continue
         if known is not None and name in known:
             continue
-        if not complete and any(pattern.fullmatch(name) for pattern in (*runtimes, _TVM_FFI)):
+        if any(pattern.fullmatch(name) for pattern in (*runtimes, _TVM_FFI)):
             continue
         if known is None and _is_torch(name):
             uncompared.append(name)

@@ -1,0 +1,146 @@
+"""Findings as other programs want them: JSON, annotations of GitHub Actions, and SARIF 2.1.0.
+
+Every form is byte-stable: the same findings give the same text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from urllib.parse import quote
+
+from kernel_builder import __version__
+from kernel_builder.check.engine import Report
+from kernel_builder.check.model import Finding, Rule, Severity
+from kernel_builder.check.subject import printable
+
+SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
+_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+
+
+def advice(finding: Finding) -> str:
+    """How to mend what was found: the finding's own hint, else the rule's remedy."""
+    return finding.hint or finding.rule.remedy
+
+
+def as_json(report: Report) -> str:
+    """One object: ``ok``, ``checked``, ``counts``, ``notes`` and ``findings``.
+
+    Of names that are no UTF-8, bytes stand as lone surrogates (``\\udcff``), as Python has them.
+    """
+    document = {
+        "format": 1,
+        "ok": report.ok,
+        "checked": list(report.checked),
+        "counts": {
+            "errors": report.count(Severity.ERROR),
+            "warnings": report.count(Severity.WARNING),
+            "notes": report.count(Severity.NOTE),
+            "variants": report.variants,
+            "libraries": report.libraries,
+            "python_files": report.python_files,
+        },
+        "notes": list(report.notes),
+        "findings": [
+            {
+                "code": finding.rule.code,
+                "rule": finding.rule.slug,
+                "severity": finding.severity.value,
+                "path": finding.path,
+                "line": finding.line,
+                "symbol": finding.symbol,
+                "message": finding.message,
+                "why": finding.rule.rationale,
+                "remedy": advice(finding),
+                "source": finding.rule.source,
+            }
+            for finding in report.findings
+        ],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def as_github(report: Report) -> str:
+    """Workflow commands, one a finding, which GitHub shows beside the lines."""
+    return "".join(f"{_annotation(finding)}\n" for finding in report.findings)
+
+
+def _annotation(finding: Finding) -> str:
+    properties = [f"file={_property(printable(finding.path))}"]
+    if finding.line is not None:
+        properties.append(f"line={finding.line}")
+    properties.append(f"title={_property(f'{finding.rule.code} {finding.rule.slug}')}")
+    text = f"{printable(finding.message)}\n{advice(finding)}"
+    return f"::{_COMMANDS[finding.severity]} {','.join(properties)}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def as_sarif(report: Report) -> str:
+    """A SARIF 2.1.0 log with one run; the rules are those that found something."""
+    rules = sorted(
+        {finding.rule.code: finding.rule for finding in report.findings}.values(), key=lambda rule: rule.code
+    )
+    index = {rule.code: number for number, rule in enumerate(rules)}
+    run = {
+        "tool": {
+            "driver": {
+                "name": "kernel-builder",
+                "semanticVersion": __version__,
+                "rules": [_sarif_rule(rule) for rule in rules],
+            }
+        },
+        "columnKind": "unicodeCodePoints",
+        "invocations": [
+            {
+                "executionSuccessful": True,
+                "toolExecutionNotifications": [{"level": "note", "message": {"text": note}} for note in report.notes],
+            }
+        ],
+        "results": [_sarif_result(finding, index[finding.rule.code]) for finding in report.findings],
+    }
+    return json.dumps({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _sarif_rule(rule: Rule) -> dict[str, object]:
+    return {
+        "id": rule.code,
+        "name": "".join(part.capitalize() for part in rule.slug.split("-")),
+        "shortDescription": {"text": rule.summary},
+        "fullDescription": {"text": rule.rationale},
+        "help": {"text": f"{rule.remedy}\nSource: {rule.source}"},
+        "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+    }
+
+
+def _sarif_result(finding: Finding, index: int) -> dict[str, object]:
+    physical: dict[str, object] = {"artifactLocation": {"uri": _uri(finding.path)}}
+    if finding.line is not None:
+        physical["region"] = {"startLine": finding.line}
+    location: dict[str, object] = {"physicalLocation": physical}
+    if finding.symbol is not None:
+        location["logicalLocations"] = [{"name": printable(finding.symbol)}]
+    key = "\0".join([finding.rule.code, finding.path, finding.symbol or "", finding.message])
+    return {
+        "ruleId": finding.rule.code,
+        "ruleIndex": index,
+        "level": _LEVELS[finding.severity],
+        "message": {"text": f"{printable(finding.message)}. {advice(finding)}"},
+        "locations": [location],
+        "partialFingerprints": {
+            "finding/v1": hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32],
+        },
+    }
+
+
+def _uri(path: str) -> str:
+    encoded = quote(path.encode("utf-8", "surrogateescape"), safe="/._-~")
+    return f"file://{encoded}" if os.path.isabs(path) else encoded  # noqa: PTH117  (no Path may change the text)

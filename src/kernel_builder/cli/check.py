@@ -1,0 +1,140 @@
+"""``kernel-builder check``: is this kernel fit for the Hub?"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kernel_builder.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from kernel_builder.check.engine import Report
+    from kernel_builder.check.model import Settings
+    from kernel_builder.variants.names import Variant
+
+
+@click.command(name="check")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--format", "form", type=click.Choice(["text", "json", "github", "sarif"]), default="text",
+              show_default=True, help="How to say what was found.")  # fmt: skip
+@click.option("--select", multiple=True, metavar="RULE", help="Apply these rules alone: KB103, KB1 or run-path.")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Do not apply these rules.")
+@click.option("--policy", default="glibc-2.27-static", show_default=True, metavar="NAME",
+              help="Which versions of the C and C++ runtimes libraries may need: or manylinux_2_28, ...")  # fmt: skip
+@click.option("--python-floor", default="3.9", show_default=True, metavar="VERSION", help="Oldest supported Python.")
+@click.option("--torch-stable-abi", metavar="VERSION",
+              help="Libraries must keep to the stable ABI of this torch (those of torch-stable-abi variants"
+              " must keep to theirs in any case).")  # fmt: skip
+@click.option("--strict", is_flag=True, help="Warnings fail the check as well.")
+@click.option("--verbose", "-v", is_flag=True, help="Show notes, too: what was not or could not be looked at.")
+@click.option("--explain", metavar="RULE", help="Say what a rule wants, why, and where it comes from; check nothing.")
+@click.option("--list", "lists", is_flag=True, help="List all rules; check nothing.")
+def command(
+    paths: tuple[Path, ...],
+    *,
+    form: str,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    policy: str,
+    python_floor: str,
+    torch_stable_abi: str | None,
+    strict: bool,
+    verbose: bool,
+    explain: str | None,
+    lists: bool,
+) -> int:
+    """Judge kernels: source trees, build folders, single variants, downloaded repositories or libraries (default: .).
+
+    Exits with 0 when there are no errors, with 1 when there are (or, with --strict, warnings), and with another
+    code when it could not look. Nothing that is checked is executed.
+    """
+    if explain is not None or lists:
+        return _about_rules(explain)
+    settings = make_settings(policy=policy, python_floor=python_floor, torch_stable_abi=torch_stable_abi)
+    return run_check(
+        paths or (Path(),), settings, form=form, select=select, ignore=ignore, strict=strict, verbose=verbose
+    )
+
+
+def _about_rules(name: str | None) -> int:
+    from kernel_builder.check.engine import all_rules, find_rule  # noqa: PLC0415  (start-up time)
+    from kernel_builder.cli.check_view import show_rule, show_rules  # noqa: PLC0415
+
+    if name is None:
+        show_rules(all_rules())
+    else:
+        show_rule(find_rule(name))
+    return ExitCode.OK
+
+
+def two_numbers(text: str, option: str, example: str) -> tuple[int, int]:
+    """``3.9`` -> ``(3, 9)``. Raises :class:`UsageError` naming the option."""
+    match = re.fullmatch(r"([0-9]{1,4})\.([0-9]{1,4})", text.strip())
+    if match is None:
+        raise UsageError(f"{option} {text}: that is not a version", hint=f"write two numbers, such as {example}")
+    return int(match[1]), int(match[2])
+
+
+def make_settings(
+    *, policy: str, python_floor: str, torch_stable_abi: str | None, macos: str | None = None
+) -> Settings:
+    """What to judge by, from options. Raises :class:`UsageError` for a value that means nothing."""
+    from kernel_builder.check.model import Settings  # noqa: PLC0415  (start-up time)
+    from kernel_builder.check.policies import find_policy  # noqa: PLC0415
+
+    floor = two_numbers(python_floor, "the Python version", "3.9")
+    if floor[0] != 3 or floor[1] < 2:
+        raise UsageError(f"{python_floor} is no Python with a limited API", hint="write a version such as 3.9")
+    return Settings(
+        policy=find_policy(policy).name,
+        python_floor=floor,
+        torch_stable_abi=(
+            None if torch_stable_abi is None else two_numbers(torch_stable_abi, "--torch-stable-abi", "2.11")
+        ),
+        macos=None if macos is None else two_numbers(macos, "--macos", "15.0"),
+        torch_exports=_stored,
+    )
+
+
+def _stored(variant: Variant) -> frozenset[str] | None:
+    """What the torch of a variant exports, if kernel-builder has built for it here."""
+    from kernel_builder.store.cache import default_root  # noqa: PLC0415  (start-up time)
+    from kernel_builder.toolchain.exports import stored_exports  # noqa: PLC0415
+
+    return stored_exports(default_root(), variant)
+
+
+def run_check(
+    paths: tuple[Path, ...],
+    settings: Settings,
+    *,
+    form: str = "text",
+    select: tuple[str, ...] = (),
+    ignore: tuple[str, ...] = (),
+    strict: bool = False,
+    verbose: bool = False,
+) -> int:
+    """Check, print what was found to stdout, and return the exit code."""
+    from kernel_builder.check.engine import check_paths  # noqa: PLC0415  (start-up time)
+    from kernel_builder.check.model import Severity  # noqa: PLC0415
+
+    report = check_paths(paths, settings, select=select, ignore=ignore)
+    _show(report, form, verbose=verbose)
+    failed = not report.ok or (strict and report.count(Severity.WARNING))
+    return ExitCode.FAILED if failed else ExitCode.OK
+
+
+def _show(report: Report, form: str, *, verbose: bool) -> None:
+    if form == "text":
+        from kernel_builder.cli.check_view import show_report  # noqa: PLC0415  (start-up time)
+
+        show_report(report, verbose=verbose)
+        return
+    from kernel_builder.check.formats import as_github, as_json, as_sarif  # noqa: PLC0415  (start-up time)
+
+    text = {"json": as_json, "github": as_github, "sarif": as_sarif}[form](report)
+    sys.stdout.write(text)

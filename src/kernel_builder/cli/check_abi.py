@@ -1,0 +1,23 @@
+"""``kernel-builder check-abi``: the rules about libraries alone, with the reference's options (contract 7.1)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kernel_builder.cli.check import make_settings, run_check
+
+
+@click.command(name="check-abi")
+@click.argument("directory", default=".", type=click.Path(path_type=Path))
+@click.option("--manylinux", "-m", default="manylinux_2_28", show_default=True, metavar="NAME", help="The policy.")
+@click.option("--macos", "-o", default=None, metavar="VERSION", help="Newest macOS to need [15.0; for Metal 26.0].")
+@click.option("--python-abi", "-p", default="3.9", show_default=True, metavar="VERSION", help="Oldest Python.")
+@click.option("--torch-stable-abi", metavar="VERSION", help="Libraries must keep to the stable ABI of this torch.")
+def command(
+    directory: Path, *, manylinux: str, macos: str | None, python_abi: str, torch_stable_abi: str | None
+) -> int:
+    """Check the libraries of the variants in DIRECTORY: what 'check --select KB1' does, with other defaults."""
+    settings = make_settings(policy=manylinux, python_floor=python_abi, torch_stable_abi=torch_stable_abi, macos=macos)
+    return run_check((directory,), settings, select=("KB0", "KB1"))

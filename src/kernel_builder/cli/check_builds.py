@@ -1,0 +1,18 @@
+"""``kernel-builder check-builds``: the rules about layout and metadata of built variants alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kernel_builder.cli.check import run_check
+
+
+@click.command(name="check-builds")
+@click.argument("directory", default=".", type=click.Path(path_type=Path))
+def command(directory: Path) -> int:
+    """Check names, files and metadata of the variants in DIRECTORY: what 'check --select KB4' does."""
+    from kernel_builder.check.model import Settings  # noqa: PLC0415  (start-up time)
+
+    return run_check((directory,), Settings(), select=("KB0", "KB4"))
