@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from kernel_builder.artifact.built import CARD, variants_in
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.artifact.variant import check_space, publish, recover, staged
 from kernel_builder.build.engine import (
@@ -42,6 +43,7 @@ from kernel_builder.config.reader import load_project
 from kernel_builder.elf import read_elf
 from kernel_builder.errors import BuildError, Diagnostic, ToolchainError
 from kernel_builder.events import Notice, Reporter
+from kernel_builder.files import write_text
 from kernel_builder.plan.identity import Identity, identify
 from kernel_builder.plan.model import BuildPlan, Step, StepKind, VariantPlan
 from kernel_builder.plan.planner import Places, plan_build, stable_target
@@ -282,9 +284,28 @@ def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = No
         outcomes = [
             _finish(prepared, variant, result, environment, foreign.get(variant.name, ())) for variant in plan.variants
         ]
+        _fill_card(prepared.project, plan.output, reporter)
     fetched = prepared.toolchains.bytes_received if prepared.toolchains else 0
     fetched += prepared.libraries.bytes_received if prepared.libraries else 0
     return BuildOutcome(plan=plan, variants=tuple(outcomes), fetched=fetched, unavailable=prepared.unavailable)
+
+
+def _fill_card(project: Project, output: Path, reporter: Reporter) -> None:
+    """Fill in the project's card, if it has one, beside the variants that it describes (contract 6.3)."""
+    if not (project.root / CARD).is_file():
+        return
+    from kernel_builder.hub.card import fill_card  # noqa: PLC0415  (jinja2's sandbox takes its time)
+
+    try:
+        variants = variants_in(output)
+        if variants:
+            text = fill_card(project, variants)
+            if not (output / CARD).is_file() or (output / CARD).read_text(encoding="utf-8") != text:
+                write_text(output / CARD, text)
+    except ConfigError as error:  # the variants are good without it
+        details = "".join(f"\n{diagnostic.render()}" for diagnostic in error.diagnostics)
+        hint = f" ({error.hint})" if error.hint else ""
+        reporter.emit(Notice(message=f"no card was made: {error.message}{hint}{details}", warning=True))
 
 
 def _provide_stable(prepared: Prepared) -> None:

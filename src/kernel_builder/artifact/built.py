@@ -13,6 +13,9 @@ from pathlib import Path
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.errors import ConfigError
 
+CARD = "CARD.md"
+"""Name of the card's template in a project, and of the filled card beside the variants; on the Hub it is README.md."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltVariant:

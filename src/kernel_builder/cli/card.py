@@ -17,10 +17,10 @@ def command(directory: Path, *, repo_id: str | None, output: Path | None) -> int
     The text of CARD.md is kept; functions and layers are read from the sources without running them, the table of
     variants from build/. A project without CARD.md gets a plain card.
     """
-    from kernel_builder.artifact.built import variants_in  # noqa: PLC0415  (start-up time)
+    from kernel_builder.artifact.built import CARD, variants_in  # noqa: PLC0415  (start-up time)
     from kernel_builder.config.reader import load_project  # noqa: PLC0415
     from kernel_builder.files import write_text  # noqa: PLC0415
-    from kernel_builder.hub.card import CARD, fill_card  # noqa: PLC0415
+    from kernel_builder.hub.card import fill_card  # noqa: PLC0415
     from kernel_builder.plan.tree import OUTPUT_DIRECTORY  # noqa: PLC0415
 
     project, warnings = load_project(directory)

@@ -16,15 +16,12 @@ import jinja2
 import jinja2.meta
 import jinja2.sandbox
 
-from kernel_builder.artifact.built import BuiltVariant
+from kernel_builder.artifact.built import CARD, BuiltVariant
 from kernel_builder.config.known import licenses
 from kernel_builder.config.model import Backend, Project
 from kernel_builder.errors import ConfigError, Diagnostic, Severity
 from kernel_builder.hub.interface import Interface, read_interface
 from kernel_builder.variants.names import ArchVariant, TorchTag, parse_variant
-
-CARD = "CARD.md"
-"""Name of the template in a project, and of the filled card in the output directory; on the Hub it is README.md."""
 
 VARIABLES = (
     "repo_id",
