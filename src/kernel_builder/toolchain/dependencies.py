@@ -9,29 +9,24 @@ version; it is copied into the store, so that a build never reads files that may
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
-import lzma
 import os
 import re
 import shutil
 import subprocess
-import tarfile
 import tomllib
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from pathlib import Path, PurePosixPath
-from typing import IO
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from packaging.specifiers import SpecifierSet
 
 from kernel_builder.errors import IntegrityError, KernelBuilderError, NetworkError, ToolchainError
 from kernel_builder.events import Notice, Reporter
+from kernel_builder.store.archive import unpack
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.cache import Store, StoreKey, require_space
 from kernel_builder.store.index import Index, choose_wheel
@@ -43,7 +38,8 @@ from kernel_builder.toolchain.index_torch import source_of
 from kernel_builder.toolchain.model import LibraryHeaders
 
 _SPACE = 64 * 2**20
-_LARGEST = 256 * 2**20
+_LARGEST = 2**30  # bytes of a whole source tree
+_ARCHIVES = (".tar.gz", ".tgz", ".tar.xz", ".tar.zst", ".zip")
 _GIT_SECONDS = 600
 _VERSION_LINES = re.compile(r"^\s*#\s*define\s+\w+_(MAJOR|MINOR|PATCH)\s+([0-9]+)\s*$", re.MULTILINE)
 _CMAKE_VERSION = re.compile(r"^\s*project\(\s*\w+\s+VERSION\s+([0-9.]+)", re.MULTILINE | re.IGNORECASE)
@@ -162,7 +158,7 @@ class Libraries:
     """Provides the dependencies of sections.
 
     ``transport`` fetches archives; ``None`` means that nothing may be fetched. ``environ`` holds the variables that
-    name directories and mirrors.
+    name directories and mirrors, ``table`` the releases that are known (default: :func:`releases`).
     """
 
     def __init__(
@@ -172,7 +168,9 @@ class Libraries:
         reporter: Reporter,
         transport: Transport | None,
         environ: Mapping[str, str] | None = None,
+        table: Mapping[str, Release] | None = None,
     ) -> None:
+        self._table = releases() if table is None else table
         self._store = store
         self._index = index
         self._reporter = reporter
@@ -190,7 +188,7 @@ class Libraries:
         Raises :class:`ToolchainError` for a dependency that cannot be provided, and when the directory that the user
         names for it is not of its version.
         """
-        release = releases()[name]
+        release = self._table[name]
         if release.refusal:
             raise ToolchainError(
                 f"{name} cannot be provided: {release.refusal}",
@@ -342,14 +340,23 @@ class Libraries:
         with archive.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         size = archive.stat().st_size
-        _unpack(archive, library.include, into, redact(address) if "://" in address else address)
+        wanted = tuple(f"{folder}/" for folder in library.include)
+
+        def select(name: str) -> str | None:
+            path = name.partition("/")[2]  # below the folder that holds everything
+            return path if path.startswith(wanted) else None
+
+        suffix = next((suffix for suffix in _ARCHIVES if urlsplit(address).path.endswith(suffix)), _ARCHIVES[0])
+        filename = f"{library.name}-{release.version}{suffix}"
+        if not unpack(archive, into, select, limit=_LARGEST, name=filename):
+            raise IntegrityError(f"{redact(address)} has no {' and no '.join(library.include)} below its top folder")
         shutil.rmtree(scratch)
         progress.finish()
         return (
             Artefact(
                 name=library.name,
                 version=release.version,
-                filename=f"{library.name}-{release.version}.tar.gz",
+                filename=filename,
                 kind=ArtefactKind.ARCHIVE,
                 size=size,
                 sha256=digest,
@@ -376,7 +383,7 @@ class Libraries:
             )
         prefix = f"--prefix={release.library.name}-{release.version}/"
         archive.write_bytes(
-            _git(*within, "archive", "--format=tar", prefix, commit, *release.library.include, address=address)
+            _git(*within, "archive", "--format=tar.gz", prefix, commit, *release.library.include, address=address)
         )
 
 
@@ -407,35 +414,6 @@ def _copy_file(address: str, target: Path) -> None:
         shutil.copyfile(path, target)
     except OSError as error:
         raise NetworkError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _unpack(archive: Path, include: Sequence[str], into: Path, where: str) -> None:
-    """Write the header files of an archive that has one folder at its top. Links and odd paths are refused."""
-    wanted = tuple(f"{folder}/" for folder in include)
-    size = 0
-    try:
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                _, _, path = member.name.removeprefix("./").partition("/")
-                if not path.startswith(wanted) or member.isdir():
-                    continue
-                if not member.isfile() or ".." in PurePosixPath(path).parts or "\\" in path:
-                    raise IntegrityError(f"{where} holds something that must not be there: {member.name!r}")
-                size += member.size
-                source = tar.extractfile(member)
-                if source is None or size > _LARGEST:
-                    raise IntegrityError(f"{where} holds more than headers of that library can be")
-                _write(source, into / path)
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-        raise IntegrityError(f"{where} is not a readable tar archive: {error}") from error
-    if not size:
-        raise IntegrityError(f"{where} has no {' and no '.join(include)} below its top folder")
-
-
-def _write(source: IO[bytes], target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("wb") as file:
-        shutil.copyfileobj(source, file, io.DEFAULT_BUFFER_SIZE)
 
 
 def _git(*arguments: str, address: str) -> bytes:
