@@ -325,9 +325,9 @@ def _zstd(source: IO[bytes]) -> IO[bytes]:
     )
 
 
-def _read_tar(suffix: str) -> _Read:
+def _read_tar(compression: str) -> _Read:
     def read(archive: Path, limit: int) -> Iterator[tuple[_Entry, _Content]]:
-        with archive.open("rb") as file, _opened(file, suffix) as stream:
+        with archive.open("rb") as file, _opened(file, compression) as stream:
             yield from _tar(stream, limit)
 
     return read
@@ -383,9 +383,10 @@ def _ar_members(file: IO[bytes]) -> Iterator[tuple[str, int]]:
 
 
 _READERS: Mapping[str, _Read] = {
-    ".tar.xz": _read_tar(".tar.xz"),
-    ".tar.gz": _read_tar(".tar.gz"),
-    ".tar.zst": _read_tar(".tar.zst"),
+    ".tar.xz": _read_tar(".xz"),
+    ".tar.gz": _read_tar(".gz"),
+    ".tgz": _read_tar(".gz"),
+    ".tar.zst": _read_tar(".zst"),
     ".zip": _read_zip,
     ".deb": _read_deb,
 }

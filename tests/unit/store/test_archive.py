@@ -53,6 +53,7 @@ def zst(data: bytes) -> bytes:
 PACKED: dict[str, Callable[[], bytes]] = {
     "a.tar.xz": lambda: lzma.compress(make_tar(TREE, executable=["top/bin/tool"])),
     "a.tar.gz": lambda: gzip.compress(make_tar(TREE, executable=["top/bin/tool"])),
+    "a.tgz": lambda: gzip.compress(make_tar(TREE, executable=["top/bin/tool"])),
     "a.tar.zst": lambda: zst(make_tar(TREE, executable=["top/bin/tool"])),
     "a.zip": lambda: zip_of(
         *((name, data, 0o100755 if name == "top/bin/tool" else 0o100644) for name, data in TREE.items())
