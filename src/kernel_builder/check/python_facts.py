@@ -69,6 +69,7 @@ class Import:
     versioned: bool = False
     dynamic: bool = False
     open_ended: bool = False
+    indirect: bool = False
     statement: str
 
     @property
@@ -84,20 +85,23 @@ class Source:
     tree: ast.Module | None
 
     @cached_property
+    def nodes(self) -> tuple[tuple[ast.AST, Place], ...]:
+        """The statements and those expressions that rules ask for (see :func:`placed`), with their places."""
+        return tuple(placed(self.tree)) if self.tree is not None else ()
+
+    @cached_property
     def imports(self) -> tuple[Import, ...]:
         """All imports, in file order."""
-        return tuple(_imports(self.tree)) if self.tree is not None else ()
+        return tuple(_imports(self.nodes))
 
     @cached_property
     def lines(self) -> Mapping[int, Place]:
-        """Line of every statement, or of its head, -> where it stands; of two on one line the inner counts."""
-        if self.tree is None:
-            return {}
+        """Line of every statement -> where it stands; of two statements on a line the inner one counts."""
         return {
             line: place
-            for node, place in placed(self.tree)
+            for node, place in self.nodes
             if isinstance(node, ast.stmt)
-            for line in range(node.lineno, _header_end(node) + 1)
+            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
         }
 
     @cached_property
@@ -108,7 +112,7 @@ class Source:
     @cached_property
     def is_open(self) -> bool:
         """Whether it may define further names in ways that cannot be read off."""
-        return self.tree is None or _is_open(self.tree)
+        return self.tree is None or any(_opens(node, place) for node, place in self.nodes)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -212,12 +216,23 @@ def _read(tree: PythonTree) -> Package:
     return Package(name=tree.name, modules=modules, others=frozenset(others))
 
 
+_ASKED_FOR = (ast.stmt, ast.Call, ast.Subscript, ast.BinOp)
+_PLACING = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.If, ast.IfExp, ast.While),
+    *(ast.Try, ast.ExceptHandler, ast.With, ast.AsyncWith),
+)
+
+
 def placed(tree: ast.Module) -> Iterator[tuple[ast.AST, Place]]:
-    """Every node with the place it stands at, parents first."""
+    """Statements, calls, subscripts and binary operations with the place they stand at, in file order, outer first."""
     waiting: list[tuple[ast.AST, Place]] = [(tree, Place())]
     while waiting:
         node, place = waiting.pop()
-        yield node, place
+        if isinstance(node, _ASKED_FOR):
+            yield node, place
+        if not isinstance(node, _PLACING):
+            waiting += [(child, place) for child in reversed(list(ast.iter_child_nodes(node)))]
+            continue
         children: list[tuple[ast.AST, Place]] = []
         for part, value in ast.iter_fields(node):
             inner = _inside(node, part, place)
@@ -225,15 +240,7 @@ def placed(tree: ast.Module) -> Iterator[tuple[ast.AST, Place]]:
                 children.append((value, inner))
             elif isinstance(value, list):
                 children += [(item, inner) for item in value if isinstance(item, ast.AST)]
-        waiting.extend(reversed(children))
-
-
-def _header_end(node: ast.stmt) -> int:
-    """The last line of a statement, or of the head of one that has a body."""
-    body = getattr(node, "body", None)
-    if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
-        return max(node.lineno, body[0].lineno - 1)
-    return node.end_lineno or node.lineno
+        waiting += reversed(children)
 
 
 def _inside(node: ast.AST, part: str, place: Place) -> Place:
@@ -321,9 +328,9 @@ def dotted_name(node: ast.AST | None) -> str | None:
 # --- imports ---
 
 
-def _imports(tree: ast.Module) -> Iterator[Import]:
+def _imports(nodes: tuple[tuple[ast.AST, Place], ...]) -> Iterator[Import]:
     importers = {"__import__", "importlib.import_module", "importlib.__import__"}
-    for node in ast.walk(tree):
+    for node, _place in nodes:
         if isinstance(node, ast.ImportFrom) and node.module == "importlib" and not node.level:
             importers.update(
                 alias.asname or alias.name for alias in node.names if alias.name in {"import_module", "__import__"}
@@ -332,7 +339,8 @@ def _imports(tree: ast.Module) -> Iterator[Import]:
             importers.update(
                 f"{alias.asname}.import_module" for alias in node.names if alias.name == "importlib" and alias.asname
             )
-    for node, place in placed(tree):
+    values = assigned_values(nodes)
+    for node, place in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(
@@ -358,28 +366,57 @@ def _imports(tree: ast.Module) -> Iterator[Import]:
                 statement=ast.unparse(node),
             )
         elif isinstance(node, ast.Call) and dotted_name(node.func) in importers:
-            found = _by_string(node, place)
-            if found is not None:
-                yield found
+            yield from _by_string(node, place, values)
         else:
             name = _from_sys_modules(node)
             if name is not None and isinstance(node, ast.expr):
-                yield _dynamic(node, name[0], place, open_ended=name[1])
+                yield _dynamic(node, name[0], place, open_ended=name[1], indirect=True)
 
 
-def _by_string(node: ast.Call, place: Place) -> Import | None:
+def assigned_values(nodes: tuple[tuple[ast.AST, Place], ...]) -> Mapping[str, list[ast.expr]]:
+    """Simple variable -> the expressions that are assigned to it, anywhere in the file."""
+    found: dict[str, list[ast.expr]] = {}
+    for node, _place in nodes:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    found.setdefault(target.id, []).append(node.value)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            found.setdefault(node.target.id, []).append(node.value)
+    return found
+
+
+def _by_string(node: ast.Call, place: Place, values: Mapping[str, list[ast.expr]]) -> Iterator[Import]:
     argument = node.args[0] if node.args else next((word.value for word in node.keywords if word.arg == "name"), None)
+    if argument is None:
+        return
     found = leading_text(argument)
-    if found is None or not found[0]:
-        return None
-    text, is_whole = found
-    stripped = text.lstrip(".")
-    if (dotted_name(node.func) or "").endswith("__import__") and any(word.arg == "level" for word in node.keywords):
-        return None
-    return _dynamic(node, text, place, open_ended=not is_whole) if stripped else None
+    if found is not None:
+        text, is_whole = found
+        relative_by_level = any(word.arg == "level" for word in node.keywords)
+        if text.lstrip(".") and not relative_by_level:
+            yield _dynamic(node, text, place, open_ended=not is_whole)
+        return
+    seen: set[str] = set()
+    for text in sorted(set(_texts_in(argument, values, seen))):
+        if "." in text and text.strip(".").replace(".", "").isidentifier():
+            yield _dynamic(node, text, place, open_ended=True, indirect=True)
 
 
-def _dynamic(node: ast.expr, text: str, place: Place, *, open_ended: bool) -> Import:
+def _texts_in(node: ast.expr, values: Mapping[str, list[ast.expr]], seen: set[str]) -> Iterator[str]:
+    """Beginnings of all strings in an expression, and in what is assigned to the variables it uses."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.expr):
+            found = leading_text(inner)
+            if found is not None:
+                yield found[0]
+        if isinstance(inner, ast.Name) and inner.id not in seen:
+            seen.add(inner.id)
+            for value in values.get(inner.id, ()):
+                yield from _texts_in(value, values, seen)
+
+
+def _dynamic(node: ast.expr, text: str, place: Place, *, open_ended: bool, indirect: bool = False) -> Import:
     stripped = text.lstrip(".")
     return Import(
         line=node.lineno,
@@ -391,6 +428,7 @@ def _dynamic(node: ast.expr, text: str, place: Place, *, open_ended: bool) -> Im
         versioned=place.versioned,
         dynamic=True,
         open_ended=open_ended,
+        indirect=indirect,
         statement=ast.unparse(node),
     )
 
@@ -474,23 +512,18 @@ def _bound(body: Iterable[ast.AST]) -> Iterator[str]:  # noqa: C901, PLR0912  (o
                 yield from inner.names
 
 
-def _is_open(tree: ast.Module) -> bool:
-    for node, place in placed(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == "__getattr__" and not place.local:
-            return True
-        if not isinstance(node, ast.Call):
-            continue
-        name = dotted_name(node.func)
-        if name in {"globals", "vars", "locals", "exec"}:
-            return True
-        if name == "setattr" and node.args and not isinstance(node.args[0], ast.Name):
-            return True
-    return any(isinstance(node, (ast.Name, ast.Attribute)) and _replaces_itself(node) for node in ast.walk(tree))
-
-
-def _replaces_itself(node: ast.AST) -> bool:
-    """``sys.modules[__name__]``: a module that puts something else in its place."""
-    return isinstance(node, ast.Attribute) and dotted_name(node) == "sys.modules"
+def _opens(node: ast.AST, place: Place) -> bool:
+    """Whether a node lets its module define names that cannot be read off."""
+    if isinstance(node, ast.FunctionDef) and node.name == "__getattr__" and not place.local:
+        return True
+    if isinstance(node, ast.Subscript):
+        return dotted_name(node.value) == "sys.modules"  # a module that puts something else in its place
+    if not isinstance(node, ast.Call):
+        return False
+    name = dotted_name(node.func)
+    if name == "setattr" and node.args:
+        return not isinstance(node.args[0], ast.Name)
+    return name in {"globals", "vars", "locals", "exec"}
 
 
 def _names(tree: Package, name: Dotted, seen: set[Dotted]) -> frozenset[str] | None:

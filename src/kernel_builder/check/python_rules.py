@@ -17,9 +17,9 @@ from kernel_builder.check.python_facts import (
     Import,
     Module,
     Package,
+    Source,
     dotted_name,
     package_of,
-    placed,
 )
 from kernel_builder.check.python_version import newer_features, syntax_problem
 from kernel_builder.check.stdlib import MODULES, REMOVED
@@ -128,7 +128,7 @@ UNRESOLVED_LATER = rule(
 TRITON = rule(
     "KB316",
     "triton-without-gpu",
-    Severity.ERROR,
+    Severity.WARNING,
     summary="Importing a kernel for cpu or metal does not need triton",
     rationale="triton comes with the builds of torch for CUDA, ROCm and XPU only; with torch for the CPU or for macOS,"
     " which these variants are loaded by, the import fails.",
@@ -211,7 +211,7 @@ def python_version(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
         if file.tree is None or module is None:
             continue
         told: set[str] = set()
-        for entry in newer_features(file.source, file.tree, settings.python_floor):
+        for entry in newer_features(file.source, module.source, settings.python_floor):
             if entry.place.guard is Guard.TYPING or entry.place.caught or entry.what in told:
                 continue
             always = package.always_runs(module, entry.place.guard)
@@ -277,7 +277,7 @@ def _allowed(tree: PythonTree) -> _Allowed:
     return _Allowed(modules=frozenset(modules), backends=frozenset(backends))
 
 
-@checks(PythonTree, REMOVED_MODULE, SELF_IMPORT, GUARDED_SELF_IMPORT, UNDECLARED, OPTIONAL, TRITON)
+@checks(PythonTree, REMOVED_MODULE, SELF_IMPORT, GUARDED_SELF_IMPORT, UNDECLARED, OPTIONAL)
 def absolute_imports(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
     """Absolute imports, whatever their spelling. One finding per file and imported package."""
     package, allowed = package_of(tree), _allowed(tree)
@@ -299,6 +299,8 @@ def _judge(package: Package, module: Module, entry: Import, allowed: _Allowed, s
     top, always = entry.top, package.always_runs(module, entry.guard)
     if package.name is not None and top == package.name and top not in allowed.modules:
         return _self_import(module, entry)
+    if entry.indirect:
+        return None
     if entry.open_ended and "." not in entry.module and not entry.statement.count("."):
         return None  # only the beginning of a name is known
     if top in MODULES:
@@ -309,19 +311,29 @@ def _judge(package: Package, module: Module, entry: Import, allowed: _Allowed, s
                 module.file, f"{entry.statement}: Python {gone} has no module {top}", line=entry.line, symbol=top
             )
         return None
-    if top == "triton":
-        lacking = sorted(allowed.backends & _WITHOUT_TRITON)
-        if not always or not lacking:
-            return None
-        return TRITON.at(
-            module.file,
-            f"{entry.statement} runs on every import, and the kernel is for {' and '.join(lacking)}, too",
-            line=entry.line,
-            symbol=top,
-        )
     if top in allowed.modules:
         return None
     return _undeclared(package, module, entry, always=always)
+
+
+@checks(PythonTree, TRITON)
+def triton_without_gpu(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
+    """triton, needed by every import of a kernel that is for backends without it. One finding per kernel."""
+    package = package_of(tree)
+    lacking = sorted(_allowed(tree).backends & _WITHOUT_TRITON)
+    if not lacking:
+        return
+    needing = [
+        (module, entry)
+        for module in package.modules.values()
+        for entry in module.source.imports
+        if not entry.level and entry.top == "triton" and package.always_runs(module, entry.guard)
+    ]
+    for module, entry in needing[:1]:
+        files = {other.name for other, _ in needing}
+        more = f", in {len(files)} files" if len(files) > 1 else ""
+        said = f"{entry.statement} runs on every import{more}, and the kernel is for {' and '.join(lacking)}, too"
+        yield TRITON.at(module.file, said, line=entry.line, symbol="triton")
 
 
 def _undeclared(package: Package, module: Module, entry: Import, *, always: bool) -> Finding | None:
@@ -355,7 +367,7 @@ def _self_import(module: Module, entry: Import) -> Finding:
     dots = "." * (len(module.package) + 1)
     rest = entry.module.partition(".")[2]
     if entry.dynamic:
-        hint = f"look for '{dots}{rest}' with package=__package__ instead" if rest else "use __package__ instead"
+        hint = f"build the name from __package__, or import {dots}{rest} relatively"
     elif entry.names:
         hint = f"write: from {dots}{rest} import {', '.join(entry.names)}"
     elif rest:
@@ -363,7 +375,8 @@ def _self_import(module: Module, entry: Import) -> Finding:
         hint = f"write: from {dots}{parent} import {last}"
     else:
         hint = f"write: from {dots} import ..., with the names that are used"
-    which = GUARDED_SELF_IMPORT if entry.caught or entry.guard is Guard.TYPING else SELF_IMPORT
+    soft = entry.caught or entry.indirect or entry.guard is Guard.TYPING
+    which = GUARDED_SELF_IMPORT if soft else SELF_IMPORT
     said = f"{entry.statement}: the kernel looks for itself by its absolute name"
     return which.at(module.file, said, line=entry.line, symbol=entry.module, hint=hint)
 
@@ -374,7 +387,7 @@ def relative_imports(tree: PythonTree, _settings: Settings) -> Iterator[Finding]
     package = package_of(tree)
     for module in package.modules.values():
         for entry in module.source.imports:
-            if not entry.level or entry.guard is Guard.TYPING:
+            if not entry.level or entry.guard is Guard.TYPING or entry.indirect:
                 continue
             problem = _unresolved(package, module, entry)
             if problem is None:
@@ -429,7 +442,7 @@ def public_names(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
     top = package.modules.get(())
     if top is None or top.source.tree is None:
         return
-    entries, line, complete = _public(top.source.tree)
+    entries, line, complete = _public(top.source)
     if line is None:
         yield NO_ALL.at(top.file, "__init__.py has no __all__")
         return
@@ -444,12 +457,12 @@ def public_names(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
             yield ALL_UNDEFINED.at(top.file, said, line=entry.lineno, symbol=entry.value)
 
 
-def _public(tree: ast.Module) -> tuple[list[ast.expr], int | None, bool]:
+def _public(source: Source) -> tuple[list[ast.expr], int | None, bool]:
     """``(entries, line of __all__, whether every part of it is a plain list)``."""
     entries: list[ast.expr] = []
     line: int | None = None
     complete = True
-    for node, _place in placed(tree):
+    for node, _place in source.nodes:
         value: ast.expr | None = None
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -472,7 +485,7 @@ def _public(tree: ast.Module) -> tuple[list[ast.expr], int | None, bool]:
     if line is None:
         imported = any(
             isinstance(node, ast.ImportFrom) and any(alias.name == "__all__" for alias in node.names)
-            for node in ast.walk(tree)
+            for node, _place in source.nodes
         )
         return [], (1 if imported else None), False
     return entries, line, complete
@@ -504,7 +517,7 @@ def _offers_layers(package: Package) -> bool:
     top = package.modules.get(())
     if top is None or top.source.tree is None:
         return False
-    entries, line, complete = _public(top.source.tree)
+    entries, line, complete = _public(top.source)
     names = {entry.value for entry in entries if isinstance(entry, ast.Constant)}
     return line is None or "layers" in names or not complete
 
@@ -571,9 +584,9 @@ def exits(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
     """``sys.exit()`` and its like; not below ``if __name__ == "__main__"``, which never runs in a kernel."""
     package = package_of(tree)
     for module in package.modules.values():
-        if module.source.tree is None or module.name[-1:] == ("__main__",):
+        if module.name[-1:] == ("__main__",):
             continue
-        for node, place in placed(module.source.tree):
+        for node, place in module.source.nodes:
             how = _exit_of(node, module.source.definitions)
             if how is None or place.guard is Guard.TYPING:
                 continue

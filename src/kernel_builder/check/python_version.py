@@ -7,12 +7,13 @@ types in annotations (PEP 604), and names of the standard library, which the ``v
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from kernel_builder.check.python_facts import Guard, Place, dotted_name, placed
+from kernel_builder.check.python_facts import Guard, Place, Source, dotted_name
 
 PythonVersion = tuple[int, int]
 
@@ -43,13 +44,13 @@ def syntax_problem(source: bytes, floor: PythonVersion) -> tuple[str, int | None
     return None
 
 
-def newer_features(source: bytes, tree: ast.Module, floor: PythonVersion) -> tuple[Newer, ...]:
-    """Everything of ``tree`` that fails on ``floor``, in file order, each kind of place once per kind of thing.
+def newer_features(content: bytes, source: Source, floor: PythonVersion) -> tuple[Newer, ...]:
+    """Everything of a file that fails on ``floor``, in file order, each kind of place once per kind of thing.
 
     What a test of ``sys.version_info`` decides on is not there.
     """
     found: dict[tuple[str, Place], Newer] = {}
-    for entry in _cached(source, tree, floor):
+    for entry in _cached(content, source, floor):
         key = entry.what, entry.place
         known = found.get(key)
         found[key] = entry if known is None else _again(known)
@@ -61,12 +62,12 @@ def _again(entry: Newer) -> Newer:
 
 
 @lru_cache(maxsize=4096)
-def _cached(source: bytes, tree: ast.Module, floor: PythonVersion) -> tuple[Newer, ...]:
-    found = list(_syntax(tree, floor))
-    if _may_use_newer_names(source, floor):
-        found += _library_names(source, tree, floor)
+def _cached(content: bytes, source: Source, floor: PythonVersion) -> tuple[Newer, ...]:
+    found = list(_syntax(source, floor))
+    if _may_use_newer_names(content, floor):
+        found += _library_names(content, source, floor)
     if floor < (3, 12):
-        found += _newer_fstrings(source)
+        found += _newer_fstrings(content)
     return tuple(entry for entry in found if not entry.place.versioned)
 
 
@@ -78,17 +79,18 @@ _BUILTIN_TYPES = frozenset(
 )
 
 
-def _syntax(tree: ast.Module, floor: PythonVersion) -> Iterator[Newer]:
+def _syntax(source: Source, floor: PythonVersion) -> Iterator[Newer]:
     postponed = any(
         isinstance(node, ast.ImportFrom)
         and node.module == "__future__"
         and any(alias.name == "annotations" for alias in node.names)
-        for node in tree.body
+        for node in (source.tree.body if source.tree is not None else ())
     )
     annotations: set[ast.AST] = set()
-    for node, place in placed(tree):
+    for node, place in source.nodes:
         for annotation in _annotations(node):
-            annotations.update(ast.walk(annotation))
+            if not isinstance(annotation, ast.Name):
+                annotations.update(ast.walk(annotation))
         if floor < (3, 10) and not postponed and _evaluates_annotations(node, place):
             union = next((union for annotation in _annotations(node) for union in _unions(annotation)), None)
             if union is not None:
@@ -221,7 +223,10 @@ def _words_of_newer_names(floor: PythonVersion) -> frozenset[tuple[bytes, ...]]:
     for table in (rules.MOD_REQS(config), rules.MOD_MEM_REQS(config)):
         for name, versions in table.items():
             if _is_newer(versions, floor):
-                found.add((name.rsplit(".", 1)[-1].encode(),))
+                parts = name.split(".")
+                # A method of a built-in type is used without naming the type.
+                of_builtin = hasattr(builtins, parts[0])
+                found.add((parts[-1].encode(),) if of_builtin else (parts[0].encode(), parts[-1].encode()))
     for (function, keyword), versions in rules.KWARGS_REQS(config).items():
         if _is_newer(versions, floor):
             found.add((function.rsplit(".", 1)[-1].encode(), keyword.encode()))
@@ -244,28 +249,22 @@ def _may_use_newer_names(source: bytes, floor: PythonVersion) -> bool:
 _LINE = re.compile(r"^.*?:(\d+):(?:\d*):[^:]*:([^:]*):(.*)$")
 
 
-def _library_names(source: bytes, tree: ast.Module, floor: PythonVersion) -> Iterator[Newer]:
+def _library_names(content: bytes, source: Source, floor: PythonVersion) -> Iterator[Newer]:
     from vermin import Config, SourceVisitor  # noqa: PLC0415  (start-up time)
     from vermin.formats import ParsableFormat  # noqa: PLC0415
 
     config = Config()
     config.set_format(ParsableFormat())
     config.set_verbose(3)
-    text = source.decode("utf-8-sig", "replace")
+    text = content.decode("utf-8-sig", "replace")
     visitor = SourceVisitor(config=config, path="file", source=text)
     visitor.set_no_lines(set())
     try:
-        visitor.tour(tree)
+        visitor.tour(source.tree)
         visitor.minimum_versions()
         words = visitor.output_text()
     except Exception:  # noqa: BLE001  (another program's judgement; the rules of our own still hold)
         return
-    places = {
-        line: place
-        for node, place in placed(tree)
-        if isinstance(node, ast.stmt)
-        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
-    }
     for line in words.splitlines():
         match = _LINE.match(line)
         if match is None:
@@ -281,5 +280,5 @@ def _library_names(source: bytes, tree: ast.Module, floor: PythonVersion) -> Ite
             what=what[1],
             version=(int(version[1]), int(version[2])),
             line=number,
-            place=places.get(number, Place()),
+            place=source.lines.get(number, Place()),
         )
