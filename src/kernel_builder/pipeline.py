@@ -41,7 +41,7 @@ from kernel_builder.config.known import dependencies
 from kernel_builder.config.model import Backend, Project
 from kernel_builder.config.reader import load_project
 from kernel_builder.elf import read_elf
-from kernel_builder.errors import BuildError, Diagnostic, ToolchainError
+from kernel_builder.errors import BuildError, ConfigError, Diagnostic, ToolchainError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.files import write_text
 from kernel_builder.plan.identity import Identity, identify
@@ -59,9 +59,9 @@ from kernel_builder.toolchain.model import Toolchain
 from kernel_builder.toolchain.provide import IndexToolchains, ResolvedToolchain, ToolchainRequest
 from kernel_builder.toolchain.stable_headers import provide_stable_headers, stable_sdk
 from kernel_builder.toolchain.sysroot import provide_sysroot
-from kernel_builder.variants.matrix import Kept, Matrix
+from kernel_builder.variants.matrix import Matrix
 from kernel_builder.variants.names import Platform, TorchTag
-from kernel_builder.variants.support import VariantSet, load_support
+from kernel_builder.variants.support import SupportRow, VariantSet, load_support
 
 _NO_SUCH_FILE = re.compile(r"fatal error: (\S+): No such file or directory")
 _LOG_HEAD = 30
@@ -182,8 +182,9 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
         depends = {entry.backend: _resolve_libraries(project, entry.backend, libraries) for entry in compiled}
         provider = IndexToolchains(index, store, host, reporter)
         for entry in compiled:
+            assert entry.row is not None  # noqa: S101  (compiled variants have a row)
             try:
-                answer = provider.resolve(_toolchain_request(entry))
+                answer = provider.resolve(toolchain_request(entry.row))
             except ToolchainError as error:
                 if len(matrix.kept) == 1:
                     raise
@@ -198,6 +199,8 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
                 libraries=tuple(library.headers for library in depends[entry.backend]),
             )
     missing = {entry.name for entry in unavailable}
+    order = [entry.name for entry in matrix.kept]
+    unavailable.sort(key=lambda entry: order.index(entry.name))
     if unavailable and (not request.available or len(missing) == len(matrix.kept)):
         raise refuse(unavailable, matrix, request.selection)
     output = (request.output or project.root / OUTPUT_DIRECTORY).absolute()
@@ -231,12 +234,12 @@ def _resolve_libraries(project: Project, backend: Backend, libraries: Libraries)
     return tuple(libraries.resolve(name) for name in sorted(names))
 
 
-def _toolchain_request(entry: Kept) -> ToolchainRequest:
-    assert entry.row is not None  # noqa: S101  (compiled variants have a row)
-    variant = entry.row.variant
+def toolchain_request(row: SupportRow) -> ToolchainRequest:
+    """What a build of torch for Linux is compiled with."""
+    variant = row.variant
     version = variant.compute.version
     return ToolchainRequest(
-        torch=str(entry.row.torch),
+        torch=str(row.torch),
         machine=variant.machine,
         abi=variant.tag.abi if isinstance(variant.tag, TorchTag) else None,
         cuda=f"{version[0]}.{version[1]}" if version else None,
@@ -263,15 +266,7 @@ def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = No
         reporter.emit(Notice(message=text))
     check_space(plan.output, _space_needed(plan))
     environment = find_environment(request.python)
-    if prepared.toolchains is not None:
-        for answer in dict.fromkeys(prepared.resolved.values()):
-            prepared.toolchains.provide(answer)
-        _provide_stable(prepared)
-    if prepared.libraries is not None:
-        for library in sorted(
-            {one for many in prepared.depends.values() for one in many}, key=lambda one: one.key.name
-        ):
-            prepared.libraries.provide(library)
+    fetched = provide(prepared)
     with exclusive(plan.work, reporter):
         recover(plan.output, tuple(variant.name for variant in plan.variants))
         result = _run(request, plan, reporter)
@@ -285,9 +280,22 @@ def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = No
             _finish(prepared, variant, result, environment, foreign.get(variant.name, ())) for variant in plan.variants
         ]
         _fill_card(prepared.project, plan.output, reporter)
-    fetched = prepared.toolchains.bytes_received if prepared.toolchains else 0
-    fetched += prepared.libraries.bytes_received if prepared.libraries else 0
     return BuildOutcome(plan=plan, variants=tuple(outcomes), fetched=fetched, unavailable=prepared.unavailable)
+
+
+def provide(prepared: Prepared) -> int:
+    """Fetch and make what the plan compiles with, as far as it is not in the store; how many bytes came, in all."""
+    fetched = 0
+    if prepared.toolchains is not None:
+        prepared.toolchains.provide_all(tuple(dict.fromkeys(prepared.resolved.values())))
+        _provide_stable(prepared)
+        fetched += prepared.toolchains.bytes_received
+    if prepared.libraries is not None:
+        wanted = {library.key.name: library for libraries in prepared.depends.values() for library in libraries}
+        for name in sorted(wanted):
+            prepared.libraries.provide(wanted[name])
+        fetched += prepared.libraries.bytes_received
+    return fetched
 
 
 def _fill_card(project: Project, output: Path, reporter: Reporter) -> None:
