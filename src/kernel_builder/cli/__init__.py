@@ -32,6 +32,7 @@ COMMANDS: dict[str, Entry] = {
     "api-diff": Entry("api_diff", "Say whether a change of the kernel's interface needs a new version."),
     "attest": Entry("attest", "Say what built variants were made from; sign them; verify signatures."),
     "upload": Entry("upload", "Publish built variants on the Hub."),
+    "build-and-upload": Entry("build_and_upload", "Build the project's variants, then publish them on the Hub."),
     "hash": Entry("hash", "Write the digest of built variants into their metadata."),
     "toolchain": Entry("toolchain", "Fetch, inspect, verify and move what kernels are compiled with."),
     "schema": Entry("schema", "Print the JSON schema of build.toml, for editors."),

@@ -34,7 +34,11 @@ def check_source(source: Source, reporter: Reporter, *, ignore: Sequence[str] = 
     for note in source.notes:
         reporter.emit(Notice(message=note, warning=True))
     files = tuple(file for variant in source.variants for file in variant_files(variant, source.folder))
-    report = check_paths([source.folder], Settings(required=False), ignore=ignore)
+    report = check_paths(
+        [source.folder] if source.is_whole else [variant.path for variant in source.variants],
+        Settings(required=False),
+        ignore=ignore,
+    )
     for finding in report.findings:
         if finding.severity is Severity.WARNING:
             reporter.emit(Notice(message=_line(finding), warning=True))

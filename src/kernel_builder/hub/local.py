@@ -10,11 +10,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_builder.artifact.built import BuiltVariant, variants_in
+from kernel_builder.artifact.built import CARD, BuiltVariant, variants_in
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.errors import BuildError, ConfigError, UsageError
@@ -28,13 +28,14 @@ _CANDIDATES = ("result", BUILD)
 class Source:
     """What is published: ``variants`` of ``folder``, made from ``project`` (``None``: there is no build.toml).
 
-    ``notes`` are for people: what was passed over, and why.
+    ``is_whole`` says whether these are all variants of the folder; ``notes`` are for people: what was passed over.
     """
 
     directory: Path
     project: Project | None
     folder: Path
     variants: tuple[BuiltVariant, ...]
+    is_whole: bool = True
     notes: tuple[str, ...] = ()
 
     @property
@@ -50,9 +51,10 @@ class Source:
         )
 
 
-def find_source(directory: Path) -> Source:
+def find_source(directory: Path, only: Collection[str] | None = None) -> Source:
     """The variants that ``kernel-builder upload directory`` means: in its ``result``, its ``build`` or itself.
 
+    ``only`` narrows them down to those names.
     Raises :class:`UsageError` when there are none, or different ones in several places; :class:`ConfigError` when
     build.toml or a ``metadata.json`` has mistakes.
     """
@@ -79,8 +81,14 @@ def find_source(directory: Path) -> Source:
     _refuse_incomplete(folder)
     root = next((place for place in (directory, directory.parent) if (place / FILE_NAME).is_file()), None)
     project = load_project(root)[0] if root is not None else None
+    variants = tuple(variant for variant in found[folder] if only is None or variant.name in only)
     return Source(
-        directory=root or directory, project=project, folder=folder, variants=found[folder], notes=tuple(notes)
+        directory=root or directory,
+        project=project,
+        folder=folder,
+        variants=variants,
+        is_whole=len(variants) == len(found[folder]),
+        notes=tuple(notes),
     )
 
 
@@ -256,12 +264,23 @@ def benchmark_files(directory: Path) -> tuple[LocalFile, ...] | None:
     )
 
 
-def card_text(source: Source, repo_id: str) -> str | None:
-    """The text for README.md: the project's card filled in, else the ``CARD.md`` beside the variants, else none."""
-    from kernel_builder.hub.card import CARD, fill_card  # noqa: PLC0415  (jinja2 takes its time)
+def has_card(source: Source) -> bool:
+    """Whether :func:`card_text` finds a text."""
+    from kernel_builder.hub.card import CARD  # noqa: PLC0415  (jinja2 takes its time)
+
+    return source.project is not None or (source.folder / CARD).is_file()
+
+
+def card_text(source: Source, repo_id: str, others: Sequence[BuiltVariant] = ()) -> str | None:
+    """The text for README.md: the project's card filled in, else the ``CARD.md`` beside the variants, else none.
+
+    ``others`` are variants that are published already and stay: the card tells of them, too.
+    """
+    from kernel_builder.hub.card import fill_card  # noqa: PLC0415  (jinja2 takes its time)
 
     if source.project is not None:
-        return fill_card(source.project, source.variants, repo_id=repo_id)
+        variants = sorted((*source.variants, *others), key=lambda variant: variant.name)
+        return fill_card(source.project, variants, repo_id=repo_id)
     card = source.folder / CARD
     if not card.is_file():
         return None

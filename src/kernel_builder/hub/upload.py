@@ -10,6 +10,7 @@ Reference: interoperability contract 6.4, sharp edges 33 to 38.
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -17,11 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from kernel_builder.artifact.built import BuiltVariant
 from kernel_builder.errors import KernelBuilderError, NetworkError, UsageError
 from kernel_builder.events import Notice, Reporter, UploadFinished, UploadStarted, Waiting
 from kernel_builder.hub.gate import Checked, check_source, missing_variants
-from kernel_builder.hub.local import Source, benchmark_files, card_text, find_source, text_file
+from kernel_builder.hub.local import Source, benchmark_files, card_text, find_source, has_card, text_file
 from kernel_builder.hub.plan import (
     BUILD,
     COMMIT_OPERATIONS,
@@ -55,7 +58,8 @@ class UploadRequest:
     """What ``kernel-builder upload`` was asked for; ``None`` stands for what build.toml or the variants say.
 
     ``readme`` says whether the card goes to main: ``None`` means unless a newer version is published. ``ignore`` names
-    conformance rules to pass over. ``commit_operations`` is the most files in one commit.
+    conformance rules to pass over. ``commit_operations`` is the most files in one commit. ``only`` names the variants to
+    publish, where that is not all of them.
     """
 
     directory: Path
@@ -67,6 +71,7 @@ class UploadRequest:
     readme: bool | None = None
     ignore: tuple[str, ...] = ()
     commit_operations: int = COMMIT_OPERATIONS
+    only: tuple[str, ...] | None = None
 
 
 class UploadStatus(StrEnum):
@@ -110,7 +115,6 @@ class Prepared:
     branch: str
     version: int
     benchmarks: tuple[LocalFile, ...] | None
-    card: LocalFile | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +130,7 @@ def prepare(request: UploadRequest, reporter: Reporter) -> Prepared:
 
     Raises what :func:`find_source` and :func:`check_source` raise, and :class:`UsageError` when no repository is named.
     """
-    source = find_source(request.directory)
+    source = find_source(request.directory, request.only)
     hub = source.project.hub if source.project is not None else None
     repo_id = request.repo_id or (hub.repo_id if hub else None)
     if repo_id is None:
@@ -138,8 +142,7 @@ def prepare(request: UploadRequest, reporter: Reporter) -> Prepared:
         raise UsageError(f"{repo_id!r} is no name of a repository", hint="it looks like owner/name")
     version = source.version
     checked = check_source(source, reporter, ignore=request.ignore)
-    text = card_text(source, repo_id) if request.readme is not False else None
-    if text is None and request.readme is not False:
+    if request.readme is not False and not has_card(source):
         reporter.emit(
             Notice(message="there is no card (CARD.md), so README.md on the Hub stays as it is", warning=True)
         )
@@ -151,7 +154,6 @@ def prepare(request: UploadRequest, reporter: Reporter) -> Prepared:
         branch=request.branch or (hub.branch if hub and hub.branch else f"v{version}"),
         version=version,
         benchmarks=benchmark_files(source.directory),
-        card=text_file(README, text) if text is not None else None,
     )
 
 
@@ -232,6 +234,7 @@ class _Planner:
         self._remote = remote
         self._reporter = reporter
         self._told: set[str] = set()
+        self._read: dict[str, dict[str, object]] = {}
 
     def _tell(self, message: str, *, warning: bool = False) -> None:
         if message not in self._told:
@@ -241,13 +244,15 @@ class _Planner:
     def plan(self, branches: Mapping[str, str] | None) -> UploadPlan:
         """The plan on ``branches`` (``None``: there is no repository yet)."""
         prepared, request = self._prepared, self._prepared.request
-        card = self._card(branches or {})
         if branches is not None and MAIN not in branches:
             raise NetworkError(f"{prepared.repo_id} has no branch {MAIN}, which versions are made from")
-        plans = [self._version(branches, card if prepared.branch == MAIN else None)]
+        there = self._there(branches)
+        is_new = branches is None or prepared.branch not in branches
+        card = self._card(branches or {}, None if is_new else there)
+        plans = [self._version(branches, there, card if prepared.branch == MAIN else None)]
         if card is not None and prepared.branch != MAIN:
-            there = self._remote.files(branches[MAIN], [README]) if branches is not None else None
-            plans.append(plan_branch(MAIN, [card], there))
+            old = self._remote.files(branches[MAIN], [README]) if branches is not None else None
+            plans.append(plan_branch(MAIN, [card], old))
         return UploadPlan(
             repo_id=prepared.repo_id,
             repo_type=request.repo_type,
@@ -256,28 +261,70 @@ class _Planner:
             branches=tuple(plans),
         )
 
-    def _card(self, branches: Mapping[str, str]) -> LocalFile | None:
-        """The card, when it is to go to main: not over that of a newer version."""
-        prepared = self._prepared
-        newer = max((int(name[1:]) for name in branches if re.fullmatch(r"v[0-9]+", name)), default=0)
-        if prepared.card is None or prepared.request.readme or newer <= prepared.version:
-            return prepared.card
-        self._tell(
-            f"README.md on {MAIN} stays as it is, because it tells of version {newer}"
-            f" and this is version {prepared.version}; --readme replaces it"
-        )
-        return None
+    def _there(self, branches: Mapping[str, str] | None) -> Snapshot | None:
+        """What the branch for the variants holds, or what it starts from; ``None`` when there is no repository."""
+        if branches is None:
+            return None
+        name = self._prepared.branch
+        start = name if name in branches else staging_branch(name) if self._is_staged(branches) else MAIN
+        return self._remote.snapshot(branches[start])
 
-    def _version(self, branches: Mapping[str, str] | None, card: LocalFile | None) -> BranchPlan:
+    def _is_staged(self, branches: Mapping[str, str] | None) -> bool:
+        """Whether an upload to a new branch was cut off between its commits."""
+        prepared = self._prepared
+        return (
+            branches is not None
+            and prepared.branch not in branches
+            and staging_branch(prepared.branch) in branches
+            and not prepared.request.create_pr
+        )
+
+    def _card(self, branches: Mapping[str, str], there: Snapshot | None) -> LocalFile | None:
+        """The card, when it is to go to main: not over that of a newer version."""
+        prepared, request = self._prepared, self._prepared.request
+        if request.readme is False or not has_card(prepared.source):
+            return None
+        newer = max((int(name[1:]) for name in branches if re.fullmatch(r"v[0-9]+", name)), default=0)
+        if newer > prepared.version and not request.readme:
+            dirty = "; it does not say that these builds are dirty" if prepared.checked.dirty else ""
+            self._tell(
+                f"README.md on {MAIN} stays as it is, because it tells of version {newer}"
+                f" and this is version {prepared.version}; --readme replaces it{dirty}"
+            )
+            return None
+        text = card_text(prepared.source, prepared.repo_id, self._others(there))
+        return text_file(README, text) if text is not None else None
+
+    def _others(self, there: Snapshot | None) -> tuple[BuiltVariant, ...]:
+        """The variants that are on the branch, are not uploaded now, and stay."""
+        if there is None:
+            return ()
+        uploaded = {variant.name for variant in self._prepared.source.variants}
+        found: list[BuiltVariant] = []
+        for path in sorted(there.files):
+            parts = path.split("/")
+            if len(parts) == 3 and parts[0] == BUILD and parts[2] == METADATA and parts[1] not in uploaded:
+                found.append(self._other(path, there))
+        return tuple(found)
+
+    def _other(self, path: str, there: Snapshot) -> BuiltVariant:
+        blob = there.files[path].blob
+        if blob not in self._read:
+            with TemporaryDirectory(prefix="kernel-builder-") as scratch:
+                text = self._remote.download(path, there.commit, Path(scratch)).read_bytes()
+            try:
+                document = json.loads(text)
+            except ValueError:
+                document = None
+            self._read[blob] = document if isinstance(document, dict) else {}
+        return BuiltVariant(path=Path(path).parent, metadata=self._read[blob])
+
+    def _version(
+        self, branches: Mapping[str, str] | None, there: Snapshot | None, card: LocalFile | None
+    ) -> BranchPlan:
         """The plan of the branch that the variants go to."""
         prepared, request = self._prepared, self._prepared.request
-        name = prepared.branch
-        is_new = branches is None or name not in branches
-        staging = staging_branch(name)
-        staged = branches is not None and is_new and not request.create_pr and staging in branches
-        there: Snapshot | None = None
-        if branches is not None:
-            there = self._remote.snapshot(branches[staging if staged else MAIN if is_new else name])
+        is_new = branches is None or prepared.branch not in branches
         local = [*prepared.checked.files, *(prepared.benchmarks or ()), *([card] if card else [])]
         uploaded = [variant.name for variant in prepared.source.variants]
         stale: set[str] = set()
@@ -293,12 +340,12 @@ class _Planner:
                 self._tell_void(void)
         self._tell_missing(uploaded, there if not is_new else None)
         return plan_branch(
-            name,
+            prepared.branch,
             local,
             there,
             stale=stale,
             made_from=MAIN if is_new else None,
-            staged=staged,
+            staged=self._is_staged(branches),
             may_stage=not request.create_pr,
             commit_operations=request.commit_operations,
         )
