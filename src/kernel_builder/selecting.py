@@ -177,7 +177,7 @@ def obstacles(matrix: Matrix) -> list[Unavailable]:
         Unavailable(
             name=entry.name,
             reason=entry.obstacle,
-            remedy=f"leave {entry.backend.value} out of general.backends, or build the others with --backend",
+            remedy="--available leaves them out, and so does --backend with the names of the others",
         )
         for entry in matrix.kept
         if entry.obstacle is not None

@@ -132,6 +132,8 @@ def command(
 
     Every variant is replaced as a whole when it is complete and has been loaded, and not touched otherwise.
     """
+    if local and (within or platform):
+        raise UsageError("--local chooses the variant by the torch that is installed; leave out --set and --platform")
     request = BuildRequest(
         root=_root(directory),
         patterns=variants,

@@ -151,18 +151,22 @@ def _collapse_stable(
     """One variant per toolkit and platform, built with the newest torch that the project admits (contract 2.6)."""
     for group in _grouped(rows):
         newest = group[-1]
+        backend = newest.variant.backend
         variant = _with_tag(newest, StableAbiTag(version=(target.major, target.minor)))
-        if newest.torch < target:
+        serving = tuple(row for row in group if row.torch >= target)
+        if serving:
+            kept.append(_kept(project, variant, serving))
+        else:
             toolkit = newest.variant.compute.label
             reason = f"torch {newest.torch} is the newest with {toolkit}, and the stable ABI of {target} is wanted"
-            dropped.append(Dropped(name=str(variant), backend=variant.backend, reason=reason))
-            continue
-        serving = tuple(row for row in group if row.torch >= target)
-        kept.append(_kept(project, variant, serving))
+            dropped.append(Dropped(name=str(variant), backend=backend, reason=reason))
         for row in group:
-            older = f"torch {row.torch} is older than {target}, whose stable ABI is wanted"
-            reason = f"{variant} serves it, built with torch {newest.torch}" if row.torch >= target else older
-            dropped.append(Dropped(name=row.name, backend=variant.backend, reason=reason))
+            reason = (
+                f"{variant} serves it, built with torch {newest.torch}"
+                if row in serving
+                else f"torch {row.torch} is older than {target}, whose stable ABI is wanted"
+            )
+            dropped.append(Dropped(name=row.name, backend=backend, reason=reason))
 
 
 def _collapse_tvm_ffi(project: Project, rows: list[SupportRow], kept: list[Kept], dropped: list[Dropped]) -> None:
