@@ -1,0 +1,97 @@
+"""``kernel-builder toolchain fetch``: what variants are compiled with, before it is needed."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from kernel_builder.cli.console import ConsoleReporter, mebibytes
+from kernel_builder.cli.options import offline_option
+from kernel_builder.config.model import Backend
+from kernel_builder.config.reader import FILE_NAME
+from kernel_builder.errors import ExitCode
+from kernel_builder.fetching import Fetched, FetchRequest, fetch
+from kernel_builder.variants.support import VariantSet
+
+
+@click.command(name="fetch")
+@click.argument("variants", metavar="[VARIANT]...", nargs=-1)
+@click.option(
+    "--project",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help=f"The project whose variants are meant. Default: here, if there is a {FILE_NAME}.",
+)
+@click.option("--no-project", is_flag=True, help=f"Variants of the support table, even if there is a {FILE_NAME} here.")
+@click.option(
+    "--set",
+    "within",
+    type=click.Choice([which.value for which in VariantSet]),
+    help="The variants of this set. Default: required for a project, latest without one.",
+)
+@click.option(
+    "--backend",
+    "backends",
+    metavar="NAME",
+    multiple=True,
+    type=click.Choice([backend.value for backend in Backend], case_sensitive=False),
+    help="Variants of this backend only. Can be given several times.",
+)
+@click.option("--available", is_flag=True, help="Leave out what cannot be had instead of refusing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
+@offline_option
+def command(
+    variants: tuple[str, ...],
+    *,
+    project: Path | None,
+    no_project: bool,
+    within: str | None,
+    backends: tuple[str, ...],
+    available: bool,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Fetch what VARIANTs are compiled with: names, or globs such as 'torch213-*'.
+
+    In a project, its required variants by default; elsewhere, those of the newest torch releases for this machine. What
+    was cut off goes on where it stopped. With --offline it says whether everything is there.
+    """
+    if project is not None and no_project:
+        raise click.UsageError("--project and --no-project do not go together")
+    if project is None and not no_project and Path(FILE_NAME).is_file():
+        project = Path.cwd()
+    request = FetchRequest(
+        root=project,
+        patterns=variants,
+        backends=tuple(Backend(name) for name in backends),
+        within=VariantSet(within) if within else None,
+        available=available,
+    )
+    started = time.monotonic()
+    with ConsoleReporter(quiet=quiet) as reporter:
+        fetched = fetch(request, reporter)
+    seconds = time.monotonic() - started
+    if as_json:
+        click.echo(json.dumps(_report(fetched, seconds), indent=2))
+    else:
+        for name in fetched.variants:
+            click.echo(f"{name}  ready")
+        for entry in fetched.unavailable:
+            click.echo(f"{entry.name}  not to be had: {entry.reason}")
+        click.echo(f"{len(fetched.variants)} toolchains; {mebibytes(fetched.received)} fetched; {seconds:.1f} s")
+    return ExitCode.INCOMPLETE if fetched.unavailable else ExitCode.OK
+
+
+def _report(fetched: Fetched, seconds: float) -> dict[str, object]:
+    return {
+        "variants": list(fetched.variants),
+        "unavailable": [
+            {"name": entry.name, "reason": entry.reason, "remedy": entry.remedy} for entry in fetched.unavailable
+        ],
+        "fetched-bytes": fetched.received,
+        "seconds": round(seconds, 1),
+    }

@@ -1,0 +1,149 @@
+"""Toolchains ahead of time: everything that a project, or a set of the support table, is compiled with.
+
+Nothing here prints; progress goes to a reporter and the result is a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from kernel_builder.config.model import Backend
+from kernel_builder.errors import ToolchainError, UsageError
+from kernel_builder.events import Reporter
+from kernel_builder.pipeline import BuildRequest, prepare, provide, toolchain_request
+from kernel_builder.selecting import Unavailable, this_platform
+from kernel_builder.store.cache import Store
+from kernel_builder.store.index import SimpleIndex
+from kernel_builder.store.settings import find_index
+from kernel_builder.toolchain.host import find_host_compiler
+from kernel_builder.toolchain.provide import IndexToolchains, ResolvedToolchain
+from kernel_builder.toolchain.sysroot import provide_sysroot
+from kernel_builder.variants.matrix import COMPILED_BACKENDS
+from kernel_builder.variants.support import SupportRow, VariantSet, load_support
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchRequest:
+    """Which toolchains are wanted.
+
+    With ``root``, those of a project's variants: that match ``patterns``, or of the set ``within`` (default: what is
+    required). Without, those of the support table for this machine in the same way (default: the newest ones).
+    ``available`` leaves out what cannot be had.
+    """
+
+    root: Path | None = None
+    patterns: tuple[str, ...] = ()
+    backends: tuple[Backend, ...] = ()
+    within: VariantSet | None = None
+    available: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetched:
+    """What is in the store now: ``variants`` by name, and those that cannot be had. ``received`` is in bytes."""
+
+    variants: tuple[str, ...]
+    unavailable: tuple[Unavailable, ...]
+    received: int
+
+
+def fetch(request: FetchRequest, reporter: Reporter, *, store: Store | None = None) -> Fetched:
+    """Bring what was asked for into the store.
+
+    Raises :class:`ToolchainError` when something cannot be had (unless ``available``), :class:`UsageError` for names
+    that do not exist, and what fetching raises; what was complete by then stays.
+    """
+    store = store or Store(reporter=reporter)
+    return _fetch_rows(request, reporter, store) if request.root is None else _fetch_project(request, reporter, store)
+
+
+def _fetch_project(request: FetchRequest, reporter: Reporter, store: Store) -> Fetched:
+    assert request.root is not None  # noqa: S101  (the caller asked)
+    wanted = BuildRequest(
+        root=request.root,
+        patterns=request.patterns,
+        backends=request.backends,
+        within=request.within,
+        available=request.available,
+    )
+    prepared = prepare(wanted, reporter, store=store)
+    received = provide(prepared)
+    return Fetched(variants=tuple(prepared.resolved), unavailable=prepared.unavailable, received=received)
+
+
+def _rows(request: FetchRequest) -> tuple[SupportRow, ...]:
+    """The rows of the support table that are meant, for this machine.
+
+    Backends that no compiler is known for are meant only when they are named.
+    """
+    platform = this_platform()
+    table = load_support()
+    here = [row for row in table.rows if row.platform == platform]
+    for pattern in request.patterns:
+        if not any(fnmatchcase(row.name, pattern) for row in here):
+            raise UsageError(
+                f"no variant for {platform} matches {pattern}",
+                hint=f"variants have names such as {here[-1].name}; torch213-* means all of torch 2.13",
+            )
+    backends = request.backends or (COMPILED_BACKENDS if not request.patterns else tuple(Backend))
+    within = request.within or (VariantSet.ALL if request.patterns else VariantSet.LATEST)
+    return tuple(
+        row
+        for row in here
+        if row.variant.backend in backends
+        and table.contains(within, row)
+        and (not request.patterns or any(fnmatchcase(row.name, pattern) for pattern in request.patterns))
+    )
+
+
+def _fetch_rows(request: FetchRequest, reporter: Reporter, store: Store) -> Fetched:
+    rows = _rows(request)
+    provider = _provider(store, reporter)
+    resolved: dict[str, ResolvedToolchain] = {}
+    unavailable: list[Unavailable] = []
+    for row in rows:
+        if row.variant.backend not in COMPILED_BACKENDS:
+            reason = f"this version of kernel-builder has no compiler for {row.variant.backend.value}"
+            unavailable.append(Unavailable(name=row.name, reason=reason))
+            continue
+        try:
+            resolved[row.name] = provider.resolve(toolchain_request(row))
+        except ToolchainError as error:
+            unavailable.append(Unavailable(name=row.name, reason=error.message, remedy=error.hint))
+    if unavailable and (not resolved or not request.available):
+        raise _refusal(unavailable, len(rows))
+    provider.provide_all(tuple(resolved.values()))
+    return Fetched(variants=tuple(resolved), unavailable=tuple(unavailable), received=provider.bytes_received)
+
+
+def _refusal(unavailable: list[Unavailable], total: int) -> ToolchainError:
+    lines = [f"the toolchains of {len(unavailable)} of {total} variants cannot be had:"]
+    lines += [
+        f"  {entry.name}: {entry.reason}" + (f" ({entry.remedy})" if entry.remedy else "") for entry in unavailable
+    ]
+    some = len(unavailable) < total
+    return ToolchainError("\n".join(lines), hint="--available fetches the others" if some else None)
+
+
+def _provider(store: Store, reporter: Reporter) -> IndexToolchains:
+    """Also makes the link-time view of the C library, which every build needs."""
+    host = find_host_compiler()
+    provide_sysroot(store, host)
+    return IndexToolchains(SimpleIndex(find_index(), reporter), store, host, reporter)
+
+
+def restore(store: Store, names: Iterable[str], reporter: Reporter) -> tuple[str, ...]:
+    """Provide deleted entries again that something asked for earlier; the names of those that are there now."""
+    wanted = set(names)
+    provider = _provider(store, reporter)
+    again = []
+    for request in provider.kept_requests():
+        resolved = provider.resolve(request)
+        keys = (resolved.torch_key, resolved.torch_stubs_key, resolved.cuda_key, resolved.cuda_stubs_key)
+        if any(key is not None and key.name in wanted for key in keys):
+            again.append(resolved)
+    provider.provide_all(again)
+    return tuple(sorted(name for name in wanted if (store.entries / name).is_dir()))
