@@ -1,0 +1,237 @@
+"""What is on this machine, for people who want to know why something cannot be built: compilers, tools, toolkits, GPUs.
+
+Nothing here is chosen or required; choosing is the work of ``host.py`` and its neighbours. Everything that runs a
+program bounds its time, and a program that misbehaves counts as absent.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_builder.errors import ToolchainError
+from kernel_builder.toolchain.host import compiler_file
+from kernel_builder.toolchain.model import HostCompiler
+
+_SECONDS = 20
+_TRIAL_SECONDS = 120
+_COMPILER = re.compile(r"((?P<target>[A-Za-z0-9_]+)(-[A-Za-z0-9_]+)*-)?(g|clang)\+\+(-[0-9]+)?")
+_VERSION = re.compile(r"\d+(\.\d+)+")
+_TRIAL = """\
+#include <cmath>
+#include <string>
+#include <vector>
+extern "C" int trial(int n) { return static_cast<int>(std::sqrt(std::vector<std::string>(n, "x").size())); }
+"""
+_PACKAGES: Mapping[str, Mapping[str, str]] = {
+    "c++": {"apt-get": "g++", "dnf": "gcc-c++ libstdc++-static", "zypper": "gcc-c++", "pacman": "gcc"},
+    "binutils": {"apt-get": "binutils", "dnf": "binutils", "zypper": "binutils", "pacman": "binutils"},
+    "git": {"apt-get": "git", "dnf": "git", "zypper": "git", "pacman": "git"},
+    "gpgv": {"apt-get": "gpgv", "dnf": "gnupg2", "zypper": "gpg2", "pacman": "gnupg"},
+    "debian keyring": {
+        "apt-get": "debian-archive-keyring",
+        "dnf": "debian-keyring",
+        "pacman": "debian-archive-keyring",
+    },
+    "python headers": {"apt-get": "python3-dev", "dnf": "python3-devel", "zypper": "python3-devel", "pacman": "python"},
+    "aarch64 c++": {
+        "apt-get": "g++-aarch64-linux-gnu",
+        "dnf": "gcc-c++-aarch64-linux-gnu",
+        "zypper": "cross-aarch64-gcc13",
+        "pacman": "aarch64-linux-gnu-gcc",
+    },
+    "qemu": {"apt-get": "qemu-user", "dnf": "qemu-user", "zypper": "qemu-linux-user", "pacman": "qemu-user"},
+}
+_INSTALL = {
+    "apt-get": "apt-get install",
+    "dnf": "dnf install",
+    "zypper": "zypper install",
+    "pacman": "pacman -S",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A program on PATH; ``version`` is empty where it does not say."""
+
+    path: Path
+    version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiler:
+    """A C++ compiler on PATH. ``target`` is the machine that it compiles for, ``family`` ``g++`` or ``clang``."""
+
+    path: Path
+    version: str
+    target: str
+    family: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toolkit:
+    """A CUDA toolkit that is installed here. ``version`` is major.minor; ``origin`` says what led to it."""
+
+    path: Path
+    version: str
+    origin: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """A GPU, as its driver describes it. ``capability`` is the compute capability (``9.0``)."""
+
+    name: str
+    capability: str
+    driver: str
+
+
+def install_command(what: str, environ: Mapping[str, str]) -> str:
+    """The command that installs ``what`` (a key of the table above) with this machine's package manager."""
+    for manager, package in _PACKAGES[what].items():
+        if shutil.which(manager, path=environ.get("PATH")) or (Path("/usr/bin") / manager).exists():
+            return f"{_INSTALL[manager]} {package}"
+    names = dict.fromkeys(_PACKAGES[what].values())
+    return f"install the package {' or '.join(names)}"
+
+
+def _answer(command: list[str | Path], *, errors_too: bool = False) -> str | None:
+    """What a program prints; ``None`` when it cannot be run, fails or takes too long."""
+    try:
+        completed = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if errors_too else subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return completed.stdout.strip()
+
+
+def find_program(name: str, environ: Mapping[str, str]) -> Program | None:
+    """``name`` on PATH, with its version."""
+    found = shutil.which(name, path=environ.get("PATH"))
+    if found is None:
+        return None
+    lines = (_answer([found, "--version"]) or "").splitlines()
+    version = _VERSION.search(lines[0]) if lines else None
+    return Program(path=Path(found), version=version[0] if version else "")
+
+
+def find_compilers(environ: Mapping[str, str]) -> tuple[Compiler, ...]:
+    """All g++ and clang++ on PATH, cross compilers included, in the order of PATH; each file once."""
+    found: dict[Path, Compiler] = {}
+    for folder in environ.get("PATH", "").split(os.pathsep):
+        try:
+            paths = sorted(Path(folder).iterdir()) if folder else []
+        except OSError:
+            continue
+        for path in paths:
+            if not _COMPILER.fullmatch(path.name) or not os.access(path, os.X_OK):
+                continue
+            real = path.resolve()
+            if real not in found and (compiler := _describe(path)) is not None:
+                found[real] = compiler
+    return tuple(found.values())
+
+
+def _describe(path: Path) -> Compiler | None:
+    banner = _answer([path, "--version"])
+    target = _answer([path, "-dumpmachine"])
+    version = _answer([path, "-dumpfullversion", "-dumpversion"])
+    if not banner or not target or not version:
+        return None
+    family = "clang" if "clang" in banner.lower() else "g++"
+    if family == "clang":  # it claims to be GCC 4.2.1 otherwise
+        match = _VERSION.search(banner)
+        version = match[0] if match else version
+    return Compiler(path=path, version=version.splitlines()[-1], target=target.partition("-")[0], family=family)
+
+
+def missing_tools(host: HostCompiler) -> tuple[str, ...]:
+    """Which of the assembler, linker and archiver the compiler does not find."""
+    missing = []
+    for tool in ("as", "ld", "ar"):
+        answer = _answer([host.cxx, f"-print-prog-name={tool}"]) or tool
+        if shutil.which(answer) is None:
+            missing.append(tool)
+    return tuple(missing)
+
+
+def try_compiler(host: HostCompiler) -> str | None:
+    """Why ``host`` cannot make a shared library with its own C++ runtime in it; ``None`` when it can."""
+    try:
+        compiler_file(host, "libstdc++.a")
+    except ToolchainError as error:
+        return error.message
+    with tempfile.TemporaryDirectory(prefix="kernel-builder-") as scratch:
+        source = Path(scratch) / "trial.cpp"
+        source.write_text(_TRIAL, encoding="utf-8")
+        library = Path(scratch) / "trial.so"
+        flags = ("-std=c++20", "-shared", "-fPIC", "-static-libstdc++")
+        try:
+            completed = subprocess.run(
+                [host.cxx, *flags, source, "-o", library],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_TRIAL_SECONDS,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            return f"{host.cxx} does not run: {error}"
+        if completed.returncode != 0:
+            words = [line for line in completed.stderr.splitlines() if "error" in line] or completed.stderr.splitlines()
+            return f"{host.cxx} cannot make a shared library: {words[0].strip() if words else 'it says nothing'}"
+    return None
+
+
+def find_toolkits(environ: Mapping[str, str], root: Path = Path("/usr/local")) -> tuple[Toolkit, ...]:
+    """CUDA toolkits: ``CUDA_HOME`` and ``CUDA_PATH``, ``/usr/local/cuda*``, and nvcc on PATH; each folder once."""
+    places = [(Path(environ[name]), name) for name in ("CUDA_HOME", "CUDA_PATH") if environ.get(name)]
+    places += [(path, str(path)) for path in sorted(root.glob("cuda*"))]
+    on_path = shutil.which("nvcc", path=environ.get("PATH"))
+    if on_path and (folder := _folder_of_nvcc(Path(on_path))) is not None:
+        places.append((folder, "PATH"))
+    found: dict[Path, Toolkit] = {}
+    for path, origin in places:
+        nvcc = path / "bin" / "nvcc"
+        if path.resolve() in found or not nvcc.is_file():
+            continue
+        match = re.search(r"release (\d+\.\d+)", _answer([nvcc, "--version"]) or "")
+        if match:
+            found[path.resolve()] = Toolkit(path=path, version=match[1], origin=origin)
+    return tuple(found.values())
+
+
+def _folder_of_nvcc(nvcc: Path) -> Path | None:
+    """Where the toolkit is that ``nvcc`` belongs to: the file on PATH may be a link, or a script that starts it."""
+    with tempfile.TemporaryDirectory(prefix="kernel-builder-") as scratch:
+        source = Path(scratch) / "empty.cu"
+        source.touch()
+        words = _answer([nvcc, "--dryrun", "-c", source], errors_too=True) or ""
+    match = re.search(r"^#\$ _HERE_=(.+)$", words, re.MULTILINE)
+    return Path(match[1]).parent if match else None
+
+
+def find_gpus(environ: Mapping[str, str]) -> tuple[Gpu, ...]:
+    """NVIDIA's GPUs, out of ``nvidia-smi``; none where that is absent or fails."""
+    program = shutil.which("nvidia-smi", path=environ.get("PATH"))
+    if program is None:
+        return ()
+    answer = _answer([program, "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"]) or ""
+    rows = [[part.strip() for part in line.split(",")] for line in answer.splitlines()]
+    return tuple(Gpu(name=row[0], capability=row[1], driver=row[2]) for row in rows if len(row) == 3)
