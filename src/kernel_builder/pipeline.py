@@ -175,7 +175,9 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
     libraries: Libraries | None = None
     depends: dict[Backend, tuple[ResolvedLibrary, ...]] = {}
     if compiled:
-        host = find_host_compiler()
+        # Variants of one build are for one platform.
+        (machine,) = {entry.row.variant.machine for entry in compiled if entry.row is not None}
+        host = find_host_compiler(machine=machine)
         sysroot = provide_sysroot(store, host)
         index = SimpleIndex(find_index(), reporter)
         libraries = Libraries(store, index, reporter, index.transport_without_credentials())

@@ -1,5 +1,7 @@
 """The host compiler: finding a g++ on this machine and asking it what it is.
 
+For another machine than this one it is a cross compiler, such as Debian's ``aarch64-linux-gnu-g++``.
+
 Discovery yields candidates, a pure rule picks one, and a refused candidate keeps its reason, so that the error can
 name everything that was tried.
 """
@@ -44,8 +46,14 @@ def _ask(cxx: Path, *arguments: str) -> str:
     return completed.stdout.strip()
 
 
-def inspect_compiler(cxx: Path) -> HostCompiler | Rejected:
-    """Ask ``cxx`` for its version and target; say why it cannot be used otherwise."""
+def build_machine() -> str:
+    """The processor family of this machine: ``x86_64``, ``aarch64``."""
+    return platform.machine()
+
+
+def inspect_compiler(cxx: Path, machine: str | None = None) -> HostCompiler | Rejected:
+    """Ask ``cxx`` for its version and target; say why it cannot be used for ``machine`` (default: this one)."""
+    wanted = machine or build_machine()
     try:
         version = _ask(cxx, "-dumpfullversion", "-dumpversion")
         target = _ask(cxx, "-dumpmachine")
@@ -57,8 +65,9 @@ def inspect_compiler(cxx: Path) -> HostCompiler | Rejected:
     major = version.split(".")[0]
     if not major.isdigit() or not target:
         return Rejected(path=cxx, reason="it does not answer like a compiler")
-    if target.split("-")[0] != platform.machine():
-        return Rejected(path=cxx, reason=f"it compiles for {target}, not for this machine")
+    if target.split("-")[0] != wanted:
+        other = "this machine" if wanted == build_machine() else wanted
+        return Rejected(path=cxx, reason=f"it compiles for {target}, not for {other}")
     if int(major) < MINIMUM_GCC:
         return Rejected(path=cxx, reason=f"it is version {version}; torch's headers need {MINIMUM_GCC} or newer")
     return HostCompiler(cxx=cxx, version=version, target=target, fingerprint=_fingerprint(cxx, banner))
@@ -76,33 +85,50 @@ def _fingerprint(cxx: Path, banner: str) -> str:
     return "; ".join(parts)
 
 
-def _candidates(environ: Mapping[str, str]) -> list[Path]:
-    """``CXX`` alone when it is set (the user has chosen), else g++ and the versioned names, newest first."""
-    chosen = environ.get("CXX", "").strip()
+def variable_for(machine: str) -> str:
+    """The variable that names the compiler for ``machine``: ``CXX`` for this one, else e.g. ``CXX_AARCH64_LINUX``."""
+    return "CXX" if machine == build_machine() else f"CXX_{machine.upper()}_LINUX"
+
+
+def _candidates(environ: Mapping[str, str], machine: str) -> list[Path]:
+    """What the variable names alone (the user has chosen), else g++ and the versioned names, newest first."""
+    chosen = environ.get(variable_for(machine), "").strip()
     if chosen:
         return [Path(chosen)]
-    names = ["g++", "c++", *(f"g++-{major}" for major in range(20, MINIMUM_GCC - 1, -1))]
+    prefix = "" if machine == build_machine() else f"{machine}-linux-gnu-"
+    names = [f"{prefix}g++", *(f"{prefix}g++-{major}" for major in range(20, MINIMUM_GCC - 1, -1))]
+    if not prefix:
+        names.insert(1, "c++")
     return [Path(name) for name in names]
 
 
-def find_host_compiler(environ: Mapping[str, str] | None = None) -> HostCompiler:
-    """The host compiler of this machine: ``$CXX`` if set, else ``g++`` or a versioned one that is new enough.
+def find_host_compiler(environ: Mapping[str, str] | None = None, *, machine: str | None = None) -> HostCompiler:
+    """The compiler for ``machine`` (default: this one): the one that :func:`variable_for` names if it is set, else
+    ``g++`` or a versioned one that is new enough, for another machine with its triplet in front.
 
     Raises :class:`ToolchainError` naming everything that was tried and how to install one.
     """
     environ = os.environ if environ is None else environ
+    machine = machine or build_machine()
+    variable = variable_for(machine)
     refused: list[Rejected] = []
-    for candidate in _candidates(environ):
+    for candidate in _candidates(environ, machine):
         resolved = shutil.which(str(candidate), path=environ.get("PATH"))
         if resolved is None:
-            if environ.get("CXX"):
-                refused.append(Rejected(path=candidate, reason="CXX names it, but it is not on PATH"))
+            if environ.get(variable):
+                refused.append(Rejected(path=candidate, reason=f"{variable} names it, but it is not on PATH"))
             continue
-        found = inspect_compiler(Path(resolved))
+        found = inspect_compiler(Path(resolved), machine)
         if isinstance(found, HostCompiler):
             return found
         refused.append(found)
     tried = "; ".join(f"{entry.path}: {entry.reason}" for entry in refused)
+    if machine != build_machine():
+        raise ToolchainError(
+            f"no C++ compiler for {machine}-linux was found{f' ({tried})' if tried else ''}",
+            hint=f"install a cross compiler with its C library (Debian, Ubuntu: apt-get install"
+            f" g++-{machine.replace('_', '-')}-linux-gnu), g++ {MINIMUM_GCC} or newer, or name one with {variable}",
+        )
     raise ToolchainError(
         f"no usable C++ compiler was found{f' ({tried})' if tried else ''}",
         hint=f"install g++ {MINIMUM_GCC} or newer (apt-get install g++; dnf install gcc-c++ libstdc++-static)"

@@ -53,7 +53,7 @@ def cuda_sdk(version: str, recipe: Recipe, entry: Path, stubs: Path) -> CudaSdk:
     )
 
 
-def complete_releases(index: Index, recipe: Recipe, machine: str, major: int) -> tuple[str, ...]:
+def complete_releases(index: Index, recipe: Recipe, machine: str, major: int, tools: str) -> tuple[str, ...]:
     """The CUDA versions (``13.0``, ``13.2``) of ``major`` for which ``index`` has every part of the compiler."""
     pages = run_all(
         [partial(index.files, project) for project in recipe.cuda_compiler],
@@ -74,7 +74,7 @@ def complete_releases(index: Index, recipe: Recipe, machine: str, major: int) ->
                         pages_by_project[package.project],
                         project=package.project,
                         allowed=SpecifierSet(fill(package.version, version)),
-                        machine=machine,
+                        machine=tools if package.tool else machine,
                     )
         except ToolchainError:
             continue
@@ -82,8 +82,8 @@ def complete_releases(index: Index, recipe: Recipe, machine: str, major: int) ->
     return tuple(complete)
 
 
-def choose_cuda_wheels(version: str, index: Index, recipe: Recipe, machine: str) -> tuple[IndexFile, ...]:
-    """The wheels of CUDA ``version`` (``13.0``), in the order of the recipe.
+def choose_cuda_wheels(version: str, index: Index, recipe: Recipe, machine: str, tools: str) -> tuple[IndexFile, ...]:
+    """The wheels of CUDA ``version`` (``13.0``) that compile on ``tools`` for ``machine``, in the recipe's order.
 
     Taken are the versions that NVIDIA's meta package pins for the newest release of that minor whose parts
     are all on the index; without such a release, the newest of each package that its own rule admits. Raises
@@ -96,6 +96,10 @@ def choose_cuda_wheels(version: str, index: Index, recipe: Recipe, machine: str)
         cancel=index.cancel,
     )
     files = dict(zip(projects, pages, strict=True))
+
+    def target(package: PackageRecipe) -> str:
+        return tools if package.tool else machine
+
     wanted = SpecifierSet(f"=={version}.*")
     releases = sorted({f.version for f in release_files if f.version in wanted and not f.version.is_prerelease})
     for release in reversed(releases):
@@ -104,10 +108,10 @@ def choose_cuda_wheels(version: str, index: Index, recipe: Recipe, machine: str)
         )
         pins = _pins(index, choice.file)
         try:
-            return tuple(_choose(package, files[package.project], machine, pins) for package in packages)
+            return tuple(_choose(package, files[package.project], target(package), pins) for package in packages)
         except ToolchainError:
             continue  # an incomplete mirror, or a release that was published in part
-    return tuple(_choose(package, files[package.project], machine, {}) for package in packages)
+    return tuple(_choose(package, files[package.project], target(package), {}) for package in packages)
 
 
 def _files_or_none(index: Index, project: str) -> tuple[IndexFile, ...]:

@@ -31,6 +31,7 @@ from kernel_builder.store.index import Index, IndexFile, choose_wheel
 from kernel_builder.store.offline import OfflineError, is_offline
 from kernel_builder.store.parallel import run_all
 from kernel_builder.store.progress import Fetch
+from kernel_builder.toolchain.host import build_machine
 from kernel_builder.toolchain.index_cuda import (
     build_cuda,
     choose_cuda_wheels,
@@ -120,7 +121,7 @@ class IndexToolchains:
     """Toolchains out of a package index.
 
     ``max_age`` is how long, in seconds, a kept resolution is used without asking the index again. Everything
-    is for Linux on the machine that ``host`` compiles for.
+    is for Linux on the machine that ``host`` compiles for, and the programs among it for this machine.
     """
 
     def __init__(
@@ -159,7 +160,7 @@ class IndexToolchains:
         :class:`NetworkError`.
         """
         with self._transfers():
-            return complete_releases(self._index, self._recipe, self._machine, major)
+            return complete_releases(self._index, self._recipe, self._machine, major, build_machine())
 
     def resolve(self, request: ToolchainRequest) -> ResolvedToolchain:
         """Choose the wheels for ``request``; at most index pages are fetched.
@@ -203,6 +204,22 @@ class IndexToolchains:
                 " and 'toolchain import' bring it to machines that have none",
             )
         return kept.resolved
+
+    def kept_requests(self) -> tuple[ToolchainRequest, ...]:
+        """What was asked for so far, on this machine or on one that exported its store; sorted."""
+        found: set[ToolchainRequest] = set()
+        for path in (self._store.root / "resolutions").glob("torch-*.json"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                table = json.loads(path.read_text(encoding="utf-8"))
+                if (table["recipe"], table["machine"]) != (self._recipe.digest, self._machine):
+                    continue
+                abi = Abi(table["abi"]) if table["abi"] else None
+                found.add(
+                    ToolchainRequest(
+                        torch=table["torch"], machine=Machine(table["machine"]), abi=abi, cuda=table["cuda"]
+                    )
+                )
+        return tuple(sorted(found, key=str))
 
     def provide(self, resolved: ResolvedToolchain) -> Provided:
         """Fetch what is missing of ``resolved``, verified, and make the link stubs.
@@ -323,7 +340,7 @@ class IndexToolchains:
         ).file
         if request.cuda is None:
             return (torch,)
-        return (torch, *choose_cuda_wheels(request.cuda, self._index, self._recipe, self._machine))
+        return (torch, *choose_cuda_wheels(request.cuda, self._index, self._recipe, self._machine, build_machine()))
 
     def _describe(self, request: ToolchainRequest, wheels: tuple[IndexFile, ...]) -> ResolvedToolchain:
         torch, *others = wheels
@@ -361,6 +378,8 @@ class IndexToolchains:
     def _kept_path(self, request: ToolchainRequest) -> Path:
         facts = [_FORMAT, self._index.fingerprint, self._recipe.digest, self._machine]
         facts.append(request.abi)
+        if build_machine() != self._machine:
+            facts.append(build_machine())
         digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
         return self._store.root / "resolutions" / f"{_kept_stem(request)}-{digest}.json"
 
@@ -372,6 +391,7 @@ class IndexToolchains:
             "cuda": request.cuda,
             "abi": request.abi,
             "machine": request.machine,
+            "tools": build_machine(),
             "recipe": self._recipe.digest,
             "wheels": [
                 {
@@ -401,8 +421,9 @@ class IndexToolchains:
         try:
             age = max(0.0, time.time() - path.stat().st_mtime)
             table = json.loads(path.read_text(encoding="utf-8"))
-            facts = (table.get("abi"), table.get("machine"), table.get("recipe"))
-            if path != self._kept_path(request) and facts != (request.abi, request.machine, self._recipe.digest):
+            facts = (table.get("abi"), table.get("machine"), table.get("tools"), table.get("recipe"))
+            wanted = (request.abi, request.machine, build_machine(), self._recipe.digest)
+            if path != self._kept_path(request) and facts != wanted:
                 return None
             wheels = tuple(
                 IndexFile(

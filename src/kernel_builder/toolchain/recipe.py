@@ -25,12 +25,16 @@ class LibraryRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class PackageRecipe:
-    """What to take from one project's wheel. ``version`` is a specifier, for where no release pins it."""
+    """What to take from one project's wheel. ``version`` is a specifier, for where no release pins it.
+
+    ``tool`` marks programs, which must run on the machine that compiles, whatever it compiles for.
+    """
 
     project: str
     include: tuple[str, ...]
     version: str = "=={cuda}.*"
     libraries: tuple[LibraryRecipe, ...] = ()
+    tool: bool = False
 
     def for_cuda(self, version: str) -> PackageRecipe:
         """The recipe with ``{cuda}`` and ``{major}`` filled in."""
@@ -42,6 +46,7 @@ class PackageRecipe:
                 LibraryRecipe(member=fill(library.member, version), leading=library.leading, cuda=library.cuda)
                 for library in self.libraries
             ),
+            tool=self.tool,
         )
 
 
@@ -128,6 +133,7 @@ def parse_recipe(text: str) -> Recipe:
                 include=_texts(package, "include"),
                 version=_text(package, "version") if "version" in package else "=={cuda}.*",
                 libraries=_libraries(_tables(package, "libraries")),
+                tool=package.get("tool") is True,
             )
             for package in _tables(cuda, "package")
         ),
