@@ -266,8 +266,6 @@ def benchmark_files(directory: Path) -> tuple[LocalFile, ...] | None:
 
 def has_card(source: Source) -> bool:
     """Whether :func:`card_text` finds a text."""
-    from kernel_builder.hub.card import CARD  # noqa: PLC0415  (jinja2 takes its time)
-
     return source.project is not None or (source.folder / CARD).is_file()
 
 

@@ -58,8 +58,8 @@ class UploadRequest:
     """What ``kernel-builder upload`` was asked for; ``None`` stands for what build.toml or the variants say.
 
     ``readme`` says whether the card goes to main: ``None`` means unless a newer version is published. ``ignore`` names
-    conformance rules to pass over. ``commit_operations`` is the most files in one commit. ``only`` names the variants to
-    publish, where that is not all of them.
+    conformance rules to pass over. ``commit_operations`` is the most files in one commit. ``only`` names the variants
+    to publish, where that is not all of them.
     """
 
     directory: Path
