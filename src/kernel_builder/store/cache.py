@@ -203,13 +203,7 @@ class Store:
 
         Raises :class:`IntegrityError` when the entry or its manifest cannot be read.
         """
-        entry = self.path(key)
-        expected, _ = _read_manifest(entry)
-        present = set(_files(entry))
-        compared = (_compare(entry / name, name, size, digest) for name, (size, digest) in expected.items())
-        problems = [problem for problem in compared if problem is not None]
-        problems += [Problem(path=name, what="does not belong here") for name in present - expected.keys()]
-        return sorted(problems, key=lambda problem: problem.path)
+        return verify_folder(self.path(key))
 
     def discard(self, key: StoreKey) -> None:
         """Delete an entry; the next :meth:`ensure` builds it again. Nothing happens when there is none."""
@@ -321,6 +315,25 @@ def _compare(file: Path, name: str, size: int, digest: str) -> Problem | None:
         return Problem(path=name, what=f"it cannot be read: {error.strerror}")
 
 
+def verify_folder(entry: Path) -> list[Problem]:
+    """:meth:`Store.verify` for a directory that need not be in the store yet."""
+    expected, _ = _read_manifest(entry)
+    present = set(_files(entry))
+    compared = (_compare(entry / name, name, size, digest) for name, (size, digest) in expected.items())
+    problems = [problem for problem in compared if problem is not None]
+    problems += [Problem(path=name, what="does not belong here") for name in present - expected.keys()]
+    return sorted(problems, key=lambda problem: problem.path)
+
+
+def seal_files(entry: Path) -> None:
+    """Make every file of an entry, and its manifest, read-only, and give the files the time of sealed ones."""
+    for name in _files(entry):
+        path = entry / name
+        path.chmod(0o555 if path.stat().st_mode & stat.S_IXUSR else 0o444)
+        os.utime(path, (_SEALED, _SEALED))
+    (entry / MANIFEST).chmod(0o444)
+
+
 def damage_text(name: str, problems: Sequence[Problem]) -> str:
     """One sentence about a damaged entry."""
     first = problems[0]
@@ -332,13 +345,10 @@ def _seal(work: Path, key: StoreKey, sources: Sequence[Artefact]) -> None:
     """Make all files read-only and write the manifest."""
     files: dict[str, dict[str, object]] = {}
     for name in sorted(_files(work)):
-        path = work / name
-        status = path.lstat()
+        status = (work / name).lstat()
         if not stat.S_ISREG(status.st_mode):
             raise IntegrityError(f"{key.stem}: {name} is no ordinary file, so it cannot be kept in the store")
-        path.chmod(0o555 if status.st_mode & stat.S_IXUSR else 0o444)
-        os.utime(path, (_SEALED, _SEALED))
-        files[name] = {"size": status.st_size, "sha256": _digest(path)}
+        files[name] = {"size": status.st_size, "sha256": _digest(work / name)}
     manifest: dict[str, object] = {
         "format": _FORMAT,
         "stem": key.stem,
@@ -348,9 +358,8 @@ def _seal(work: Path, key: StoreKey, sources: Sequence[Artefact]) -> None:
         "files": files,
     }
     manifest["own-sha256"] = _own_digest(manifest)
-    path = work / MANIFEST
-    path.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    path.chmod(0o444)
+    (work / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    seal_files(work)
 
 
 def _own_digest(manifest: Mapping[str, object]) -> str:

@@ -30,6 +30,9 @@ from kernel_builder.store.cache import (
 )
 from kernel_builder.store.uses import guard, in_use
 
+IMPORT_LOCK = "import"
+IMPORT_PREFIX = ".import-"
+"""An import holds this lock and works in a directory of this name, in the root of the store."""
 _PARTIAL_SECONDS = 7 * 24 * 3600.0
 """How long the beginning of a download is kept for somebody to go on with it."""
 
@@ -228,6 +231,7 @@ def _choose(
 def _collect_debris(store: Store, *, dry_run: bool, everything: bool) -> tuple[int, int]:
     """Work directories without owner and beginnings of downloads that nobody went on with: how many, how large."""
     now = time.time()
+    imports = sorted(store.root.glob(f"{IMPORT_PREFIX}*")) if _lock_is_free(store, IMPORT_LOCK) else []
     ownerless = [work for work in store.debris() if _lock_is_free(store, store.owner(work))]
     partial = [
         path
@@ -241,16 +245,19 @@ def _collect_debris(store: Store, *, dry_run: bool, everything: bool) -> tuple[i
     ]
     parts = [path for path in parts if _lock_is_free(store, path.name)]
     partial += [path for path in (store.root / "resolutions").glob(".new-*") if now - _time(path) > 3600]
-    freed = sum(_size(path) for path in (*ownerless, *partial, *parts))
+    freed = sum(_size(path) for path in (*imports, *ownerless, *partial, *parts))
     if not dry_run:
         store.sweep()
+        for path in imports:
+            with contextlib.suppress(Timeout), FileLock(_lock_of(store, IMPORT_LOCK)).acquire(timeout=0):
+                shutil.rmtree(path, ignore_errors=True)
         for path in partial:
             with contextlib.suppress(Timeout), FileLock(path.with_suffix(".lock")).acquire(timeout=0):
                 path.unlink(missing_ok=True)
         for path in parts:
             with contextlib.suppress(Timeout), FileLock(_lock_of(store, path.name)).acquire(timeout=0):
                 shutil.rmtree(path, ignore_errors=True)
-    return len(ownerless) + len(partial) + len(parts), freed
+    return len(imports) + len(ownerless) + len(partial) + len(parts), freed
 
 
 def _lock_of(store: Store, name: str) -> Path:
