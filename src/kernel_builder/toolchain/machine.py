@@ -19,6 +19,8 @@ from kernel_builder.errors import ToolchainError
 from kernel_builder.toolchain.host import compiler_file
 from kernel_builder.toolchain.model import HostCompiler
 
+SYSTEM_PROGRAMS = Path("/usr/bin")
+"""Where package managers are, whatever PATH says."""
 _SECONDS = 20
 _TRIAL_SECONDS = 120
 _COMPILER = re.compile(r"((?P<target>[A-Za-z0-9_]+)(-[A-Za-z0-9_]+)*-)?(g|clang)\+\+(-[0-9]+)?")
@@ -95,7 +97,7 @@ class Gpu:
 def install_command(what: str, environ: Mapping[str, str]) -> str:
     """The command that installs ``what`` (a key of the table above) with this machine's package manager."""
     for manager, package in _PACKAGES[what].items():
-        if shutil.which(manager, path=environ.get("PATH")) or (Path("/usr/bin") / manager).exists():
+        if shutil.which(manager, path=environ.get("PATH", "")) or (SYSTEM_PROGRAMS / manager).exists():
             return f"{_INSTALL[manager]} {package}"
     names = dict.fromkeys(_PACKAGES[what].values())
     return f"install the package {' or '.join(names)}"
@@ -122,7 +124,7 @@ def _answer(command: list[str | Path], *, errors_too: bool = False) -> str | Non
 
 def find_program(name: str, environ: Mapping[str, str]) -> Program | None:
     """``name`` on PATH, with its version."""
-    found = shutil.which(name, path=environ.get("PATH"))
+    found = shutil.which(name, path=environ.get("PATH", ""))
     if found is None:
         return None
     lines = (_answer([found, "--version"]) or "").splitlines()
@@ -203,7 +205,7 @@ def find_toolkits(environ: Mapping[str, str], root: Path = Path("/usr/local")) -
     """CUDA toolkits: ``CUDA_HOME`` and ``CUDA_PATH``, ``/usr/local/cuda*``, and nvcc on PATH; each folder once."""
     places = [(Path(environ[name]), name) for name in ("CUDA_HOME", "CUDA_PATH") if environ.get(name)]
     places += [(path, str(path)) for path in sorted(root.glob("cuda*"))]
-    on_path = shutil.which("nvcc", path=environ.get("PATH"))
+    on_path = shutil.which("nvcc", path=environ.get("PATH", ""))
     if on_path and (folder := _folder_of_nvcc(Path(on_path))) is not None:
         places.append((folder, "PATH"))
     found: dict[Path, Toolkit] = {}
@@ -229,7 +231,7 @@ def _folder_of_nvcc(nvcc: Path) -> Path | None:
 
 def find_gpus(environ: Mapping[str, str]) -> tuple[Gpu, ...]:
     """NVIDIA's GPUs, out of ``nvidia-smi``; none where that is absent or fails."""
-    program = shutil.which("nvidia-smi", path=environ.get("PATH"))
+    program = shutil.which("nvidia-smi", path=environ.get("PATH", ""))
     if program is None:
         return ()
     answer = _answer([program, "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"]) or ""
