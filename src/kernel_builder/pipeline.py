@@ -398,14 +398,14 @@ def _foreign_text(foreign: tuple[str, ...]) -> str | None:
     )
 
 
-def _all_headers(prepared: Prepared, variant: VariantPlan) -> Path | None:
-    """Where all of torch's headers are, for a variant that is compiled with the stable ones alone."""
+def _all_headers(prepared: Prepared, variant: VariantPlan) -> tuple[Path, ...]:
+    """Where all of torch's headers are, for a variant that is compiled with the stable ones alone; else nothing."""
     if variant.undefined is None or variant.undefined.stable is None:
-        return None
-    return prepared.resolved[variant.name].torch.include[0]
+        return ()
+    return prepared.resolved[variant.name].torch.include
 
 
-def _failure_text(failure: StepFailure, all_headers: Path | None) -> str:
+def _failure_text(failure: StepFailure, all_headers: tuple[Path, ...]) -> str:
     step, words = failure.step, failure.words
     tail = "\n".join(f"    {line}" for line in _excerpt(words))
     if any("No space left on device" in line for line in words):
@@ -413,7 +413,7 @@ def _failure_text(failure: StepFailure, all_headers: Path | None) -> str:
     if any("Python.h: No such file" in line for line in words):
         tail += "\n    (Python's headers are not installed: apt-get install python3-dev, or dnf install python3-devel)"
     for name in dict.fromkeys(match[1] for line in words for match in _NO_SUCH_FILE.finditer(line)):
-        if all_headers is not None and (all_headers / name).is_file():
+        if any((directory / name).is_file() for directory in all_headers):
             tail += f"\n    ({name} does not belong to torch's stable ABI, which torch.stable-abi asks for)"
             tail += f"\n    (headers that do: {', '.join(f'{root}/' for root in stable_header_roots())})"
     verb = "could not be linked" if step.kind is StepKind.LINK else "does not compile"
