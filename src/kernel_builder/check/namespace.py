@@ -369,7 +369,7 @@ _MACRO = re.compile(
 _NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
 
 
-def _without_noise(text: str) -> str:
+def without_noise(text: str) -> str:
     """C++ without comments and the content of strings; lines stay where they are."""
     return _NOISE.sub(lambda match: "\n" * match[0].count("\n") if match[0][0] == "/" else '""', text)
 
@@ -380,7 +380,7 @@ def native_registrations(source: SourceTree, _settings: Settings) -> Iterator[Fi
     for relative, text in native_sources(source):
         if "TORCH_LIBRARY" not in text:
             continue
-        clean = _without_noise(text)
+        clean = without_noise(text)
         defined = set(re.findall(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", clean, re.MULTILINE))
         for match in _MACRO.finditer(clean):
             macro, name = match[1], match[2]

@@ -202,9 +202,10 @@ def python_version(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
     floor = f"{settings.python_floor[0]}.{settings.python_floor[1]}"
     modules = {module.file.relative: module for module in package.modules.values()}
     for file in tree.files:
-        problem = syntax_problem(file.source, settings.python_floor) if file.source or file.tree else None
-        if file.tree is None and problem is None:
-            problem = file.error or "it cannot be read", file.error_line
+        if file.tree is None:
+            problem: tuple[str, int | None] | None = (file.error or "it cannot be read", file.error_line)
+        else:
+            problem = syntax_problem(file.source, settings.python_floor)
         if problem is not None:
             yield SYNTAX.at(file, f"it is no Python {floor}: {problem[0]}", line=problem[1])
         module = modules.get(file.relative)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -29,14 +30,22 @@ class Newer:
     count: int = 1
 
 
-def syntax_problem(source: bytes, floor: PythonVersion) -> tuple[str, int | None] | None:
-    """Why ``source`` is no Python of ``floor``, and the line; ``None`` when it is."""
-    import warnings  # noqa: PLC0415  (not needed where nothing is checked)
+_NEW_SYNTAX = re.compile(
+    rb"""^[ \t]*(?:match|type)[ \t(\[{'"-]|except[ \t]*\*|except[^:(\n]*,|(?:def|class)\s+\w+\s*\[|\bwith[ \t]*\("""
+    rb"""|\bt[rR]?['"]""",
+    re.MULTILINE,
+)
+"""What syntax of 3.10 and later looks like; other files need not be parsed a second time."""
 
+
+def syntax_problem(content: bytes, floor: PythonVersion) -> tuple[str, int | None] | None:
+    """Why a file that this Python parses is no Python of ``floor``, and the line; ``None`` when it is."""
+    if floor >= (3, 9) and _NEW_SYNTAX.search(content) is None:
+        return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the kernel's own backslashes, for one
-            ast.parse(source, feature_version=floor)
+            ast.parse(content, feature_version=floor)
     except SyntaxError as error:
         return error.msg, error.lineno
     except (ValueError, RecursionError, MemoryError) as error:

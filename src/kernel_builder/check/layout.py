@@ -1,0 +1,418 @@
+"""Rules about what lies where: names of variants, packages, files that do not belong into a kernel, what is missing.
+
+Source: the requirements page ("Directory layout"), contract 2 and 3.5, and the Hub's documented limits.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
+from kernel_builder.check.namespace import native_sources, without_noise
+from kernel_builder.check.subject import (
+    BuildFolder,
+    Entry,
+    EntryKind,
+    PythonFile,
+    SourceTree,
+    VariantDir,
+    join,
+    printable,
+)
+from kernel_builder.variants.matrix import all_variants, choose
+from kernel_builder.variants.names import ArchVariant
+from kernel_builder.variants.support import VariantSet, load_support
+
+_PAGE = "requirements page, Directory layout"
+
+VARIANT_NAME = rule(
+    "KB401",
+    "variant-name",
+    Severity.ERROR,
+    summary="A variant's directory is named by framework, ABI, backend, machine and system",
+    rationale="The client decides by the name what a machine can load, and never looks at a directory of another name.",
+    remedy="Build it with kernel-builder, or give it the name of what it is: torch213-cxx11-cu130-x86_64-linux.",
+    source="contract 2.1",
+)
+OLD_NAME = rule(
+    "KB402",
+    "old-variant-name",
+    Severity.WARNING,
+    summary="Variants have the names that are in use now",
+    rationale="Clients still load it, but builders do not make it any more.",
+    remedy="Build torch-<backend> variants in its place.",
+    source="contract 2.1",
+)
+NO_PACKAGE = rule(
+    "KB403",
+    "no-package",
+    Severity.ERROR,
+    summary="A variant has an __init__.py",
+    rationale="It is what the client runs; without it the kernel cannot be imported.",
+    remedy="Build the variant again; the package lies in torch-ext/<name>/.",
+    source=f"{_PAGE}; contract 5.6",
+)
+NO_COMPATIBILITY = rule(
+    "KB404",
+    "no-compatibility-package",
+    Severity.NOTE,
+    summary="A variant also has <name>/__init__.py, a package of the kernel's name",
+    rationale="The requirements page asks for it; clients of before 2025 and PYTHONPATH find the kernel by it.",
+    remedy="Build the variant with kernel-builder, which writes one.",
+    source=_PAGE,
+)
+EXPORTS_DIFFER = rule(
+    "KB405",
+    "exports-differ",
+    Severity.ERROR,
+    summary="Both packages of a variant offer the same names",
+    rationale="What users get would depend on how they import the kernel.",
+    remedy="Let <name>/__init__.py take everything from the package above, as kernel-builder writes it.",
+    source=_PAGE,
+)
+STRAY = rule(
+    "KB450",
+    "stray-file",
+    Severity.WARNING,
+    summary="A variant holds nothing that an editor, an operating system or a build left behind",
+    rationale="Every user downloads it, and the digest names it.",
+    remedy="Delete it, and build the variant again.",
+    source="kernel-builder",
+)
+BYTECODE = rule(
+    "KB451",
+    "bytecode",
+    Severity.WARNING,
+    summary="A variant holds no bytecode",
+    rationale="No digest covers it, and Python runs it in place of the source it claims to be of.",
+    remedy="Delete the __pycache__ directories.",
+    source="contract 3.7, 4.2",
+)
+LINK_OUT = rule(
+    "KB452",
+    "link-out",
+    Severity.ERROR,
+    summary="No link leads out of the variant, to a directory, or nowhere",
+    rationale="What it stands for is not part of what is published, and no digest covers it.",
+    remedy="Put a copy in its place.",
+    source="contract 4.2, sharp edge 32",
+)
+LINK = rule(
+    "KB453",
+    "link",
+    Severity.WARNING,
+    summary="A variant holds no links",
+    rationale="The digest names the file, but the reference's upload passes over links: there the file is missing.",
+    remedy="Put a copy in its place.",
+    source="contract sharp edge 32",
+)
+SPECIAL_FILE = rule(
+    "KB454",
+    "special-file",
+    Severity.ERROR,
+    summary="A variant holds regular files and directories only",
+    rationale="Nothing else can be published.",
+    remedy="Delete it.",
+    source="kernel-builder",
+)
+FILE_NAME = rule(
+    "KB455",
+    "file-name",
+    Severity.ERROR,
+    summary="Names of files are UTF-8, without control characters and backslashes",
+    rationale="metadata.json cannot name it, and the Hub or some system cannot hold it.",
+    remedy="Rename it.",
+    source="contract 4.2",
+)
+SECRET = rule(
+    "KB456",
+    "secret",
+    Severity.ERROR,
+    summary="A variant holds no passwords, tokens or private keys",
+    rationale="What is published can be read by everybody, for ever.",
+    remedy="Remove it, and revoke it if it was published already.",
+    source="kernel-builder",
+)
+HUB_FILE_SIZE = rule(
+    "KB457",
+    "hub-file-size",
+    Severity.ERROR,
+    summary="No file is larger than the Hub takes (50 GB)",
+    rationale="The upload fails, after a long while.",
+    remedy="Build for fewer architectures, or split the kernel.",
+    source="the Hub's documentation, storage limits",
+)
+HUB_FILE_COUNT = rule(
+    "KB458",
+    "hub-file-count",
+    Severity.WARNING,
+    summary="No directory holds more entries than the Hub takes (10 000)",
+    rationale="The Hub refuses commits with more, and clients take long to list them.",
+    remedy="Put the files into directories below, or into one archive.",
+    source="the Hub's documentation, storage limits",
+)
+STRAY_DIRECTORY = rule(
+    "KB459",
+    "stray-directory",
+    Severity.NOTE,
+    summary="A build folder holds variants, and what is published beside them",
+    rationale="Nobody loads it; it may be a variant whose metadata.json is missing.",
+    remedy="Delete it, or give it its metadata.",
+    source="contract 3.7, 6.1",
+)
+MISSING_VARIANTS = rule(
+    "KB460",
+    "missing-variants",
+    Severity.NOTE,
+    summary="Every required variant of each backend is there",
+    rationale="Users whose machine needs a missing variant cannot load the kernel.",
+    remedy="Build the missing variants before publishing: kernel-builder list-variants names all.",
+    source="contract 2.2; compliance of Hub kernels",
+)
+MISSING_VARIANTS_PUBLISHED = rule(
+    "KB461",
+    "missing-variants-published",
+    Severity.WARNING,
+    summary="A published kernel has every required variant of the backends it has",
+    rationale="Users whose machine needs a missing variant cannot load the kernel.",
+    remedy="Build and upload the missing variants.",
+    source="contract 2.2; compliance of Hub kernels",
+)
+NATIVE_EXIT = rule(
+    "KB470",
+    "exit-in-sources",
+    Severity.WARNING,
+    summary="C++ and CUDA code does not end the process",
+    rationale="exit() and abort() end the user's program, which cannot catch them; a notebook loses its state.",
+    remedy="Use TORCH_CHECK, which becomes an exception in Python, or throw.",
+    source="reports on kernels that exit; case T20",
+)
+
+_OLD_NAMES = frozenset({"torch-universal", "torch-npu"})
+
+
+@checks(VariantDir, VARIANT_NAME, OLD_NAME)
+def variant_name(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
+    """The directory's name."""
+    if variant.variant is not None:
+        return
+    if variant.name in _OLD_NAMES:
+        yield OLD_NAME.at(variant, f"{variant.name} is an earlier name", symbol=variant.name)
+    else:
+        yield VARIANT_NAME.at(variant, f"{printable(variant.name)!r} is not a variant name", symbol=variant.name)
+
+
+@checks(VariantDir, NO_PACKAGE, NO_COMPATIBILITY, EXPORTS_DIFFER)
+def packages(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
+    """The kernel's package, and the one of its name."""
+    files = variant.python.by_path
+    name = variant.python.name
+    flat = files.get("__init__.py")
+    nested = files.get(f"{name}/__init__.py") if name is not None else None
+    if flat is None and nested is None:
+        yield NO_PACKAGE.at(variant, "there is no __init__.py")
+    elif nested is None and name is not None:
+        yield NO_COMPATIBILITY.at(variant, f"there is no {printable(name)}/__init__.py", symbol=name)
+    elif flat is not None and nested is not None:
+        ours, theirs = _listed(flat), _listed(nested)
+        if ours is not None and theirs is not None and ours != theirs:
+            told = ", ".join(sorted(ours ^ theirs)[:8])
+            yield EXPORTS_DIFFER.at(nested, f"its __all__ differs from that of the package above in: {told}")
+
+
+def _listed(file: PythonFile) -> frozenset[str] | None:
+    """The names in a plain ``__all__ = [...]``."""
+    for node in file.tree.body if file.tree is not None else ():
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.List | ast.Tuple):
+            continue
+        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets):
+            return frozenset(str(part.value) for part in node.value.elts if isinstance(part, ast.Constant))
+    return None
+
+
+# --- files ---
+
+_STRAYS = (
+    *(".DS_Store", "Thumbs.db", "desktop.ini", "*.swp", "*.swo", "*~", "*.orig", "*.rej", "*.bak", ".#*", "#*#"),
+    *("*.o", "*.obj", "*.a", "*.d", "*.gcda", "*.gcno", ".ninja_*", "CMakeCache.txt", "*.ninja", "nohup.out"),
+    *(".gitignore", ".gitattributes", ".gitmodules", "core.[0-9]*"),
+)
+_STRAY_DIRECTORIES = frozenset(
+    {".git", ".hg", ".svn", ".idea", ".vscode", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints"}
+    | {".venv", "venv", "node_modules", ".tox", ".nox", "CMakeFiles", "_cmake_build"}
+)
+_LARGEST_HUB_FILE = 50 * 10**9
+_MOST_HUB_ENTRIES = 10_000
+
+
+@checks(VariantDir, STRAY, BYTECODE, LINK_OUT, LINK, SPECIAL_FILE, FILE_NAME, HUB_FILE_SIZE, HUB_FILE_COUNT)
+def files(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
+    """Every entry of a variant, by its name and kind."""
+    counts: dict[str, int] = {}
+    bytecode: list[str] = []
+    for entry in variant.listing.entries:
+        directory, _, name = entry.relative.rpartition("/")
+        counts[directory] = counts.get(directory, 0) + 1
+        if name == "__pycache__" or (name.endswith(".pyc") and "__pycache__" not in directory.split("/")):
+            bytecode.append(entry.relative)
+        yield from _entry(variant, entry, directory, name)
+    if bytecode:
+        more = f" and in {len(bytecode) - 1} more places" if len(bytecode) > 1 else ""
+        yield BYTECODE.at(join(variant.shown, bytecode[0]), f"there is bytecode here{more}")
+    for directory, count in counts.items():
+        if count > _MOST_HUB_ENTRIES:
+            yield HUB_FILE_COUNT.at(join(variant.shown, directory), f"it holds {count} entries")
+    if not variant.listing.complete:
+        yield HUB_FILE_COUNT.at(variant, f"it holds more than {len(variant.listing.entries)} files and directories")
+
+
+def _entry(variant: VariantDir, entry: Entry, directory: str, name: str) -> Iterator[Finding]:
+    place = join(variant.shown, entry.relative)
+    if not _is_good_name(name):
+        yield FILE_NAME.at(place, f"{printable(name)!r} cannot be published")
+    if entry.kind is EntryKind.OTHER:
+        yield SPECIAL_FILE.at(place, "it is neither a regular file nor a directory")
+    elif entry.kind is EntryKind.LINK:
+        where = "nowhere" if entry.dangling else "to a directory" if entry.inside else "out of the variant"
+        yield LINK_OUT.at(place, f"it is a link that leads {where}: {printable(entry.target or '')}")
+    elif entry.target is not None and _is_inside(variant, entry):
+        yield LINK.at(place, f"it is a link to {printable(entry.target)}")
+    if entry.kind is EntryKind.FILE and entry.size > _LARGEST_HUB_FILE:
+        yield HUB_FILE_SIZE.at(place, f"it has {entry.size / 10**9:.0f} GB")
+    parents = directory.split("/")
+    is_stray = name in _STRAY_DIRECTORIES if entry.kind is EntryKind.DIRECTORY else _is_stray(name)
+    if is_stray and not _STRAY_DIRECTORIES & set(parents):
+        yield STRAY.at(place, f"{printable(name)} does not belong into a kernel")
+
+
+def _is_stray(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in _STRAYS)
+
+
+def _is_inside(variant: VariantDir, entry: Entry) -> bool:
+    """Whether a link to a file stays in the variant; in the Hub's cache all files are links, to its store."""
+    real = os.path.realpath(variant.path / entry.relative)
+    return real.startswith(os.path.realpath(variant.path) + os.sep)
+
+
+def _is_good_name(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return "\\" not in name and not any(ord(character) < 0x20 or ord(character) == 0x7F for character in name)
+
+
+# --- secrets ---
+
+_SECRET_NAMES = (
+    *(".env", ".env.*", ".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", "id_rsa", "id_dsa", "id_ecdsa"),
+    *("id_ed25519", "*.p12", "*.pfx", "*.keystore", "*.jks", ".htpasswd"),
+)
+_HARMLESS_NAMES = (".env.example", ".env.sample", ".env.template")
+_SECRETS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
+    ("a private key", re.compile(rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----\s+[A-Za-z0-9+/=:]")),
+    ("a token of the Hub", re.compile(rb"\bhf_[A-Za-z]{34}\b")),
+    ("a token of GitHub", re.compile(rb"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{82})\b")),
+    ("an access key of AWS", re.compile(rb"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b")),
+    ("a token of Slack", re.compile(rb"\bxox[abprs]-[0-9]{10,}-[A-Za-z0-9-]{20,}")),
+    ("a token of a package index", re.compile(rb"\bpypi-AgEI[A-Za-z0-9_-]{50,}")),
+)
+_BEGINNINGS = (b"PRIVATE KEY", b"hf_", b"gh", b"AKIA", b"ASIA", b"xox", b"pypi-")
+_LARGEST_TEXT = 1 << 20
+
+
+@checks(VariantDir, SECRET)
+def secrets(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
+    """Files by name, and small texts by content."""
+    for entry in variant.listing.files:
+        name = entry.relative.rpartition("/")[2]
+        place = join(variant.shown, entry.relative)
+        if any(fnmatchcase(name, pattern) for pattern in _SECRET_NAMES) and name not in _HARMLESS_NAMES:
+            yield SECRET.at(place, f"files called {printable(name)} hold secrets")
+        elif 0 < entry.size <= _LARGEST_TEXT:
+            file = variant.python.by_path.get(entry.relative)
+            content = file.source if file is not None else (variant.path / entry.relative).read_bytes()
+            if b"\0" in content[:4096] or not any(beginning in content for beginning in _BEGINNINGS):
+                continue
+            for what, pattern in _SECRETS:
+                match = pattern.search(content)
+                if match is not None:
+                    line = content.count(b"\n", 0, match.start()) + 1
+                    yield SECRET.at(place, f"there is {what} in it", line=line)
+
+
+# --- folders ---
+
+_BESIDE_VARIANTS = frozenset({"benchmarks", "CARD.md", "README.md", "LICENSE", ".gitignore", ".gitattributes"})
+
+
+@checks(BuildFolder, STRAY_DIRECTORY, MISSING_VARIANTS, MISSING_VARIANTS_PUBLISHED)
+def folder(folder: BuildFolder, settings: Settings) -> Iterator[Finding]:
+    """What lies beside the variants, and which variants are not there."""
+    is_repository_root = (folder.path / "build.toml").exists() or (folder.path / ".git").exists()
+    for name in () if is_repository_root else folder.strays:
+        if name not in _BESIDE_VARIANTS and not name.startswith("."):
+            yield STRAY_DIRECTORY.at(join(folder.shown, name), f"{printable(name)} is no variant")
+    if not settings.required:
+        return
+    wanted, missing = _missing(folder)
+    if missing:
+        which = MISSING_VARIANTS_PUBLISHED if folder.repository else MISSING_VARIANTS
+        said = f"{len(missing)} of {wanted} required variants are missing: {', '.join(missing)}"
+        yield which.at(folder.shown, said)
+
+
+def _missing(folder: BuildFolder) -> tuple[int, list[str]]:
+    """``(number of required variants, names of those that are not there)``."""
+    table = load_support()
+    present = {variant.name for variant in folder.variants}
+    project = folder.source.project if folder.source is not None else None
+    if project is not None:
+        required = [entry.name for entry in choose(all_variants(project, table, None), within=VariantSet.REQUIRED).kept]
+    else:
+        parsed = [variant.variant for variant in folder.variants if isinstance(variant.variant, ArchVariant)]
+        # Without build.toml only full torch variants tell what is wanted: stable ones serve several releases.
+        backends = {variant.backend for variant in parsed if str(variant.tag).startswith("torch2")}
+        required = [row.name for row in table.rows if row.required and row.variant.backend in backends]
+    return len(required), [name for name in required if name not in present]
+
+
+# --- sources ---
+
+_ENDS = re.compile(r"(?<![\w.>:~])(?:std\s*::\s*|::\s*)?\b(exit|_exit|_Exit|quick_exit|abort|terminate)\s*\(")
+_MEMBER = re.compile(r"(?:->|\.|\w\s*::)\s*$")
+_DECLARED = re.compile(r"(?:\bvoid|\]\])\s+$")
+
+
+@checks(SourceTree, NATIVE_EXIT)
+def native_exits(source: SourceTree, _settings: Settings) -> Iterator[Finding]:
+    """Calls of ``exit`` and its like in the sources that ``build.toml`` lists. One finding per file."""
+    for relative, text in native_sources(source):
+        if not any(word in text for word in ("exit", "abort", "terminate")):
+            continue
+        clean = without_noise(text)
+        lines = [
+            (clean.count("\n", 0, match.start()) + 1, match[1])
+            for match in _ENDS.finditer(clean)
+            if _is_call(clean, match)
+        ]
+        if lines:
+            number, what = lines[0]
+            more = f" (and {len(lines) - 1} more times in this file)" if len(lines) > 1 else ""
+            said = f"{what}() ends the user's process{more}"
+            yield NATIVE_EXIT.at(join(source.shown, relative), said, line=number, symbol=what)
+
+
+def _is_call(text: str, match: re.Match[str]) -> bool:
+    before = text[max(0, match.start() - 40) : match.start()]
+    if _MEMBER.search(before) or _DECLARED.search(before):
+        return False
+    if match[1] == "terminate" and "std" not in match[0]:
+        return False  # a common name for other things
+    after = text[match.end() : match.end() + 200].lstrip()
+    return not after.startswith("void)")

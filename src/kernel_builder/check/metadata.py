@@ -1,0 +1,509 @@
+"""Rules about ``metadata.json``: complete, well-formed, and in agreement with everything around it.
+
+Source: interoperability contract 4.1-4.3, and what the client reads (5.6).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
+from kernel_builder.check.subject import METADATA, BuildFolder, VariantDir, join, printable
+from kernel_builder.config.capabilities import parse_capability
+from kernel_builder.config.known import dependencies
+from kernel_builder.config.model import Backend
+from kernel_builder.config.values import NAME, NAME_RULE
+from kernel_builder.variants.names import ArchVariant
+
+_MEND = "Build the variant again with a recent kernel-builder."
+
+MISSING = rule(
+    "KB410",
+    "metadata-missing",
+    Severity.ERROR,
+    summary="Every variant has a metadata.json that is a JSON object",
+    rationale="The client reads it before anything else, and loads nothing without.",
+    remedy=_MEND,
+    source="contract 4.1, 5.6",
+)
+INCOMPLETE = rule(
+    "KB411",
+    "metadata-incomplete",
+    Severity.ERROR,
+    summary="metadata.json has every key that the client requires, of the right type",
+    rationale="The client refuses a variant whose metadata lack a key or have one of another type.",
+    remedy=_MEND,
+    source="contract 4.1",
+)
+MALFORMED = rule(
+    "KB412",
+    "metadata-value",
+    Severity.ERROR,
+    summary="The values in metadata.json are well-formed",
+    rationale="The id becomes the name of a module and of an op namespace; the other values decide what is loaded.",
+    remedy="Correct build.toml, and build the variant again.",
+    source="contract 1.2, 3.2, 4.1",
+)
+UNKNOWN_KEY = rule(
+    "KB413",
+    "metadata-unknown-key",
+    Severity.NOTE,
+    summary="metadata.json has only keys that are known",
+    rationale="Clients ignore other keys; one may be a misspelling, or newer than this checker.",
+    remedy="Remove it, unless a newer kernel-builder wrote it.",
+    source="contract 4.1",
+)
+ID_MISMATCH = rule(
+    "KB414",
+    "id-mismatch",
+    Severity.ERROR,
+    summary="The id is also the name of the library, and the op namespace of _ops.py",
+    rationale="The client registers the kernel under its id; ops under another name belong to some other version.",
+    remedy=_MEND,
+    source="contract 3.2",
+)
+DISAGREES = rule(
+    "KB415",
+    "metadata-disagrees",
+    Severity.ERROR,
+    summary="metadata.json agrees with the directory's name, with build.toml, and with the other variants",
+    rationale="A variant that says it is something else was copied, or is older than build.toml.",
+    remedy="Build the variant again, or remove it.",
+    source="contract 2.1, 4.1",
+)
+ARCHS = rule(
+    "KB416",
+    "archs-malformed",
+    Severity.ERROR,
+    summary="backend.archs lists CUDA capabilities or ROCm architectures, for those backends only",
+    rationale="Users choose by it; nothing can be told from another text.",
+    remedy="Correct the capabilities in build.toml, and build the variant again.",
+    source="contract 4.1, case T4",
+)
+NO_DIGEST = rule(
+    "KB420",
+    "digest-missing",
+    Severity.WARNING,
+    summary="metadata.json has a digest of the variant's files",
+    rationale="Without it nobody can tell whether the files are those that were built; signatures stand for it.",
+    remedy="Write it with: kernel-builder hash.",
+    source="contract 4.2, 5.7",
+)
+DIGEST_MALFORMED = rule(
+    "KB421",
+    "digest-malformed",
+    Severity.ERROR,
+    summary="The digest names a known algorithm, and a hash for each file",
+    rationale="The client refuses metadata whose digest it cannot read.",
+    remedy="Write it anew with: kernel-builder hash.",
+    source="contract 4.2",
+)
+DIGEST_MISMATCH = rule(
+    "KB422",
+    "digest-mismatch",
+    Severity.ERROR,
+    summary="The files are those that the digest names: none changed, none missing, none added",
+    rationale="Something was edited, lost or added after the build; a verification of the kernel fails.",
+    remedy="Build the variant again; or, if the change is meant, write the digest anew with: kernel-builder hash.",
+    source="contract 4.2, case T20",
+)
+PROVENANCE = rule(
+    "KB430",
+    "provenance-malformed",
+    Severity.ERROR,
+    summary="Provenance names the builder's version and full commits, and says whether trees were dirty",
+    rationale="The client refuses metadata whose provenance it cannot read.",
+    remedy=_MEND,
+    source="contract 4.1, case T14",
+)
+DIRTY = rule(
+    "KB431",
+    "provenance-dirty",
+    Severity.WARNING,
+    summary="Variants are built from a commit, without changes",
+    rationale="Nobody can build the same again; the client warns users of it.",
+    remedy="Commit the changes, and build again.",
+    source="contract 4.3, case T14",
+)
+NO_PROVENANCE = rule(
+    "KB432",
+    "provenance-missing",
+    Severity.NOTE,
+    summary="metadata.json says from which commit the variant was built",
+    rationale="Nobody can tell which sources it is made of.",
+    remedy="Build it from a git repository.",
+    source="contract 4.3",
+)
+SHARED_ID = rule(
+    "KB440",
+    "id-shared",
+    Severity.ERROR,
+    summary="Variants of different commits have different ids",
+    rationale="Two versions of one id cannot be loaded in one process: the second registers the same ops again.",
+    remedy="Build the variants again; leave --unique-id to kernel-builder.",
+    source="requirements page, Torch extension; case T13",
+)
+
+_Kind = tuple[type, ...]
+_REQUIRED: Mapping[str, tuple[_Kind, str]] = {
+    "name": ((str,), "a string"),
+    "id": ((str,), "a string"),
+    "version": ((int,), "a number"),
+    "license": ((str,), "a string"),
+    "python-depends": ((list,), "a list"),
+    "backend": ((dict,), "an object"),
+}
+_OPTIONAL: Mapping[str, tuple[_Kind, str]] = {
+    "upstream": ((str, type(None)), "a string"),
+    "source": ((str, type(None)), "a string"),
+    "kernel-depends": ((list, type(None)), "a list"),
+    "digest": ((dict, type(None)), "an object"),
+    "provenance": ((dict, type(None)), "an object"),
+}
+
+
+def _line_of(variant: VariantDir, key: str) -> int | None:
+    """The line of a key, where it stands in the text exactly once or first."""
+    raw = variant.metadata_bytes or b""
+    position = raw.find(f'"{key}"'.encode())
+    return raw.count(b"\n", 0, position) + 1 if position >= 0 else None
+
+
+def _place(variant: VariantDir) -> str:
+    return join(variant.shown, METADATA)
+
+
+@checks(VariantDir, MISSING, INCOMPLETE, UNKNOWN_KEY)
+def shape(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
+    """The document, its keys and their types."""
+    document = variant.metadata
+    if document is None:
+        yield MISSING.at(_place(variant), variant.metadata_error or "it is missing", line=variant.metadata_error_line)
+        return
+    for key, (kinds, expected) in {**_REQUIRED, **_OPTIONAL}.items():
+        if key not in document:
+            if key in _REQUIRED:
+                yield INCOMPLETE.at(_place(variant), f"there is no {key!r}", symbol=key)
+        elif not isinstance(document[key], kinds) or isinstance(document[key], bool):
+            said = f"{key!r} is not {expected}"
+            yield INCOMPLETE.at(_place(variant), said, symbol=key, line=_line_of(variant, key))
+    backend = document.get("backend")
+    if isinstance(backend, dict) and not isinstance(backend.get("type"), str):
+        said = "'backend' has no 'type', or it is not a string"
+        yield INCOMPLETE.at(_place(variant), said, symbol="backend.type", line=_line_of(variant, "backend"))
+    for key in sorted(document.keys() - _REQUIRED.keys() - _OPTIONAL.keys()):
+        yield UNKNOWN_KEY.at(_place(variant), f"{printable(key)!r} is not known", symbol=key)
+
+
+@checks(VariantDir, MALFORMED, ARCHS)
+def values(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
+    """What the values must look like."""
+    document = variant.metadata or {}
+
+    def wrong(key: str, said: str, hint: str | None = None) -> Finding:
+        return MALFORMED.at(_place(variant), said, symbol=key, line=_line_of(variant, key), hint=hint)
+
+    name = document.get("name")
+    if isinstance(name, str) and NAME.fullmatch(name) is None:
+        yield wrong("name", f"{printable(name)!r} is no kernel name: {NAME_RULE}")
+    identifier = document.get("id")
+    if isinstance(identifier, str) and not (identifier.isidentifier() and identifier.isascii()):
+        yield wrong("id", f"{printable(identifier)!r} is no Python identifier")
+    version = document.get("version")
+    if isinstance(version, int) and version < 0:
+        yield wrong("version", f"{version} is negative")
+    if document.get("license") == "":
+        yield wrong("license", "it is empty", "name the licence in build.toml")
+    yield from _dependencies(variant, document, wrong)
+    yield from _backend(variant, document, wrong)
+
+
+def _dependencies(
+    variant: VariantDir, document: Mapping[str, object], wrong: Callable[[str, str], Finding]
+) -> Iterator[Finding]:
+    depends = document.get("python-depends")
+    known = dependencies()
+    try:
+        backend = Backend(variant.backend or "")
+    except ValueError:
+        backend = None
+    allowed = set(known.python_table(None)) | set(known.python_table(backend))
+    for entry in depends if isinstance(depends, list) else ():
+        if not isinstance(entry, str):
+            yield wrong("python-depends", "it holds something that is not a string")
+        elif entry not in allowed:
+            may = ", ".join(sorted(allowed))
+            yield wrong("python-depends", f"{printable(entry)!r} may not be depended on; the client knows: {may}")
+    kernels = document.get("kernel-depends")
+    for entry in kernels if isinstance(kernels, list) else ():
+        fine = (
+            isinstance(entry, dict)
+            and isinstance(entry.get("repo-id"), str)
+            and isinstance(entry.get("version"), int) != isinstance(entry.get("revision"), str)
+            and not entry.keys() - {"repo-id", "version", "revision"}
+        )
+        if not fine:
+            yield wrong("kernel-depends", "an entry is not a repo-id with either a version or a revision")
+
+
+def _backend(
+    variant: VariantDir, document: Mapping[str, object], wrong: Callable[[str, str], Finding]
+) -> Iterator[Finding]:
+    backend = document.get("backend")
+    if not isinstance(backend, dict) or not isinstance(backend.get("type"), str):
+        return
+    kind = backend["type"]
+    if kind not in set(Backend):
+        yield wrong("backend", f"{printable(kind)!r} is no backend: {', '.join(Backend)}")
+    archs = backend.get("archs")
+    if archs is None:
+        return
+    line = _line_of(variant, "archs")
+    if not isinstance(archs, list) or not all(isinstance(arch, str) for arch in archs):
+        yield ARCHS.at(_place(variant), "archs is not a list of strings", symbol="backend.archs", line=line)
+        return
+    if kind not in {Backend.CUDA, Backend.ROCM}:
+        said = f"{printable(kind)} has no architectures to list"
+        yield ARCHS.at(_place(variant), said, symbol="backend.archs", line=line)
+        return
+    for arch in archs:
+        if not _is_arch(arch, kind):
+            shown = printable(arch)
+            yield ARCHS.at(_place(variant), f"{shown!r} is no {kind} architecture", symbol="backend.archs", line=line)
+    if len(set(archs)) != len(archs):
+        yield ARCHS.at(_place(variant), "an architecture is listed twice", symbol="backend.archs", line=line)
+
+
+def _is_arch(text: str, kind: str) -> bool:
+    if kind == Backend.ROCM:
+        return re.fullmatch(r"gfx[0-9a-f]{3,5}", text) is not None
+    try:
+        parse_capability(text)
+    except ValueError:
+        return False
+    return True
+
+
+@checks(VariantDir, ID_MISMATCH, DISAGREES)
+def agreement(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
+    """The metadata against the library's name, ``_ops.py``, the directory's name and ``build.toml``."""
+    document = variant.metadata or {}
+    identifier = variant.id
+    if identifier is not None:
+        yield from _library(variant, identifier)
+        yield from _ops(variant, identifier)
+    named = variant.variant
+    backend = document.get("backend")
+    kind = backend.get("type") if isinstance(backend, dict) else None
+    if named is not None and isinstance(kind, str) and kind != named.backend.value:
+        said = f"backend.type is {printable(kind)!r}, and the directory is for {named.backend.value}"
+        yield DISAGREES.at(_place(variant), said, symbol="backend.type", line=_line_of(variant, "type"))
+    project = variant.source.project if variant.source is not None else None
+    if project is None:
+        return
+    for key, expected in (("name", project.name), ("version", project.version), ("license", project.license)):
+        if key in document and expected is not None and document[key] != expected:
+            said = f"{key} is {document[key]!r} here and {expected!r} in build.toml"
+            yield DISAGREES.at(_place(variant), said, symbol=key, line=_line_of(variant, key))
+    if named is not None and named.backend not in project.backends:
+        said = f"build.toml has no backend {named.backend.value}"
+        yield DISAGREES.at(variant, said, symbol="backend.type")
+
+
+def _library(variant: VariantDir, identifier: str) -> Iterator[Finding]:
+    if not isinstance(variant.variant, ArchVariant):
+        return
+    stems = {
+        library.name.split(".", 1)[0] for library in variant.libraries if "/" not in _below(variant, library.shown)
+    }
+    if not stems:
+        yield ID_MISMATCH.at(variant, "its name promises a library, and there is none", symbol=identifier)
+    elif identifier not in stems:
+        found = ", ".join(sorted(stems))
+        said = f"there is no library named by the id {identifier}; there is {printable(found)}"
+        yield ID_MISMATCH.at(variant, said, symbol=identifier)
+
+
+def _below(variant: VariantDir, shown: str) -> str:
+    """The path of a file of the variant below the package's directory."""
+    prefix = variant.shown if variant.package == variant.path else join(variant.shown, variant.package.name)
+    return shown.removeprefix(prefix.rstrip("/") + "/")
+
+
+_OPS = re.compile(r"^ops\s*=\s*torch\.ops\.([A-Za-z_]\w*)\s*$", re.MULTILINE)
+
+
+def _ops(variant: VariantDir, identifier: str) -> Iterator[Finding]:
+    below = variant.package.relative_to(variant.path).as_posix()
+    file = variant.python.by_path.get("_ops.py" if below == "." else f"{below}/_ops.py")
+    if file is None:
+        return
+    match = _OPS.search(file.text)
+    if match is not None and match[1] != identifier:
+        line = file.text.count("\n", 0, match.start()) + 1
+        yield ID_MISMATCH.at(file, f"its ops are {match[1]}'s, and the id is {identifier}", line=line, symbol=match[1])
+
+
+# --- digest ---
+
+_ALGORITHMS = {"sha256": 32, "sha512": 64}
+_NOT_HASHED = frozenset({METADATA, f"{METADATA}.sigstore"})
+_THREADS = 4
+
+
+@checks(VariantDir, NO_DIGEST, DIGEST_MALFORMED, DIGEST_MISMATCH)
+def digest(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
+    """The digest, file by file."""
+    document = variant.metadata
+    if document is None:
+        return
+    entry = document.get("digest")
+    if entry is None:
+        yield NO_DIGEST.at(_place(variant), "there is no digest", symbol="digest")
+        return
+    line = _line_of(variant, "digest")
+    problem = _digest_problem(entry)
+    if problem is not None or not isinstance(entry, dict):
+        yield DIGEST_MALFORMED.at(_place(variant), problem or "it is not an object", symbol="digest", line=line)
+        return
+    expected: dict[str, str] = entry["files"]
+    present = [file.relative for file in variant.listing.files if _is_hashed(file.relative)]
+    for path in sorted(expected.keys() - set(present)):
+        yield DIGEST_MISMATCH.at(join(variant.shown, path), "the digest names it, and it is not there", symbol=path)
+    for path in sorted(set(present) - expected.keys()):
+        yield DIGEST_MISMATCH.at(join(variant.shown, path), "it is not in the digest", symbol=path)
+    if not settings.hash_files:
+        return
+    both = [path for path in present if path in expected]
+
+    def differs(path: str) -> bool:
+        with (variant.path / path).open("rb") as file:
+            found = hashlib.file_digest(file, entry["algorithm"]).digest()
+        return base64.b64encode(found).decode("ascii") != expected[path]
+
+    with ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="hash") as pool:
+        for path, wrong in zip(both, pool.map(differs, both), strict=True):
+            if wrong:
+                yield DIGEST_MISMATCH.at(join(variant.shown, path), "it is not what the digest says", symbol=path)
+
+
+def _is_hashed(relative: str) -> bool:
+    return relative not in _NOT_HASHED and not relative.endswith(".pyc") and "__pycache__" not in relative.split("/")
+
+
+def _digest_problem(entry: object) -> str | None:
+    if not isinstance(entry, dict):
+        return "it is not an object"
+    algorithm, files = entry.get("algorithm"), entry.get("files")
+    if not isinstance(algorithm, str) or algorithm not in _ALGORITHMS:
+        return f"its algorithm is none of {', '.join(_ALGORITHMS)}"
+    if not isinstance(files, dict):
+        return "it has no 'files'"
+    for path, value in files.items():
+        if not isinstance(value, str) or not _is_hash(value, _ALGORITHMS[algorithm]):
+            return f"what it says of {printable(path)!r} is no {algorithm} in base64"
+    return None
+
+
+def _is_hash(text: str, length: int) -> bool:
+    try:
+        return len(base64.b64decode(text, validate=True)) == length
+    except (binascii.Error, ValueError):
+        return False
+
+
+# --- provenance ---
+
+_COMMIT = re.compile(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
+
+
+@checks(VariantDir, PROVENANCE, DIRTY, NO_PROVENANCE)
+def provenance(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
+    """Who built the variant and from what."""
+    document = variant.metadata
+    if document is None:
+        return
+    entry = document.get("provenance")
+    line = _line_of(variant, "provenance")
+    if entry is None:
+        yield NO_PROVENANCE.at(_place(variant), "there is no provenance", symbol="provenance")
+        return
+    if not isinstance(entry, dict):
+        return  # a matter of types
+    problem = _provenance_problem(entry)
+    if problem is not None:
+        yield PROVENANCE.at(_place(variant), problem, symbol="provenance", line=line)
+        return
+    kernel = entry.get("kernel")
+    if kernel is None:
+        yield NO_PROVENANCE.at(_place(variant), "it does not say from which commit", symbol="provenance.kernel")
+    elif kernel["dirty"]:
+        yield DIRTY.at(_place(variant), "its sources had changes that are in no commit", symbol="provenance.kernel")
+    if entry["kernel-builder"].get("dirty"):
+        said = "the kernel-builder that made it had changes that are in no commit"
+        yield DIRTY.at(_place(variant), said, symbol="provenance.kernel-builder")
+
+
+def _provenance_problem(entry: Mapping[str, object]) -> str | None:
+    builder, kernel = entry.get("kernel-builder"), entry.get("kernel")
+    if not isinstance(builder, dict) or not isinstance(builder.get("version"), str):
+        return "'kernel-builder' with its 'version' is missing"
+    keys = {"commit" if key == "sha" else key for key in builder}
+    if ("commit" in keys) != ("dirty" in keys):
+        return "'kernel-builder' has one of 'commit' and 'dirty', and not the other"
+    if "commit" in keys:
+        problem = _commit_problem(builder, "kernel-builder")
+        if problem is not None:
+            return problem
+    if kernel is None:
+        return None
+    if not isinstance(kernel, dict):
+        return "'kernel' is not an object"
+    return _commit_problem(kernel, "kernel")
+
+
+def _commit_problem(entry: Mapping[str, object], which: str) -> str | None:
+    commit = entry.get("commit", entry.get("sha"))
+    if not isinstance(commit, str) or _COMMIT.fullmatch(commit) is None:
+        return f"{which}.commit is not 40 or 64 hexadecimal digits"
+    if not isinstance(entry.get("dirty"), bool):
+        return f"{which}.dirty is neither true nor false"
+    return None
+
+
+def commit_of(variant: VariantDir) -> tuple[str, bool] | None:
+    """``(commit, dirty)`` of the sources, where the metadata say so."""
+    entry = (variant.metadata or {}).get("provenance")
+    kernel = entry.get("kernel") if isinstance(entry, dict) else None
+    if not isinstance(kernel, dict) or _commit_problem(kernel, "kernel") is not None:
+        return None
+    return str(kernel.get("commit", kernel.get("sha"))).lower(), bool(kernel["dirty"])
+
+
+@checks(BuildFolder, SHARED_ID, DISAGREES)
+def variants_together(folder: BuildFolder, _settings: Settings) -> Iterator[Finding]:
+    """What must be equal, and what must differ, among the variants of one kernel."""
+    first: dict[str, VariantDir] = {}
+    for variant in folder.variants:
+        commit = commit_of(variant)
+        if variant.id is None or commit is None:
+            continue
+        known = first.setdefault(variant.id, variant)
+        before = commit_of(known)
+        if before is not None and before[0] != commit[0]:
+            said = f"its id is also that of {known.name}, which is of commit {before[0][:12]}, not {commit[0][:12]}"
+            yield SHARED_ID.at(_place(variant), said, symbol=variant.id, line=_line_of(variant, "id"))
+    for key in ("name", "version", "license"):
+        said_by: dict[object, VariantDir] = {}
+        for variant in folder.variants:
+            value = (variant.metadata or {}).get(key)
+            if isinstance(value, str | int):
+                said_by.setdefault(value, variant)
+        if len(said_by) > 1 and folder.source is None:
+            told = " and ".join(f"{value!r} ({variant.name})" for value, variant in list(said_by.items())[:4])
+            yield DISAGREES.at(folder.shown, f"its variants have different values of {key!r}: {told}", symbol=key)
