@@ -32,7 +32,7 @@ from kernel_builder.store.offline import OfflineError, is_offline, offline
 from kernel_builder.store.settings import find_index, redact
 from kernel_builder.store.transport import Transport
 from kernel_builder.toolchain.debian import KEYRINGS, apt_mirrors
-from kernel_builder.toolchain.host import find_host_compiler
+from kernel_builder.toolchain.host import build_machine, find_host_compiler, variable_for
 from kernel_builder.toolchain.machine import (
     find_compilers,
     find_gpus,
@@ -44,6 +44,7 @@ from kernel_builder.toolchain.machine import (
 )
 from kernel_builder.toolchain.recipe import default_recipe
 from kernel_builder.variants.matrix import Matrix
+from kernel_builder.variants.names import Platform
 
 LOW_DISK = 3 << 30
 """Bytes: all toolchains of the required set take about this much."""
@@ -131,24 +132,33 @@ class Diagnosis:
         return ExitCode.OK if all(entry.reason is None for entry in self.variants) else ExitCode.TOOLCHAIN
 
 
-def examine(directory: Path, store: Store, environ: Mapping[str, str] | None = None) -> Diagnosis:
+def examine(directory: Path, store: Store, platform_: Platform | None = None) -> Diagnosis:
     """Look at the machine and at the project in ``directory``; without one, at a kernel with CPU and CUDA code.
 
-    Whether the network may be used is up to :mod:`kernel_builder.store.offline`.
+    ``platform_`` is what the variants are to run on (default: this machine). Whether the network may be used is up to
+    :mod:`kernel_builder.store.offline`.
     """
-    environ = os.environ if environ is None else environ
-    checks = [*_python(environ), *_compilers(environ), *_tools(environ), *_devices(environ), *_resources(store)]
+    environ = os.environ
+    machine = platform_.machine.value if platform_ is not None else build_machine()
+    checks = [
+        *_python(environ),
+        *_compilers(environ, machine),
+        *_tools(environ),
+        *_devices(environ),
+        *_resources(store),
+    ]
     index, unreachable = _index()
     checks.append(index)
     project = directory if (directory / FILE_NAME).exists() else None
     blocked = next((check for check in checks if check.standing is Standing.MISSING), None)
+    selection = Selection(platform=platform_)
     problem: KernelBuilderError | None = None
     variants: tuple[Capability, ...] = ()
     try:
         with _root(project) as root:
-            matrix = select_variants(load_project(root)[0], Selection())
+            matrix = select_variants(load_project(root)[0], selection)
             if blocked is None:
-                variants = _capabilities(root, matrix, store, unreachable)
+                variants = _capabilities(root, matrix, store, platform_, unreachable)
             else:
                 variants = tuple(_blocked(entry.name, entry.row is None, blocked) for entry in matrix.kept)
     except KernelBuilderError as error:
@@ -173,11 +183,14 @@ def _python(environ: Mapping[str, str]) -> Iterator[Check]:
         yield Check(name="Python headers", standing=Standing.ABSENT, found=f"no {header}", remedy=remedy)
 
 
-def _compilers(environ: Mapping[str, str]) -> Iterator[Check]:
+def _compilers(environ: Mapping[str, str], machine: str) -> Iterator[Check]:
+    here = machine == build_machine()
+    package = "c++" if here else f"{machine} c++"
+    install = install_command(package, environ)
     try:
-        host = find_host_compiler(environ)
+        host = find_host_compiler(environ, machine=machine)
     except ToolchainError as error:
-        remedy = install_command("c++", environ) + ", or name a compiler with the variable CXX"
+        remedy = f"{install}, or name a compiler with the variable {variable_for(machine)}"
         yield Check(name="C++ compiler", standing=Standing.MISSING, found=error.message, remedy=remedy)
         host = None
     if host is not None:
@@ -198,19 +211,16 @@ def _compilers(environ: Mapping[str, str]) -> Iterator[Check]:
                 name="static libstdc++",
                 standing=Standing.OK if problem is None else Standing.MISSING,
                 found=problem or "a shared library with its own C++ runtime can be made",
-                remedy=None if problem is None else install_command("c++", environ),
+                remedy=None if problem is None else install,
             )
-    machine = platform.machine()
-    others = [
-        compiler
-        for compiler in find_compilers(environ)
-        if compiler.target == machine and (host is None or compiler.path.resolve() != host.cxx.resolve())
-    ]
-    for compiler in others:
-        found = f"{compiler.family} {compiler.version}, {compiler.path}"
-        yield Check(name="another compiler", standing=Standing.OK, found=found)
-    if machine == "x86_64":
-        yield from _cross(environ)
+    for compiler in find_compilers(environ):
+        if compiler.target == build_machine() and (host is None or compiler.path.resolve() != host.cxx.resolve()):
+            found = f"{compiler.family} {compiler.version}, {compiler.path}"
+            yield Check(name="another compiler", standing=Standing.OK, found=found)
+    if build_machine() == "x86_64":
+        if here:
+            yield from _cross(environ)
+        yield _emulator(environ)
 
 
 def _cross(environ: Mapping[str, str]) -> Iterator[Check]:
@@ -221,12 +231,14 @@ def _cross(environ: Mapping[str, str]) -> Iterator[Check]:
     if not cross:
         remedy = f"to build for aarch64-linux: {install_command('aarch64 c++', environ)}"
         yield Check(name="compiler for aarch64", standing=Standing.ABSENT, found="none", remedy=remedy)
+
+
+def _emulator(environ: Mapping[str, str]) -> Check:
     emulator = find_program("qemu-aarch64", environ) or find_program("qemu-aarch64-static", environ)
     if emulator is not None:
-        yield Check(name="qemu", standing=Standing.OK, found=f"{emulator.version}, {emulator.path}")
-    else:
-        remedy = f"to load what was built for aarch64-linux: {install_command('qemu', environ)}"
-        yield Check(name="qemu", standing=Standing.ABSENT, found="no qemu-aarch64", remedy=remedy)
+        return Check(name="qemu", standing=Standing.OK, found=f"{emulator.version}, {emulator.path}")
+    remedy = f"to load what was built for aarch64-linux: {install_command('qemu', environ)}"
+    return Check(name="qemu", standing=Standing.ABSENT, found="no qemu-aarch64", remedy=remedy)
 
 
 def _tools(environ: Mapping[str, str]) -> Iterator[Check]:
@@ -352,18 +364,21 @@ def _blocked(name: str, noarch: bool, check: Check) -> Capability:
 
 
 def _capabilities(
-    root: Path, matrix: Matrix, store: Store, unreachable: KernelBuilderError | None
+    root: Path, matrix: Matrix, store: Store, platform_: Platform | None, unreachable: KernelBuilderError | None
 ) -> tuple[Capability, ...]:
     """Every variant of ``matrix``, planned as ``build`` would: all together, or one by one when that fails."""
     names = tuple(entry.name for entry in matrix.kept)
     with offline() if unreachable is not None else contextlib.nullcontext():
         try:
-            prepared = prepare(BuildRequest(root=root, available=True), Silent(), store=store)
+            prepared = prepare(BuildRequest(root=root, platform=platform_, available=True), Silent(), store=store)
             found = {entry.name: entry for entry in prepared.unavailable}
         except UnavailableError as error:
             found = {entry.name: entry for entry in error.unavailable}
         except KernelBuilderError:
-            return tuple(_alone(root, name, store, unreachable) for name in names)
+            return tuple(
+                _alone(BuildRequest(root=root, platform=platform_, patterns=(name,)), store, unreachable)
+                for name in names
+            )
     return tuple(
         Capability(variant=name, reason=found[name].reason, remedy=found[name].remedy)
         if name in found
@@ -372,9 +387,10 @@ def _capabilities(
     )
 
 
-def _alone(root: Path, name: str, store: Store, unreachable: KernelBuilderError | None) -> Capability:
+def _alone(request: BuildRequest, store: Store, unreachable: KernelBuilderError | None) -> Capability:
+    (name,) = request.patterns
     try:
-        prepare(BuildRequest(root=root, patterns=(name,)), Silent(), store=store)
+        prepare(request, Silent(), store=store)
     except UnavailableError as error:
         entry = error.unavailable[0]
         return Capability(variant=name, reason=entry.reason, remedy=entry.remedy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -180,6 +181,16 @@ def test_an_index_that_cannot_be_reached_is_the_reason(doctor: Doctor) -> None:
     assert result.code == 4
     assert check(result, "package index")["standing"] == "absent"
     assert all("no connection" in str(entry["reason"]) for entry in variants(result) if "cpu" in str(entry["variant"]))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the cross compiler that is known is one on x86_64")
+def test_another_platform_needs_its_compiler(doctor: Doctor) -> None:
+    result = doctor("--offline", "--json", "--platform", "aarch64-linux")
+    assert result.code == 4
+    assert "aarch64-linux" in str(check(result, "C++ compiler")["found"])
+    assert "CXX_AARCH64_LINUX" in str(check(result, "C++ compiler")["remedy"])
+    assert all(str(entry["variant"]).endswith("-aarch64-linux") for entry in variants(result))
+    assert doctor("--platform", "amiga").code == 2
 
 
 def test_a_store_that_cannot_be_is_missing(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,10 @@ _PACKAGES: Mapping[str, Mapping[str, str]] = {
         "zypper": "cross-aarch64-gcc13",
         "pacman": "aarch64-linux-gnu-gcc",
     },
+    "x86_64 c++": {
+        "apt-get": "g++-x86-64-linux-gnu",
+        "dnf": "gcc-c++-x86_64-linux-gnu",
+    },
     "qemu": {"apt-get": "qemu-user", "dnf": "qemu-user", "zypper": "qemu-linux-user", "pacman": "qemu-user"},
 }
 _INSTALL = {
