@@ -15,8 +15,10 @@ from kernel_builder.errors import ToolchainError, UsageError
 from kernel_builder.events import Reporter
 from kernel_builder.pipeline import BuildRequest, prepare, provide, toolchain_request
 from kernel_builder.selecting import Unavailable, this_platform
-from kernel_builder.store.cache import Store
+from kernel_builder.store.cache import Store, StoreKey
 from kernel_builder.store.index import SimpleIndex
+from kernel_builder.store.inventory import Entry, list_entries
+from kernel_builder.store.offline import offline
 from kernel_builder.store.settings import find_index
 from kernel_builder.toolchain.host import find_host_compiler
 from kernel_builder.toolchain.provide import IndexToolchains, ResolvedToolchain
@@ -61,17 +63,20 @@ def fetch(request: FetchRequest, reporter: Reporter, *, store: Store | None = No
 
 
 def _fetch_project(request: FetchRequest, reporter: Reporter, store: Store) -> Fetched:
+    prepared = prepare(_build_request(request), reporter, store=store)
+    received = provide(prepared)
+    return Fetched(variants=tuple(prepared.resolved), unavailable=prepared.unavailable, received=received)
+
+
+def _build_request(request: FetchRequest) -> BuildRequest:
     assert request.root is not None  # noqa: S101  (the caller asked)
-    wanted = BuildRequest(
+    return BuildRequest(
         root=request.root,
         patterns=request.patterns,
         backends=request.backends,
         within=request.within,
         available=request.available,
     )
-    prepared = prepare(wanted, reporter, store=store)
-    received = provide(prepared)
-    return Fetched(variants=tuple(prepared.resolved), unavailable=prepared.unavailable, received=received)
 
 
 def _rows(request: FetchRequest) -> tuple[SupportRow, ...]:
@@ -100,8 +105,16 @@ def _rows(request: FetchRequest) -> tuple[SupportRow, ...]:
 
 
 def _fetch_rows(request: FetchRequest, reporter: Reporter, store: Store) -> Fetched:
-    rows = _rows(request)
     provider = _provider(store, reporter)
+    resolved, unavailable = _resolve_rows(request, provider)
+    provider.provide_all(tuple(resolved.values()))
+    return Fetched(variants=tuple(resolved), unavailable=tuple(unavailable), received=provider.bytes_received)
+
+
+def _resolve_rows(
+    request: FetchRequest, provider: IndexToolchains
+) -> tuple[dict[str, ResolvedToolchain], list[Unavailable]]:
+    rows = _rows(request)
     resolved: dict[str, ResolvedToolchain] = {}
     unavailable: list[Unavailable] = []
     for row in rows:
@@ -115,8 +128,7 @@ def _fetch_rows(request: FetchRequest, reporter: Reporter, store: Store) -> Fetc
             unavailable.append(Unavailable(name=row.name, reason=error.message, remedy=error.hint))
     if unavailable and (not resolved or not request.available):
         raise _refusal(unavailable, len(rows))
-    provider.provide_all(tuple(resolved.values()))
-    return Fetched(variants=tuple(resolved), unavailable=tuple(unavailable), received=provider.bytes_received)
+    return resolved, unavailable
 
 
 def _refusal(unavailable: list[Unavailable], total: int) -> ToolchainError:
@@ -133,6 +145,50 @@ def _provider(store: Store, reporter: Reporter) -> IndexToolchains:
     host = find_host_compiler()
     provide_sysroot(store, host)
     return IndexToolchains(SimpleIndex(find_index(), reporter), store, host, reporter)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Portion:
+    """A part of the store: entries that came from elsewhere, and what was chosen for what."""
+
+    entries: tuple[Entry, ...]
+    resolutions: tuple[Path, ...]
+
+
+def everything(store: Store) -> Portion:
+    """All that came from elsewhere. What this machine made of it, another one makes by itself."""
+    entries = tuple(entry for entry in list_entries(store) if entry.sources or entry.problem)
+    return Portion(entries=entries, resolutions=tuple(sorted((store.root / "resolutions").glob("*.json"))))
+
+
+def portion(request: FetchRequest, reporter: Reporter, *, store: Store) -> Portion:
+    """What ``request`` means, out of what is in the store already; the network is not used.
+
+    Raises :class:`OfflineError` for what is not there, and what :func:`fetch` raises.
+    """
+    with offline():
+        keys: list[StoreKey] = []
+        if request.root is not None:
+            prepared = prepare(_build_request(request), reporter, store=store)
+            resolved, provider = prepared.resolved, prepared.toolchains
+            keys += [library.key for libraries in prepared.depends.values() for library in libraries]
+        else:
+            provider = _provider(store, reporter)
+            resolved, _ = _resolve_rows(request, provider)
+    kept: set[Path] = set()
+    for answer in resolved.values():
+        keys += answer.fetched_keys
+        path = provider.kept_file(answer.request) if provider is not None else None
+        if path is not None:
+            kept.add(path)
+    names = {key.name for key in keys}
+    entries = tuple(entry for entry in list_entries(store) if entry.name in names)
+    missing = names - {entry.name for entry in entries}
+    if missing:
+        raise ToolchainError(
+            f"{', '.join(sorted(missing))} is not in the store", hint="kernel-builder toolchain fetch brings it there"
+        )
+    return Portion(entries=entries, resolutions=tuple(sorted(kept)))
 
 
 def restore(store: Store, names: Iterable[str], reporter: Reporter) -> tuple[str, ...]:

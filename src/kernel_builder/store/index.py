@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -32,7 +32,11 @@ PYTHONS = ("cp312", "cp313", "cp311", "cp314", "cp310")
 
 @dataclass(frozen=True, kw_only=True)
 class IndexFile:
-    """A wheel on an index. ``sha256`` and ``size`` (bytes) are ``None`` when the index does not say."""
+    """A wheel on an index. ``sha256`` and ``size`` (bytes) are ``None`` when the index does not say.
+
+    ``url`` is empty for one that was chosen earlier, or elsewhere: :func:`locate` finds it on an index.
+    ``record_sha256`` is what the digest of its RECORD must be, where that is known.
+    """
 
     project: str
     version: Version
@@ -42,6 +46,7 @@ class IndexFile:
     sha256: str | None = None
     size: int | None = None
     yanked: str | None = None
+    record_sha256: str | None = None
 
     @property
     def identity(self) -> str:
@@ -193,6 +198,29 @@ class _HttpFile:
     def read(self, start: int, stop: int) -> Iterator[bytes]:
         """See :class:`RangeReader`."""
         return self._transport.stream(self._url, start, stop, size=self.size, on_bytes=self._on_bytes)
+
+
+def locate(index: Index, file: IndexFile) -> IndexFile:
+    """``file``, which was chosen earlier, with the address that it has on ``index`` now.
+
+    Raises :class:`ToolchainError` when the index does not have it any more, :class:`IntegrityError` when a file of that
+    name is another one now, :class:`NetworkError`.
+    """
+    found = next((other for other in index.files(file.project) if other.filename == file.filename), None)
+    if found is None:
+        raise ToolchainError(
+            f"the package index has no {file.filename} any more, which was chosen earlier",
+            hint="'kernel-builder lock --upgrade' chooses anew; an index that has it can be named with"
+            " KERNEL_BUILDER_INDEX_URL",
+        )
+    for what, then, now in (("SHA-256", file.sha256, found.sha256), ("size", file.size, found.size)):
+        if then is not None and now is not None and then != now:
+            raise IntegrityError(
+                f"{file.filename} on the package index is not the file that was chosen earlier: its {what} was {then}"
+                f" and is {now}",
+                hint="published files never change: the index, or what is between, alters them",
+            )
+    return replace(found, sha256=file.sha256, record_sha256=file.record_sha256)
 
 
 class SimpleIndex:

@@ -77,9 +77,9 @@ def export_store(store: Store, entries: Sequence[Entry], resolutions: Iterable[P
         with os.fdopen(handle, "wb") as raw, ExitStack() as stack:
             stream: IO[bytes] = raw
             if target.name.endswith((".gz", ".tgz")):
-                stream = stack.enter_context(
-                    gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=3, mtime=0)
-                )
+                packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=3, mtime=0)
+                stack.callback(packed.close)
+                stream = cast("IO[bytes]", packed)
             count = _write(stream, store, entries, sorted(resolutions))
         mask = os.umask(0)
         os.umask(mask)

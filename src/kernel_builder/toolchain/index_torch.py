@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernel_builder.errors import ToolchainError
+from kernel_builder.errors import IntegrityError, ToolchainError
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import StoreKey, require_space
 from kernel_builder.store.index import Index, IndexFile
@@ -63,7 +63,15 @@ def build_torch(
 
 
 def source_of(file: IndexFile, wheel: Wheel) -> Artefact:
-    """What the manifest says about a wheel."""
+    """What the manifest says about a wheel. Raises :class:`IntegrityError` when its RECORD is not the one that it must
+    have.
+    """
+    if file.record_sha256 not in {None, wheel.record_sha256}:
+        raise IntegrityError(
+            f"{file.filename} is not the wheel that was locked: the SHA-256 of its RECORD is {wheel.record_sha256},"
+            f" not {file.record_sha256}",
+            hint="the index, or what is between, alters files",
+        )
     return Artefact(
         name=file.project,
         version=str(file.version),

@@ -27,7 +27,7 @@ from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store, StoreKey
-from kernel_builder.store.index import Index, IndexFile, choose_wheel
+from kernel_builder.store.index import Index, IndexFile, choose_wheel, locate
 from kernel_builder.store.offline import OfflineError, is_offline
 from kernel_builder.store.parallel import run_all
 from kernel_builder.store.progress import Fetch
@@ -95,6 +95,11 @@ class ResolvedToolchain:
     cuda_stubs_key: StoreKey | None
 
     @property
+    def fetched_keys(self) -> tuple[StoreKey, ...]:
+        """The entries of the store that come from elsewhere; the others are made from these on this machine."""
+        return (self.torch_key,) if self.cuda_key is None else (self.torch_key, self.cuda_key)
+
+    @property
     def artefacts(self) -> tuple[Artefact, ...]:
         """The files that it is made from, torch first, as far as their index describes them."""
         return tuple(
@@ -104,6 +109,7 @@ class ResolvedToolchain:
                 filename=wheel.filename,
                 size=wheel.size,
                 sha256=wheel.sha256,
+                record_sha256=wheel.record_sha256,
             )
             for wheel in self.wheels
         )
@@ -205,6 +211,29 @@ class IndexToolchains:
             )
         return kept.resolved
 
+    def resolve_locked(self, request: ToolchainRequest, artefacts: Sequence[Artefact]) -> ResolvedToolchain:
+        """The toolchain for ``request`` that is made from exactly these wheels. Nothing is fetched or asked.
+
+        Raises :class:`ToolchainError` when they are not the wheels that such a toolchain is made from.
+        """
+        self._check_request(request)
+        by_project = {artefact.name: artefact for artefact in artefacts}
+        projects = [self._recipe.torch.project]
+        if request.cuda is not None:
+            projects += [package.project for package in self._recipe.cuda]
+        if by_project.keys() != set(projects) or len(by_project) != len(artefacts):
+            odd = ", ".join(sorted(by_project.keys() ^ set(projects))) or "one of them is there twice"
+            raise ToolchainError(
+                f"the lock has other files for {request} than this version of kernel-builder makes it from ({odd})",
+                hint="kernel-builder lock --upgrade",
+            )
+        return self._describe(request, tuple(_from_artefact(by_project[project]) for project in projects))
+
+    def kept_file(self, request: ToolchainRequest) -> Path | None:
+        """Where it is kept what was chosen for ``request``, if something was."""
+        path = self._kept_path(request)
+        return path if path.is_file() else None
+
     def kept_requests(self) -> tuple[ToolchainRequest, ...]:
         """What was asked for so far, on this machine or on one that exported its store; sorted."""
         found: set[ToolchainRequest] = set()
@@ -253,7 +282,7 @@ class IndexToolchains:
         def build(into: Path) -> Sequence[Artefact]:
             with self._fetching(f"torch {wheel.version}", resolved.torch_key) as (scratch, progress):
                 return build_torch(
-                    wheel,
+                    self._locate([wheel])[0],
                     recipe=self._recipe,
                     index=self._index,
                     scratch=scratch,
@@ -273,7 +302,7 @@ class IndexToolchains:
         def build(into: Path) -> Sequence[Artefact]:
             with self._fetching(f"CUDA {version}", key) as (scratch, progress):
                 return build_cuda(
-                    resolved.wheels[1:],
+                    self._locate(resolved.wheels[1:]),
                     version=version,
                     recipe=self._recipe,
                     index=self._index,
@@ -284,6 +313,11 @@ class IndexToolchains:
 
         entry = self._store.ensure(key, build, self._index.check)
         self._provide_stubs(resolved.cuda_stubs_key, entry)
+
+    def _locate(self, wheels: Sequence[IndexFile]) -> list[IndexFile]:
+        """The wheels with addresses, whenever they were chosen."""
+        tasks = [partial(locate, self._index, wheel) if not wheel.url else partial(_itself, wheel) for wheel in wheels]
+        return run_all(tasks, cancel=self._index.cancel)
 
     def _provide_stubs(self, key: StoreKey, entry: Path) -> None:
         def build(into: Path) -> Sequence[Artefact]:
@@ -447,6 +481,23 @@ class IndexToolchains:
 class _Kept:
     resolved: ResolvedToolchain
     age: float
+
+
+def _itself(wheel: IndexFile) -> IndexFile:
+    return wheel
+
+
+def _from_artefact(artefact: Artefact) -> IndexFile:
+    return IndexFile(
+        project=artefact.name,
+        version=Version(artefact.version),
+        filename=artefact.filename,
+        tags=frozenset(),
+        url="",
+        sha256=artefact.sha256,
+        size=artefact.size,
+        record_sha256=artefact.record_sha256,
+    )
 
 
 def _kept_stem(request: ToolchainRequest) -> str:

@@ -1,0 +1,28 @@
+"""``kernel-builder toolchain import``: toolchains out of a file that ``toolchain export`` wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kernel_builder.cli.console import ConsoleReporter
+from kernel_builder.store.cache import Store
+from kernel_builder.store.transfer import import_store
+
+
+@click.command(name="import")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def command(file: Path) -> None:
+    """Bring the toolchains in FILE into the store of this machine.
+
+    Every file is compared with the manifest of its entry first; if anything is wrong, nothing is imported.
+    """
+    with ConsoleReporter() as reporter:
+        store = Store(reporter=reporter)
+        brought = import_store(store, file)
+    for name in brought.entries:
+        click.echo(f"{name}  imported")
+    for name in brought.present:
+        click.echo(f"{name}  was there already")
+    click.echo(f"{len(brought.entries)} entries imported into {store.root}")
