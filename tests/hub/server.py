@@ -36,7 +36,7 @@ class Hub:
 
     ``page_size`` is the number of entries in a page of a tree listing; files above ``part_size`` bytes are sent in
     parts of that size. ``before_commit`` is called once, in the middle of the next commit request before it is judged:
-    the place for what somebody else does meanwhile.
+    the place for what somebody else does meanwhile. ``slow`` is how many seconds storage takes for each MiB.
     """
 
     state: State
@@ -47,6 +47,7 @@ class Hub:
     page_size: int = 1000
     part_size: int = 64 << 20
     before_commit: Callable[[], None] | None = None
+    slow: float = 0
 
     def environment(self, token: str | None, home: Path) -> dict[str, str]:
         """What makes the public clients use this Hub, with a cache and settings of their own below ``home``."""
@@ -299,6 +300,7 @@ class _StorageHandler(_Handler):
         try:
             with target.open("wb") as file:
                 for block in self._blocks():
+                    time.sleep(self.hub.slow)
                     digest.update(block)
                     if block.count(0) == len(block):
                         file.seek(len(block), os.SEEK_CUR)  # holes stay holes
@@ -729,13 +731,20 @@ class _HubHandler(_Handler):
         for part in parts:
             part.unlink()
 
+    def _is_proposer(self, repository: Repository, revision: str) -> bool:
+        """Whether the request comes from who opened the pull request that ``revision`` names."""
+        number = revision.removeprefix("refs/pr/")
+        if number == revision or not number.isdigit() or not 0 < int(number) <= len(repository.pull_requests):
+            return False
+        return self.account is not None and repository.pull_requests[int(number) - 1]["author"] == self.account.name
+
     def _commit(self, repository: Repository, revision: str) -> None:
         lines = [json.loads(line) for line in self._body().splitlines() if line.strip()]
         as_pull_request = bool(self.query.get("create_pr"))
         if as_pull_request:
             if self.account is None:
                 raise RefusedError(401, None, "Invalid username or password.")
-        else:
+        elif not self._is_proposer(repository, revision):
             self._must_write(repository.namespace)
         if not lines or lines[0]["key"] != "header":
             raise RefusedError(400, None, "the first line is no header")
@@ -772,7 +781,10 @@ class _HubHandler(_Handler):
             if as_pull_request:
                 number = len(repository.pull_requests) + 1
                 ref = f"refs/pr/{number}"
-                repository.pull_requests.append({"num": number, "title": header["summary"], "base": revision})
+                author = self.account.name if self.account else ""
+                repository.pull_requests.append(
+                    {"num": number, "title": header["summary"], "base": revision, "author": author}
+                )
                 answer["pullRequestUrl"] = (
                     f"{self.hub.url}/{_PREFIX[repository.kind]}{repository.name}/discussions/{number}"
                 )
@@ -816,7 +828,9 @@ class _HubHandler(_Handler):
         if not 0 < number <= len(repository.pull_requests):
             raise RefusedError(404, None, "This discussion does not exist")
         request = repository.pull_requests[number - 1]
-        self._say({**request, "status": "open", "isPullRequest": True, "events": [], "author": {"name": "somebody"}})
+        self._say(
+            {**request, "status": "open", "isPullRequest": True, "events": [], "author": {"name": request["author"]}}
+        )
 
     # Downloads
 
