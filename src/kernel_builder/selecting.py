@@ -77,8 +77,7 @@ def select_variants(project: Project, selection: Selection) -> Matrix:
     nothing is left to build.
     """
     platform = selection.platform or this_platform()
-    table = load_support()
-    everything = all_variants(project, table, platform)
+    everything = all_variants(project, load_support(), platform)
     refuse_unknown_backends(project, selection.backends)
     wrong = unmatched(everything, selection.patterns)
     if wrong:
@@ -90,7 +89,7 @@ def select_variants(project: Project, selection: Selection) -> Matrix:
     if selection.local:
         return _local(everything, selection)
     within = selection.within or (VariantSet.ALL if selection.patterns else VariantSet.REQUIRED)
-    matrix = choose(everything, patterns=selection.patterns, backends=selection.backends, table=table, within=within)
+    matrix = choose(everything, patterns=selection.patterns, backends=selection.backends, within=within)
     if not matrix.kept:
         raise ConfigError(
             f"there is nothing to build: no variant is left{_grouped_reasons(matrix)}",
@@ -160,14 +159,18 @@ def _local(everything: Matrix, selection: Selection) -> Matrix:
 
 
 def silent_backends(project: Project, selection: Selection) -> tuple[tuple[Backend, str], ...]:
-    """Backends that nothing can be built for on the platform, with the reason, unless others were asked for by name."""
+    """Backends that no selected variant is for, with the reason; none where variants were asked for by name."""
     if selection.patterns or selection.local:
         return ()
-    everything = all_variants(project, load_support(), selection.platform or this_platform())
+    present = {entry.backend for entry in select_variants(project, selection).kept}
+    platform = selection.platform or this_platform()
+    reasons = dict(all_variants(project, load_support(), platform).silent_backends(project))
+    within = selection.within or VariantSet.REQUIRED
+    other = f"none of its variants belongs to the set '{within.value}' (list-variants --set all shows them)"
     return tuple(
-        (backend, reason)
-        for backend, reason in everything.silent_backends(project)
-        if not selection.backends or backend in selection.backends
+        (backend, reasons.get(backend, other))
+        for backend in dict.fromkeys(selection.backends or project.backends)
+        if backend not in present
     )
 
 
@@ -199,8 +202,8 @@ def refuse(unavailable: Sequence[Unavailable], matrix: Matrix, selection: Select
         if remedy is not None:
             lines.append(f"      remedy: {remedy}")
     if rest:
-        hint = f"--available builds the other {rest}; --local the one for the torch that is installed here"
-        hint += "; --variant NAME any one"
+        hint = f"'kernel-builder build --available' builds the other {rest};"
+        hint += " 'kernel-builder build --local' the one for the torch that is installed here"
     else:
         hint = "'kernel-builder list-variants --why' tells what this project can have"
     return UnavailableError("\n".join(lines), unavailable=unavailable, hint=hint)

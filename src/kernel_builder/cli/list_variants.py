@@ -90,7 +90,7 @@ def list_matrix(
 ) -> Matrix:
     """The variants of ``project`` in a set, whether or not they can be compiled."""
     table = load_support()
-    return choose(all_variants(project, table, platform), backends=backends, table=table, within=within)
+    return choose(all_variants(project, table, platform), backends=backends, within=within)
 
 
 def _compilable(matrix: Matrix) -> Matrix:

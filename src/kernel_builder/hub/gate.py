@@ -74,7 +74,7 @@ def missing_variants(project: Project, present: Collection[str]) -> dict[str, li
     Platforms of which nothing is there count, too: a kernel is built for each of them on a machine of its own.
     """
     table = load_support()
-    required = choose(all_variants(project, table, None), table=table, within=VariantSet.REQUIRED)
+    required = choose(all_variants(project, table, None), within=VariantSet.REQUIRED)
     missing: dict[str, list[str]] = {}
     for entry in required.kept:
         if entry.name not in present:

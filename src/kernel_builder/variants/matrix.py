@@ -7,7 +7,7 @@ as a :class:`Platform`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from kernel_builder.config.model import Backend, FrameworkKind, Project
@@ -34,12 +34,14 @@ class Kept:
     """A variant of the project. ``row`` says what it is compiled against; ``None`` for a noarch variant.
 
     ``stands_for`` are all builds of torch that the variant serves: ``row`` alone, but for variants on torch's stable
-    ABI and on tvm-ffi. ``obstacle`` says why this version of kernel-builder cannot compile it, if it cannot.
+    ABI and on tvm-ffi. ``sets`` are the named sets that one of them belongs to. ``obstacle`` says why this version of
+    kernel-builder cannot compile it, if it cannot.
     """
 
     variant: Variant
     row: SupportRow | None
     stands_for: tuple[SupportRow, ...] = ()
+    sets: frozenset[VariantSet] = frozenset(VariantSet)
     obstacle: str | None = None
 
     @property
@@ -112,17 +114,23 @@ def all_variants(project: Project, table: SupportTable, platform: Platform | Non
             else:
                 dropped.append(Dropped(name=row.name, backend=backend, reason=reason, other_platform=elsewhere))
         if project.framework.kind is FrameworkKind.TVM_FFI:
-            _collapse_tvm_ffi(project, admitted, kept, dropped)
+            _collapse_tvm_ffi(admitted, kept, dropped)
         elif backend in project.framework.stable_abi:
-            _collapse_stable(project, project.framework.stable_abi[backend], admitted, kept, dropped)
+            _collapse_stable(project.framework.stable_abi[backend], admitted, kept, dropped)
         else:
-            kept += [_kept(project, row.variant, (row,)) for row in admitted]
-    return Matrix(kept=tuple(kept), dropped=tuple(dropped))
+            kept += [_kept(row.variant, (row,)) for row in admitted]
+    complete = tuple(
+        replace(entry, sets=table.sets_of(entry.stands_for), obstacle=_obstacle(project, entry.variant))
+        if isinstance(entry.variant, ArchVariant)
+        else entry
+        for entry in kept
+    )
+    return Matrix(kept=complete, dropped=tuple(dropped))
 
 
-def _kept(project: Project, variant: ArchVariant, rows: tuple[SupportRow, ...]) -> Kept:
+def _kept(variant: ArchVariant, rows: tuple[SupportRow, ...]) -> Kept:
     """``rows`` in the order of the table: the last one has the newest torch."""
-    return Kept(variant=variant, row=rows[-1], stands_for=rows, obstacle=_obstacle(project, variant))
+    return Kept(variant=variant, row=rows[-1], stands_for=rows)
 
 
 def _obstacle(project: Project, variant: ArchVariant) -> str | None:
@@ -145,9 +153,7 @@ def _grouped(rows: Iterable[SupportRow]) -> list[tuple[SupportRow, ...]]:
     return [tuple(groups[key]) for key in sorted(groups)]
 
 
-def _collapse_stable(
-    project: Project, target: Version, rows: list[SupportRow], kept: list[Kept], dropped: list[Dropped]
-) -> None:
+def _collapse_stable(target: Version, rows: list[SupportRow], kept: list[Kept], dropped: list[Dropped]) -> None:
     """One variant per toolkit and platform, built with the newest torch that the project admits (contract 2.6)."""
     for group in _grouped(rows):
         newest = group[-1]
@@ -155,7 +161,7 @@ def _collapse_stable(
         variant = _with_tag(newest, StableAbiTag(version=(target.major, target.minor)))
         serving = tuple(row for row in group if row.torch >= target)
         if serving:
-            kept.append(_kept(project, variant, serving))
+            kept.append(_kept(variant, serving))
         else:
             toolkit = newest.variant.compute.label
             reason = f"torch {newest.torch} is the newest with {toolkit}, and the stable ABI of {target} is wanted"
@@ -169,7 +175,7 @@ def _collapse_stable(
             dropped.append(Dropped(name=row.name, backend=backend, reason=reason))
 
 
-def _collapse_tvm_ffi(project: Project, rows: list[SupportRow], kept: list[Kept], dropped: list[Dropped]) -> None:
+def _collapse_tvm_ffi(rows: list[SupportRow], kept: list[Kept], dropped: list[Dropped]) -> None:
     """The variants of a tvm-ffi kernel: of the builds that are paired with a release of tvm-ffi (contract 2.6)."""
     for group in _grouped(rows):
         releases: dict[Version, list[SupportRow]] = {}
@@ -182,7 +188,7 @@ def _collapse_tvm_ffi(project: Project, rows: list[SupportRow], kept: list[Kept]
                 releases.setdefault(row.tvm_ffi, []).append(row)
         for release, members in releases.items():
             variant = _with_tag(members[-1], TvmFfiTag(version=(release.major, release.minor)))
-            kept.append(_kept(project, variant, tuple(members)))
+            kept.append(_kept(variant, tuple(members)))
 
 
 def _with_tag(row: SupportRow, tag: Tag) -> ArchVariant:
@@ -217,10 +223,9 @@ def choose(
     *,
     patterns: tuple[str, ...] = (),
     backends: tuple[Backend, ...] = (),
-    table: SupportTable | None = None,
     within: VariantSet = VariantSet.ALL,
 ) -> Matrix:
-    """Narrow ``matrix`` to names that match one of ``patterns`` (globs), to ``backends``, and to a set of ``table``.
+    """Narrow ``matrix`` to names that match one of ``patterns`` (globs), to ``backends``, and to a named set.
 
     Noarch variants belong to every set. Nothing is raised for a pattern without a match: see :func:`unmatched`.
     """
@@ -235,7 +240,7 @@ def choose(
             drop(entry, "its backend was not asked for")
         elif patterns and not any(fnmatchcase(entry.name, pattern) for pattern in patterns):
             drop(entry, "no --variant names it")
-        elif table and entry.row is not None and not any(table.contains(within, row) for row in entry.stands_for):
+        elif within not in entry.sets:
             drop(entry, _not_in_set(within))
         else:
             kept.append(entry)

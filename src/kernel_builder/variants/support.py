@@ -6,7 +6,7 @@ Reference: interoperability contract 2.2 (what is required now), 2.3 (all build 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -96,6 +96,10 @@ class SupportTable:
                 return any(fnmatchcase(row.name, pattern) for pattern in self.legacy)
             case VariantSet.ALL:
                 return True
+
+    def sets_of(self, rows: Sequence[SupportRow]) -> frozenset[VariantSet]:
+        """The named sets that one of ``rows`` belongs to."""
+        return frozenset(which for which in VariantSet if any(self.contains(which, row) for row in rows))
 
     def default_capabilities(self, cuda: Version) -> tuple[Capability, ...]:
         """What a section without ``cuda-capabilities`` is compiled for by toolkit ``cuda``.

@@ -72,7 +72,7 @@ def test_every_build_is_accounted_for_and_no_variant_twice(
             assert entry.row is entry.stands_for[-1]
             assert entry.row.torch == max(row.torch for row in entry.stands_for)
             assert platform in {None, entry.row.platform}
-    chosen = choose(matrix, table=TABLE, within=which)
+    chosen = choose(matrix, within=which)
     assert {entry.name for entry in chosen.kept} <= set(names)
     assert len(chosen.kept) + len(chosen.dropped) == len(matrix.kept) + len(matrix.dropped)
 

@@ -102,7 +102,7 @@ def plan(make_project: ProjectMaker, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     )
     table = load_support()
     everything = all_variants(project, table, Platform.parse("x86_64-linux"))
-    matrix = choose(everything, patterns=NAMES, table=table, within=VariantSet.REQUIRED)
+    matrix = choose(everything, patterns=NAMES, within=VariantSet.REQUIRED)
     toolchains = {
         kept.name: Toolchain(
             host=toolchain.host,

@@ -50,7 +50,7 @@ def project(
 
 
 def required(matrix: Matrix) -> list[str]:
-    return [entry.name for entry in choose(matrix, table=TABLE, within=VariantSet.REQUIRED).kept]
+    return [entry.name for entry in choose(matrix, within=VariantSet.REQUIRED).kept]
 
 
 def reasons(matrix: Matrix) -> dict[str, str]:
@@ -133,7 +133,7 @@ def test_backends_without_a_compiler_are_kept_with_the_obstacle() -> None:
 def test_a_backend_without_sections_is_python_only_and_belongs_to_every_set() -> None:
     matrix = all_variants(project(Backend.CPU, Backend.TPU, compiled=(Backend.CPU,)), TABLE, LINUX)
     for which in VariantSet:
-        assert "torch-tpu" in {entry.name for entry in choose(matrix, table=TABLE, within=which).kept}
+        assert "torch-tpu" in {entry.name for entry in choose(matrix, within=which).kept}
 
 
 def test_a_backend_with_nothing_here_says_why() -> None:
@@ -151,7 +151,7 @@ def test_choosing_drops_the_rest_with_a_reason() -> None:
     assert [entry.name for entry in chosen.kept] == [f"torch213-cxx11-cu{n}-x86_64-linux" for n in (130, 132)]
     assert reasons(chosen)["torch213-cxx11-cpu-x86_64-linux"] == "its backend was not asked for"
     assert reasons(chosen)["torch213-cxx11-cu126-x86_64-linux"] == "no --variant names it"
-    latest = reasons(choose(matrix, table=TABLE, within=VariantSet.LATEST))
+    latest = reasons(choose(matrix, within=VariantSet.LATEST))
     assert latest["torch211-cxx11-cpu-x86_64-linux"] == "it does not belong to the set 'latest'"
     assert unmatched(matrix, ("torch213-*", "torch299-*")) == ("torch299-*",)
 
