@@ -39,10 +39,11 @@ _RUNTIME = re.compile(
     r"|__gxx_personality_v0|__dynamic_cast"
     r"|_ZSt(3cin|4cout|4cerr|4clog|4wcout|7nothrow|9terminatev|10unexpectedv|13set_terminatePFvvE|18uncaught_exceptionv"
     r"|19uncaught_exceptionsv|17current_exceptionv|17rethrow_exceptionNSt15__exception_ptr13exception_ptrE)"
-    r"|_ZSt\d+__throw_\w+"
+    r"|_ZSt\d+__throw_(bad_(alloc|cast|typeid|exception|function_call)|(logic|domain|length|runtime|range|overflow"
+    r"|underflow|system)_error|invalid_argument|out_of_range|ios_failure)\w*"
     r"|_ZNSt(6locale(C[12]E|D[12]E|7classic|6global)\w*|8ios_base(4Init)?[CD][12]E\w*|6thread(15_M_start_thread|4join)\w*"
     r"|9exceptionD[0-2]Ev|9bad_allocD[0-2]Ev|8bad_castD[0-2]Ev"
-    r"|1[13](logic|runtime)_error[CD][0-2]E\w*|__exception_ptr\w*)"
+    r"|1[13](logic|runtime)_error(C[12]E(PKc|RKNSt\w+)|D[0-2]Ev))"
     r"|_ZN10__cxxabiv1\w+|_ZTVN10__cxxabiv1\w+"
 )
 _UNWINDER = re.compile(r"_Unwind_\w+|__register_frame\w*|__deregister_frame\w*")

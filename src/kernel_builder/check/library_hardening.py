@@ -76,7 +76,7 @@ _MAX_LIBRARY = 2 * 2**30
 
 _PLACES = (b"/home/", b"/root/", b"/tmp/", b"/Users/", b"/build/", b"/workspace/", b"/nix/store/", b":\\Users\\")
 _SOURCE = re.compile(
-    rb"[^\0-\x1f\x7f]{1,400}?\.(?:cpp|cc|cxx|cu|cuh|c|h|hpp|hip|inl|inc|mm|metal|py|o)(?=[\0\s:\"']|$)"
+    rb"[^\0-\x20\x7f]{1,400}?\.(?:cpp|cc|cxx|cu|cuh|c|h|hpp|hip|inl|inc|mm|metal|py|o)(?=[\0\s:\"']|$)"
 )
 _STORE = re.compile(rb"[0-9a-z]{32}-[^\0-\x1f\x7f]{1,200}")
 _MAX_HITS = 4096
