@@ -332,14 +332,14 @@ def _index() -> tuple[Check, KernelBuilderError | None]:
         settings = find_index()
         transport = Transport(settings, read_seconds=_INDEX_SECONDS)
         try:
-            files = SimpleIndex(settings, Silent(), transport).files(default_recipe().cuda_compiler[0])
+            files = SimpleIndex(settings, Silent(), transport).files(default_recipe().cuda.compiler_project)
         finally:
             transport.close()
     except KernelBuilderError as error:
         # Not MISSING: what is in the store can be built with.
         return Check(name="package index", standing=Standing.ABSENT, found=error.message, remedy=error.hint), error
     origin = "nothing else is configured" if settings.url is None else f"set by {settings.origin}"
-    found = f"answers, with {len(files)} wheels of {default_recipe().cuda_compiler[0]} ({origin})"
+    found = f"answers, with {len(files)} wheels of {default_recipe().cuda.compiler_project} ({origin})"
     return Check(name="package index", standing=Standing.OK, found=found), None
 
 

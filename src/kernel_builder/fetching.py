@@ -16,12 +16,12 @@ from kernel_builder.events import Reporter
 from kernel_builder.pipeline import BuildRequest, prepare, provide, toolchain_request
 from kernel_builder.selecting import Unavailable, this_platform
 from kernel_builder.store.cache import Store, StoreKey
-from kernel_builder.store.index import SimpleIndex
 from kernel_builder.store.inventory import Entry, list_entries
 from kernel_builder.store.offline import offline
-from kernel_builder.store.settings import find_index
-from kernel_builder.toolchain.host import find_host_compiler
-from kernel_builder.toolchain.provide import IndexToolchains, ResolvedToolchain
+from kernel_builder.toolchain.host import find_host_compilers
+from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
+from kernel_builder.toolchain.settings import load_settings
+from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.toolchain.sysroot import provide_sysroot
 from kernel_builder.variants.matrix import COMPILED_BACKENDS
 from kernel_builder.variants.support import SupportRow, VariantSet, load_support
@@ -107,12 +107,15 @@ def _rows(request: FetchRequest) -> tuple[SupportRow, ...]:
 def _fetch_rows(request: FetchRequest, reporter: Reporter, store: Store) -> Fetched:
     provider = _provider(store, reporter)
     resolved, unavailable = _resolve_rows(request, provider)
+    # Every build needs the link-time view of the C library, too.
+    for host in dict.fromkeys(answer.host for answer in resolved.values()):
+        provide_sysroot(store, host)
     provider.provide_all(tuple(resolved.values()))
     return Fetched(variants=tuple(resolved), unavailable=tuple(unavailable), received=provider.bytes_received)
 
 
 def _resolve_rows(
-    request: FetchRequest, provider: IndexToolchains
+    request: FetchRequest, provider: Toolchains
 ) -> tuple[dict[str, ResolvedToolchain], list[Unavailable]]:
     rows = _rows(request)
     resolved: dict[str, ResolvedToolchain] = {}
@@ -140,11 +143,8 @@ def _refusal(unavailable: list[Unavailable], total: int) -> ToolchainError:
     return ToolchainError("\n".join(lines), hint="--available fetches the others" if some else None)
 
 
-def _provider(store: Store, reporter: Reporter) -> IndexToolchains:
-    """Also makes the link-time view of the C library, which every build needs."""
-    host = find_host_compiler()
-    provide_sysroot(store, host)
-    return IndexToolchains(SimpleIndex(find_index(), reporter), store, host, reporter)
+def _provider(store: Store, reporter: Reporter) -> Toolchains:
+    return Toolchains(open_sources(load_settings(None), store, reporter), store, find_host_compilers(), reporter)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +198,7 @@ def restore(store: Store, names: Iterable[str], reporter: Reporter) -> tuple[str
     again = []
     for request in provider.kept_requests():
         resolved = provider.resolve(request)
+        provide_sysroot(store, resolved.host)
         keys = (resolved.torch_key, resolved.torch_stubs_key, resolved.cuda_key, resolved.cuda_stubs_key)
         if any(key is not None and key.name in wanted for key in keys):
             again.append(resolved)

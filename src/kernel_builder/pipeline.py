@@ -53,10 +53,13 @@ from kernel_builder.stable_abi import stable_header_roots
 from kernel_builder.store.cache import Store
 from kernel_builder.store.index import SimpleIndex
 from kernel_builder.store.settings import find_index
+from kernel_builder.toolchain.choice import ToolchainRequest
 from kernel_builder.toolchain.dependencies import Libraries, ResolvedLibrary
-from kernel_builder.toolchain.host import find_host_compiler
-from kernel_builder.toolchain.model import Toolchain
-from kernel_builder.toolchain.provide import IndexToolchains, ResolvedToolchain, ToolchainRequest
+from kernel_builder.toolchain.host import find_host_compilers
+from kernel_builder.toolchain.model import HostCompiler, Sysroot, Toolchain
+from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
+from kernel_builder.toolchain.settings import load_settings
+from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.toolchain.stable_headers import provide_stable_headers, stable_sdk
 from kernel_builder.toolchain.sysroot import provide_sysroot
 from kernel_builder.variants.matrix import Matrix
@@ -156,7 +159,7 @@ class Prepared:
     matrix: Matrix
     warnings: tuple[Diagnostic, ...]
     resolved: Mapping[str, ResolvedToolchain] = field(default_factory=dict)
-    toolchains: IndexToolchains | None = None
+    toolchains: Toolchains | None = None
     libraries: Libraries | None = None
     depends: Mapping[Backend, tuple[ResolvedLibrary, ...]] = field(default_factory=dict)
     unavailable: tuple[Unavailable, ...] = ()
@@ -171,18 +174,18 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
     store = store or Store(reporter=reporter)
     toolchains: dict[str, Toolchain] = {}
     resolved: dict[str, ResolvedToolchain] = {}
-    provider: IndexToolchains | None = None
+    provider: Toolchains | None = None
     libraries: Libraries | None = None
     depends: dict[Backend, tuple[ResolvedLibrary, ...]] = {}
     if compiled:
         # Variants of one build are for one platform.
         (machine,) = {entry.row.variant.machine for entry in compiled if entry.row is not None}
-        host = find_host_compiler(machine=machine)
-        sysroot = provide_sysroot(store, host)
         index = SimpleIndex(find_index(), reporter)
         libraries = Libraries(store, index, reporter, index.transport_without_credentials())
         depends = {entry.backend: _resolve_libraries(project, entry.backend, libraries) for entry in compiled}
-        provider = IndexToolchains(index, store, host, reporter)
+        sources = open_sources(load_settings(request.root), store, reporter, indexes={index.label: index})
+        provider = Toolchains(sources, store, find_host_compilers(machine=machine), reporter)
+        sysroots: dict[HostCompiler, Sysroot] = {}
         for entry in compiled:
             assert entry.row is not None  # noqa: S101  (compiled variants have a row)
             try:
@@ -193,9 +196,11 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
                 unavailable.append(Unavailable(name=entry.name, reason=error.message, remedy=error.hint))
                 continue
             resolved[entry.name] = answer
+            if answer.host not in sysroots:
+                sysroots[answer.host] = provide_sysroot(store, answer.host)
             toolchains[entry.name] = Toolchain(
-                host=host,
-                sysroot=sysroot,
+                host=answer.host,
+                sysroot=sysroots[answer.host],
                 torch=answer.torch if stable_target(entry) is None else stable_sdk(store, answer.torch),
                 cuda=answer.cuda,
                 libraries=tuple(library.headers for library in depends[entry.backend]),

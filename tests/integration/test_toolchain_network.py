@@ -9,11 +9,12 @@ import pytest
 
 from kernel_builder.events import Recorder
 from kernel_builder.store.cache import Store
-from kernel_builder.store.index import SimpleIndex
-from kernel_builder.store.settings import find_index
-from kernel_builder.toolchain.host import inspect_compiler
+from kernel_builder.toolchain.choice import ToolchainRequest
+from kernel_builder.toolchain.host import HostCompilers, inspect_compiler
 from kernel_builder.toolchain.model import HostCompiler
-from kernel_builder.toolchain.provide import IndexToolchains, ToolchainRequest
+from kernel_builder.toolchain.provide import Toolchains
+from kernel_builder.toolchain.settings import INDEX, ToolchainSettings
+from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.names import Machine
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
@@ -63,9 +64,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("store")
 
 
-def toolchains(root: Path, host: HostCompiler) -> IndexToolchains:
+def toolchains(root: Path, host: HostCompiler) -> Toolchains:
     recorder = Recorder()
-    return IndexToolchains(SimpleIndex(find_index(), recorder), Store(root, recorder), host, recorder)
+    store = Store(root, recorder)
+    sources = open_sources(ToolchainSettings(order=(INDEX,)), store, recorder)
+    return Toolchains(sources, store, HostCompilers(found=(host,)), recorder)
 
 
 def run(*command: object) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -20,10 +20,13 @@ from kernel_builder.events import FetchFinished, FetchStarted, Notice, Recorder
 from kernel_builder.store.cache import Store
 from kernel_builder.store.index import SimpleIndex
 from kernel_builder.store.transport import Transport
-from kernel_builder.toolchain.host import inspect_compiler
+from kernel_builder.toolchain.choice import ToolchainRequest
+from kernel_builder.toolchain.host import HostCompilers, inspect_compiler
 from kernel_builder.toolchain.model import HostCompiler
-from kernel_builder.toolchain.provide import IndexToolchains, ToolchainRequest
-from kernel_builder.toolchain.recipe import default_recipe, fill
+from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
+from kernel_builder.toolchain.recipe import WheelPart, default_recipe
+from kernel_builder.toolchain.settings import INDEX, ToolchainSettings
+from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.names import Machine
 
 pytestmark = pytest.mark.slow
@@ -31,7 +34,12 @@ pytestmark = pytest.mark.slow
 TAG = "manylinux_2_28_x86_64"
 CPU = ToolchainRequest(torch="2.13", machine=Machine.X86_64)
 CUDA = ToolchainRequest(torch="2.13", machine=Machine.X86_64, cuda="13.0")
-NVCC = b"#!/bin/sh\necho 'Cuda compilation tools, release 13.0, V13.0.88'\n"
+NVCC = b"""#!/bin/sh
+case $1 in
+--list-gpu-code) echo 'sm_80\nsm_75\nsm_90' ;;
+*) echo 'Cuda compilation tools, release 13.0, V13.0.88' ;;
+esac
+"""
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +110,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
         "torch/lib/libtorch_cuda.so": library(folder, "libtorch_cuda.so", functions("torch_cuda", 50)),
     }
     cuda: dict[str, bytes] = {}
-    for package in default_recipe().cuda:
+    for package in parts():
         files = {f"nvidia/cu13/include/{package.project}.h": b"#pragma once\n"}
-        for entry in package.for_cuda("13.0").libraries:
+        for entry in package.libraries:
             soname = entry.member.rpartition("/")[2]
             name = soname.partition(".")[0].removeprefix("lib")
             files[entry.member] = library(folder, soname, f'extern "C" void {name}Create() {{}}')
@@ -118,9 +126,13 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
     return Wheels(torch=make_wheel("torch", "2.13.0", torch), cuda=cuda)
 
 
+def versions(resolved: ResolvedToolchain) -> dict[str, str]:
+    return {artefact.name: artefact.version for artefact in resolved.artefacts}
+
+
 def versions_of(project: str) -> tuple[str, ...]:
-    own = next(p.version for p in default_recipe().cuda if p.project == project)
-    if fill(own, "13.0") == "==13.0.*":
+    own = next(part.version for part in parts() if part.project == project)
+    if own == "==13.0.*":
         return ("13.0.48", "13.0.88", "13.2.1")
     return {"nvidia-cublas": ("13.1.0.3", "13.9.0.1"), "nvidia-cuda-cccl": ("13.0.85", "13.3.4.1")}.get(
         project, ("12.0.1", "12.5.0")
@@ -140,7 +152,7 @@ def server(wheels: Wheels) -> Iterator[LoopbackIndex]:
 class Tools:
     """The object under test and what it talks to."""
 
-    toolchains: IndexToolchains
+    toolchains: Toolchains
     store: Store
     recorder: Recorder
 
@@ -152,7 +164,12 @@ def tools(
     settings = server.settings()
     index = SimpleIndex(settings, recorder, Transport(settings, read_seconds=5, backoff=0.01))
     store = Store(root, recorder)
-    return Tools(IndexToolchains(index, store, host, recorder, max_age=max_age), store, recorder)
+    sources = open_sources(ToolchainSettings(order=(INDEX,)), store, recorder, indexes={INDEX: index})
+    return Tools(Toolchains(sources, store, HostCompilers(found=(host,)), recorder, max_age=max_age), store, recorder)
+
+
+def parts(cuda: str = "13.0") -> list[WheelPart]:
+    return [component.wheel for component in default_recipe().cuda.components(cuda) if component.wheel is not None]
 
 
 def test_paths_are_known_before_anything_is_fetched(server: LoopbackIndex, tmp_path: Path, host: HostCompiler) -> None:
@@ -212,7 +229,7 @@ def test_cuda_toolchain_is_one_tree_with_a_compiler_that_runs(
 def test_each_package_is_of_the_cuda_release_that_was_asked_for(
     server: LoopbackIndex, tmp_path: Path, host: HostCompiler
 ) -> None:
-    chosen = {w.project: str(w.version) for w in tools(server, tmp_path, host).toolchains.resolve(CUDA).wheels}
+    chosen = versions(tools(server, tmp_path, host).toolchains.resolve(CUDA))
     assert chosen["nvidia-cuda-nvcc"] == "13.0.88"
     assert chosen["nvidia-cublas"] == "13.9.0.1"  # nothing pins it: the newest of its major
 
@@ -227,18 +244,10 @@ def test_the_meta_package_pins_what_belongs_together(server: LoopbackIndex, tmp_
     publish("13.0.1", "nvidia-cublas==13.1.0.3.*", "nvidia-cuda-nvcc==13.0.48.*", "nvidia-nvjitlink>=13.0.48,<14")
     publish("13.0.2", "nvidia-cublas==99.0.*")  # pins what the index lacks: passed over
     publish("13.2.0", "nvidia-cublas==13.9.0.1")
-    chosen = {w.project: str(w.version) for w in tools(server, tmp_path, host).toolchains.resolve(CUDA).wheels}
+    chosen = versions(tools(server, tmp_path, host).toolchains.resolve(CUDA))
     assert chosen["nvidia-cublas"] == "13.1.0.3"
     assert chosen["nvidia-cuda-nvcc"] == "13.0.48"
     assert chosen["nvidia-nvjitlink"] == "13.0.88"
-
-
-def test_cuda_releases_are_those_with_every_part(server: LoopbackIndex, tmp_path: Path, host: HostCompiler) -> None:
-    assert tools(server, tmp_path, host).toolchains.cuda_releases(13) == ("13.0", "13.2")
-    server.pages["nvidia-nvvm"] = {
-        name: data for name, data in server.pages["nvidia-nvvm"].items() if "-13.2" not in name
-    }
-    assert tools(server, tmp_path, host).toolchains.cuda_releases(13) == ("13.0",)
 
 
 def test_the_second_time_nothing_is_asked_and_nothing_is_fetched(
@@ -300,23 +309,24 @@ def test_a_kept_choice_names_no_host(server: LoopbackIndex, tmp_path: Path, host
     assert not any("127.0.0.1" in text or "http" in text for text in texts)
 
 
-def test_a_cuda_version_without_compiler_is_refused_without_asking(
+def test_a_cuda_version_whose_wheels_hold_no_compiler_is_refused_with_the_reason(
     server: LoopbackIndex, tmp_path: Path, host: HostCompiler
 ) -> None:
-    with pytest.raises(ToolchainError, match=r"no complete compiler for CUDA 12\.8") as caught:
-        tools(server, tmp_path, host).toolchains.resolve(
-            ToolchainRequest(torch="2.13", machine=Machine.X86_64, cuda="12.8")
-        )
-    assert caught.value.hint == "compilers come from the index for CUDA 13"
-    assert server.requests == []
+    request = ToolchainRequest(torch="2.13", machine=Machine.X86_64, cuda="12.4")
+    with pytest.raises(ToolchainError, match=r"the nvcc of CUDA 12\.4") as caught:
+        tools(server, tmp_path, host).toolchains.resolve(request)
+    assert "the wheels of CUDA 12 hold ptxas alone" in caught.value.message
+    with pytest.raises(ToolchainError, match=r"CUDA 10\.2 is not known") as caught:
+        tools(server, tmp_path, host).toolchains.resolve(replace(request, cuda="10.2"))
+    assert caught.value.hint == "CUDA majors that are: 11, 12, 13"
 
 
 def test_an_unknown_torch_is_refused_with_what_there_is(
     server: LoopbackIndex, tmp_path: Path, host: HostCompiler
 ) -> None:
-    with pytest.raises(ToolchainError, match=r"no torch ==2\.99\.\*") as caught:
+    with pytest.raises(ToolchainError, match=r"no source has torch 2\.99") as caught:
         tools(server, tmp_path, host).toolchains.resolve(ToolchainRequest(torch="2.99", machine=Machine.X86_64))
-    assert caught.value.hint == "newest versions there: 2.13.0"
+    assert "index: torch ==2.99.*: newest versions there: 2.13.0" in caught.value.message
 
 
 def test_a_torch_without_cuda_libraries_serves_cpu_alone(
@@ -391,11 +401,16 @@ from kernel_builder.events import Silent
 from kernel_builder.store.cache import Store
 from kernel_builder.store.index import SimpleIndex
 from kernel_builder.store.settings import IndexSettings
-from kernel_builder.toolchain.host import inspect_compiler
-from kernel_builder.toolchain.provide import IndexToolchains, ToolchainRequest
+from kernel_builder.toolchain.choice import ToolchainRequest
+from kernel_builder.toolchain.host import HostCompilers, inspect_compiler
+from kernel_builder.toolchain.provide import Toolchains
+from kernel_builder.toolchain.settings import ToolchainSettings
+from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.names import Machine
 index = SimpleIndex(IndexSettings(url=sys.argv[1], origin="test"), Silent())
-kit = IndexToolchains(index, Store(Path(sys.argv[2])), inspect_compiler(Path("/usr/bin/g++")), Silent())
+store = Store(Path(sys.argv[2]))
+sources = open_sources(ToolchainSettings(order=("index",)), store, Silent(), indexes={"index": index})
+kit = Toolchains(sources, store, HostCompilers(found=(inspect_compiler(Path("/usr/bin/g++")),)), Silent())
 resolved = kit.resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64, cuda="13.0"))
 print("resolved", flush=True)
 kit.provide(resolved)
@@ -442,7 +457,7 @@ def test_two_processes_fetch_once(server: LoopbackIndex, tmp_path: Path, host: H
         process.communicate(timeout=120)
         assert process.returncode == 0
     fetched = [path for path, _ in server.requests if "/files/nvidia" in path]
-    assert len(fetched) == len(default_recipe().cuda)  # each of these small wheels takes one request
+    assert len(fetched) == len(parts())  # each of these small wheels takes one request
     assert len(set(fetched)) == len(fetched)
 
 

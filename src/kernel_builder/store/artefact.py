@@ -40,6 +40,13 @@ class Artefact:
     record_sha256: str | None = None
     source: str = "index"
 
+    @property
+    def identity(self) -> str:
+        """What the store keys on: a digest where there is one, else name and size. Never an address."""
+        if self.sha256 is None and self.record_sha256 is None:
+            return f"file:{self.filename}:{self.size}"
+        return f"sha256:{self.sha256}" if self.sha256 else f"record:{self.record_sha256}"
+
 
 def _optional_text(table: Mapping[str, object], key: str) -> str | None:
     value = table.get(key)

@@ -263,7 +263,8 @@ class Store:
                 continue
             lock = FileLock(self.root / "locks" / f"{name}.lock")
             with contextlib.suppress(Timeout), lock.acquire(timeout=0):
-                _remove(work)
+                if work.exists():  # else its owner has just removed it
+                    _remove(work)
 
     @contextmanager
     def machine_errors(self) -> Iterator[None]:

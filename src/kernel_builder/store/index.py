@@ -19,6 +19,7 @@ from packaging.version import Version
 
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.events import Notice, Reporter
+from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.parts import KeptParts
 from kernel_builder.store.settings import IndexSettings, redact
 from kernel_builder.store.transport import NotFoundError, RangesUnsupportedError, Transport
@@ -28,6 +29,14 @@ _WORTH_TELLING = 1 << 20  # bytes
 
 PYTHONS = ("cp312", "cp313", "cp311", "cp314", "cp310")
 """Which interpreter's wheel is taken where several hold the same headers: the first of these that exists."""
+
+DEFAULT_LABEL = "index"
+"""The label of the index that pip or uv is configured for."""
+
+
+def describe_index(label: str) -> str:
+    """What messages call an index."""
+    return "the package index" if label == DEFAULT_LABEL else f"the index {label!r}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +57,17 @@ class IndexFile:
     yanked: str | None = None
     record_sha256: str | None = None
 
-    @property
-    def identity(self) -> str:
-        """What the store keys on: the digest where the index gives one, else name and size. No host name."""
-        return f"sha256:{self.sha256}" if self.sha256 else f"file:{self.filename}:{self.size}"
+    def artefact(self, source: str) -> Artefact:
+        """The value that says what it is, coming from the index of label ``source``."""
+        return Artefact(
+            name=self.project,
+            version=str(self.version),
+            filename=self.filename,
+            size=self.size,
+            sha256=self.sha256,
+            record_sha256=self.record_sha256,
+            source=source,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +87,12 @@ class Choice:
 
 
 class Index(Protocol):
-    """A source of wheels. A folder of wheels or a lock file can stand in for a server."""
+    """A source of wheels: a server, or a folder."""
+
+    @property
+    def label(self) -> str:
+        """What messages, locks and manifests call it: ``index``, or the name that the user gave it."""
+        ...
 
     @property
     def fingerprint(self) -> str:
@@ -126,26 +147,22 @@ def _preference(file: IndexFile, pythons: Sequence[str]) -> tuple[int, int, str]
     return (*best, file.filename)
 
 
-def choose_wheel(
+def fitting_wheels(
     files: Iterable[IndexFile],
     *,
-    project: str,
     allowed: SpecifierSet,
     machine: str,
     pythons: Sequence[str] = PYTHONS,
-) -> Choice:
-    """The wheel to take: newest version that ``allowed`` admits, for Linux on ``machine``, of the preferred
-    Python.
+) -> tuple[tuple[IndexFile, ...], tuple[Rejection, ...]]:
+    """The wheels that fit, best first, one for each version, and why the others do not: those that ``allowed`` admits,
+    for Linux on ``machine``, of the preferred Python; newest versions first.
 
-    A yanked file is taken only when nothing else is left (PEP 592), a pre-release never. Raises
-    :class:`ToolchainError` with the reasons when nothing fits. The result does not depend on the order of
-    ``files``.
+    A yanked file is taken only when nothing else is left (PEP 592), a pre-release never. The result does not depend on
+    the order of ``files``.
     """
     rejections: list[Rejection] = []
     fitting: list[IndexFile] = []
-    versions: set[Version] = set()
     for file in files:
-        versions.add(file.version)
         reason: str | None
         if file.version.is_prerelease:
             reason = f"{file.version} is a pre-release"
@@ -164,19 +181,36 @@ def choose_wheel(
             for file in fitting
             if file.yanked is not None
         ]
-    candidates = sound or fitting
-    if not candidates:
-        raise ToolchainError(
-            f"the package index has no {project} {allowed} for Linux on {machine}",
-            hint=_why_none(rejections, versions, allowed),
-        )
-    newest = max(file.version for file in candidates)
-    best = min((file for file in candidates if file.version == newest), key=lambda f: _preference(f, pythons))
+    best: dict[Version, IndexFile] = {}
+    for file in sorted(sound or fitting, key=lambda f: _preference(f, pythons)):
+        best.setdefault(file.version, file)
     rejections.sort(key=lambda rejection: rejection.filename)
-    return Choice(file=best, rejections=tuple(rejections))
+    return tuple(best[version] for version in sorted(best, reverse=True)), tuple(rejections)
 
 
-def _why_none(rejections: Sequence[Rejection], versions: set[Version], allowed: SpecifierSet) -> str:
+def choose_wheel(
+    files: Iterable[IndexFile],
+    *,
+    project: str,
+    allowed: SpecifierSet,
+    machine: str,
+    pythons: Sequence[str] = PYTHONS,
+    where: str = "the package index",
+) -> Choice:
+    """The first of :func:`fitting_wheels`. Raises :class:`ToolchainError` with the reasons when nothing fits."""
+    listed = list(files)
+    fitting, rejections = fitting_wheels(listed, allowed=allowed, machine=machine, pythons=pythons)
+    if not fitting:
+        raise ToolchainError(
+            f"{where} has no {project} {allowed} for Linux on {machine}",
+            hint=why_none(listed, rejections, allowed),
+        )
+    return Choice(file=fitting[0], rejections=rejections)
+
+
+def why_none(files: Iterable[IndexFile], rejections: Sequence[Rejection], allowed: SpecifierSet) -> str:
+    """The likeliest reason, in a few words, why none of ``files`` fits."""
+    versions = {file.version for file in files}
     if not versions:
         return "its page lists no wheels at all"
     near = [r for r in rejections if not r.reason.endswith(f"is not {allowed}")]
@@ -200,34 +234,41 @@ class _HttpFile:
         return self._transport.stream(self._url, start, stop, size=self.size, on_bytes=self._on_bytes)
 
 
-def locate(index: Index, file: IndexFile) -> IndexFile:
-    """``file``, which was chosen earlier, with the address that it has on ``index`` now.
+def locate(index: Index, artefact: Artefact) -> IndexFile:
+    """The file on ``index`` of what was chosen earlier, or elsewhere.
 
     Raises :class:`ToolchainError` when the index does not have it any more, :class:`IntegrityError` when a file of that
     name is another one now, :class:`NetworkError`.
     """
-    found = next((other for other in index.files(file.project) if other.filename == file.filename), None)
+    found = next((other for other in index.files(artefact.name) if other.filename == artefact.filename), None)
     if found is None:
         raise ToolchainError(
-            f"the package index has no {file.filename} any more, which was chosen earlier",
-            hint="'kernel-builder lock --upgrade' chooses anew; an index that has it can be named with"
-            " KERNEL_BUILDER_INDEX_URL",
+            f"{describe_index(index.label)} has no {artefact.filename} any more, which was chosen earlier",
+            hint="'kernel-builder lock --upgrade' chooses anew; kernel-builder.toml can name an index that has it",
         )
-    for what, then, now in (("SHA-256", file.sha256, found.sha256), ("size", file.size, found.size)):
+    for what, then, now in (("SHA-256", artefact.sha256, found.sha256), ("size", artefact.size, found.size)):
         if then is not None and now is not None and then != now:
             raise IntegrityError(
-                f"{file.filename} on the package index is not the file that was chosen earlier: its {what} was {then}"
-                f" and is {now}",
+                f"{artefact.filename} on {describe_index(index.label)} is not the file that was chosen earlier: its"
+                f" {what} was {then} and is {now}",
                 hint="published files never change: the index, or what is between, alters them",
             )
-    return replace(found, sha256=file.sha256, record_sha256=file.record_sha256)
+    return replace(found, sha256=artefact.sha256, record_sha256=artefact.record_sha256)
 
 
 class SimpleIndex:
     """A simple-API package index over HTTP. Thread-safe."""
 
-    def __init__(self, settings: IndexSettings, reporter: Reporter, transport: Transport | None = None) -> None:
+    def __init__(
+        self,
+        settings: IndexSettings,
+        reporter: Reporter,
+        transport: Transport | None = None,
+        *,
+        label: str = DEFAULT_LABEL,
+    ) -> None:
         self.settings = settings
+        self.label = label
         self.transport = transport or Transport(settings)
         self._reporter = reporter
 
@@ -269,7 +310,7 @@ class SimpleIndex:
             response = self.transport.get(url, {"Accept": ACCEPT_JSON_PREFERRED})
         except NotFoundError as error:
             raise NotFoundError(
-                f"the package index has no project {project!r} ({redact(url)})",
+                f"{describe_index(self.label)} has no project {project!r} ({redact(url)})",
                 hint=f"the index comes from {self.settings.origin}; is it a full mirror?",
             ) from error
         try:
@@ -322,22 +363,92 @@ class SimpleIndex:
         return parts
 
     def _download(self, file: IndexFile, scratch: Path, on_bytes: Callable[[int], None]) -> RangeReader:
-        amount = f" ({file.size / 2**20:.0f} MiB)" if file.size else ""
-        self._reporter.emit(
-            Notice(
-                message=f"the index serves no parts of files: downloading all of {file.filename}{amount}",
-                warning=True,
-            )
-        )
-        with tempfile.NamedTemporaryFile(dir=scratch, prefix="whole-", suffix=".whl", delete=False) as handle:
-            target = Path(handle.name)
-        self.transport.download(file.url, target, on_bytes=on_bytes)
+        """The whole file; one that came for an earlier look is still in ``scratch``."""
         if file.sha256 is not None:
-            with target.open("rb") as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            if digest != file.sha256:
-                raise IntegrityError(
-                    f"{file.filename} arrived with another SHA-256 than the index gives",
-                    hint="run the command again; if it happens again, the index or a proxy alters files",
-                )
+            target = scratch / f"{file.sha256}.whl"
+            if target.exists() and _digest(target) == file.sha256:
+                return LocalFile(target)
+        else:
+            with tempfile.NamedTemporaryFile(dir=scratch, prefix="whole-", suffix=".whl", delete=False) as handle:
+                target = Path(handle.name)
+        what = f"{file.filename}{f' ({file.size / 2**20:.0f} MiB)' if file.size else ''}"
+        message = f"{describe_index(self.label)} serves no parts of files: downloading all of {what}"
+        self._reporter.emit(Notice(message=message, warning=True))
+        self.transport.download(file.url, target, on_bytes=on_bytes)
+        if file.sha256 is not None and _digest(target) != file.sha256:
+            target.unlink()
+            raise IntegrityError(
+                f"{file.filename} arrived with another SHA-256 than the index gives",
+                hint="run the command again; if it happens again, the index or a proxy alters files",
+            )
         return LocalFile(target)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+class FolderIndex:
+    """Wheels in a folder: right in it, or in one folder per project as a mirror of a simple index has them."""
+
+    def __init__(self, folder: Path, *, label: str) -> None:
+        self._folder = folder
+        self.label = label
+
+    @property
+    def fingerprint(self) -> str:
+        """See :class:`Index`."""
+        return hashlib.sha256(f"folder {self._folder}".encode()).hexdigest()[:12]
+
+    @property
+    def bytes_received(self) -> int:
+        """See :class:`Index`: nothing comes over a wire."""
+        return 0
+
+    def cancel(self) -> None:
+        """See :class:`Index`: there is nothing that takes long."""
+
+    def resume(self) -> None:
+        """See :class:`Index`."""
+
+    def check(self) -> None:
+        """See :class:`Index`."""
+
+    def files(self, project: str) -> tuple[IndexFile, ...]:
+        """See :class:`Index`. Raises :class:`IntegrityError` for a file that is no wheel."""
+        if not self._folder.is_dir():
+            raise NetworkError(
+                f"{describe_index(self.label)} is the folder {self._folder}, which is not there",
+                hint="correct its path in kernel-builder.toml",
+            )
+        wanted = canonicalize_name(project)
+        paths = [*self._folder.glob("*.whl")]
+        for folder in self._folder.iterdir():
+            if folder.is_dir() and canonicalize_name(folder.name) == wanted:
+                paths += folder.glob("*.whl")
+        found: list[IndexFile] = []
+        for path in sorted(paths):
+            try:
+                name, version, _, tags = parse_wheel_filename(path.name)
+            except InvalidWheelFilename:
+                continue
+            if name == wanted:
+                found.append(
+                    IndexFile(
+                        project=name,
+                        version=version,
+                        filename=path.name,
+                        tags=tags,
+                        url=str(path),
+                        size=path.stat().st_size,
+                        record_sha256=Wheel(LocalFile(path), filename=path.name).record_sha256,
+                    )
+                )
+        if not found:
+            raise NotFoundError(f"{describe_index(self.label)} has no project {project!r}")
+        return tuple(found)
+
+    def open(self, file: IndexFile, scratch: Path, on_bytes: Callable[[int], None]) -> Wheel:  # noqa: ARG002
+        """See :class:`Index`: nothing comes over a wire, and nothing has to be downloaded."""
+        return Wheel(LocalFile(Path(file.url)), filename=file.filename)

@@ -62,7 +62,8 @@ class IndexSettings:
         return PYPI_SIMPLE_ENDPOINT
 
 
-def _split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
+def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
+    """``url`` without user and password, and these. Raises ``ValueError`` for what is no URL."""
     parts = urlsplit(url)
     user, at, _ = parts.netloc.rpartition("@")
     if not at:
@@ -78,7 +79,7 @@ def _make(url: str, origin: str, certificates: Path | None) -> IndexSettings:
         url = rest
     url = url.strip()
     try:
-        bare, credentials = _split_credentials(url)
+        bare, credentials = split_credentials(url)
         scheme = urlsplit(bare).scheme
     except ValueError as error:
         raise NetworkError(f"{origin} does not hold a readable URL", hint="write https://host/simple") from error
@@ -88,6 +89,16 @@ def _make(url: str, origin: str, certificates: Path | None) -> IndexSettings:
             hint="set KERNEL_BUILDER_INDEX_URL to the address of a simple index, such as https://host/simple",
         )
     return IndexSettings(url=bare, origin=origin, credentials=credentials, certificates=certificates)
+
+
+def index_at(
+    url: str, name: str, environment: Mapping[str, str] | None = None, home: Path | None = None
+) -> IndexSettings:
+    """A further index, which ``kernel-builder.toml`` calls ``name``; certificates as for the configured one.
+
+    Raises :class:`NetworkError` when ``url`` is no http(s) address.
+    """
+    return _make(url, f"the index {name!r}", find_certificates(environment, home))
 
 
 def pip_configuration_files(environment: Mapping[str, str], home: Path) -> tuple[Path, ...]:
@@ -149,7 +160,7 @@ def find_index(environment: Mapping[str, str] | None = None, home: Path | None =
     environment = os.environ if environment is None else environment
     home = Path.home() if home is None else home
     pip_files = pip_configuration_files(environment, home)
-    certificates = _find_certificates(environment, pip_files)
+    certificates = find_certificates(environment, home)
     for variable in _VARIABLES:
         if environment.get(variable):
             return _make(environment[variable], variable, certificates)
@@ -159,7 +170,10 @@ def find_index(environment: Mapping[str, str] | None = None, home: Path | None =
     return IndexSettings(url=None, origin="default", certificates=certificates)
 
 
-def _find_certificates(environment: Mapping[str, str], pip_files: tuple[Path, ...]) -> Path | None:
+def find_certificates(environment: Mapping[str, str] | None = None, home: Path | None = None) -> Path | None:
+    """The certificate authorities that pip would use, as a file or directory; ``None``: the HTTP library's own."""
+    environment = os.environ if environment is None else environment
+    pip_files = pip_configuration_files(environment, Path.home() if home is None else home)
     for variable in _CERTIFICATE_VARIABLES:
         if environment.get(variable):
             return Path(environment[variable])

@@ -34,7 +34,7 @@ from kernel_builder.store.offline import refuse_offline
 from kernel_builder.store.progress import Fetch
 from kernel_builder.store.settings import redact
 from kernel_builder.store.transport import Transport
-from kernel_builder.toolchain.index_torch import source_of
+from kernel_builder.toolchain.cuda_wheels import wheel_artefact
 from kernel_builder.toolchain.model import LibraryHeaders
 
 _SPACE = 64 * 2**20
@@ -319,7 +319,7 @@ class Libraries:
         wheel.extract(members, into, lambda name: name.removeprefix(library.strip))
         shutil.rmtree(scratch)
         progress.finish()
-        return (source_of(file, wheel),)
+        return (wheel_artefact(file, wheel, self._index.label),)
 
     def _from_address(self, release: Release, into: Path) -> Sequence[Artefact]:
         library = release.library

@@ -1,4 +1,4 @@
-"""The host compiler: finding a g++ on this machine and asking it what it is.
+"""The host compiler: finding every g++ on this machine, asking each what it is, and choosing one for a variant.
 
 For another machine than this one it is a cross compiler, such as Debian's ``aarch64-linux-gnu-g++``.
 
@@ -13,14 +13,15 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_builder.errors import ToolchainError
 from kernel_builder.toolchain.model import HostCompiler
+from kernel_builder.toolchain.recipe import Recipe, bound_for, default_recipe
 
-MINIMUM_GCC = 11
-"""torch 2.12 and later need C++20 with the library parts that came with GCC 11."""
+_OLDEST, _NEWEST = 9, 20
+"""The versioned names that are looked for: ``g++-9`` to ``g++-20``."""
 
 _PROBE_SECONDS = 20
 
@@ -31,6 +32,22 @@ class Rejected:
 
     path: Path
     reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostCompilers:
+    """All compilers on this machine that answer like one for ``machine``, newest first, and those that do not.
+
+    ``chosen`` is whether the user named the only one.
+    """
+
+    found: tuple[HostCompiler, ...]
+    machine: str = field(default_factory=platform.machine)
+    rejected: tuple[Rejected, ...] = ()
+    chosen: bool = False
 
 
 def _ask(cxx: Path, *arguments: str) -> str:
@@ -51,9 +68,8 @@ def build_machine() -> str:
     return platform.machine()
 
 
-def inspect_compiler(cxx: Path, machine: str | None = None) -> HostCompiler | Rejected:
-    """Ask ``cxx`` for its version and target; say why it cannot be used for ``machine`` (default: this one)."""
-    wanted = machine or build_machine()
+def inspect_compiler(cxx: Path) -> HostCompiler | Rejected:
+    """Ask ``cxx`` for its version and target; say why it cannot be used otherwise."""
     try:
         version = _ask(cxx, "-dumpfullversion", "-dumpversion")
         target = _ask(cxx, "-dumpmachine")
@@ -61,15 +77,13 @@ def inspect_compiler(cxx: Path, machine: str | None = None) -> HostCompiler | Re
     except (OSError, subprocess.SubprocessError) as error:
         return Rejected(path=cxx, reason=f"it does not run: {error}")
     if "clang" in banner.lower():
-        return Rejected(path=cxx, reason="it is clang; kernels are linked with g++'s own runtime")
+        return Rejected(
+            path=cxx,
+            reason="it is clang; kernels are compiled and linked with g++, whose own C++ runtime goes into them",
+        )
     major = version.split(".")[0]
     if not major.isdigit() or not target:
         return Rejected(path=cxx, reason="it does not answer like a compiler")
-    if target.split("-")[0] != wanted:
-        other = "this machine" if wanted == build_machine() else wanted
-        return Rejected(path=cxx, reason=f"it compiles for {target}, not for {other}")
-    if int(major) < MINIMUM_GCC:
-        return Rejected(path=cxx, reason=f"it is version {version}; torch's headers need {MINIMUM_GCC} or newer")
     return HostCompiler(cxx=cxx, version=version, target=target, fingerprint=_fingerprint(cxx, banner))
 
 
@@ -96,44 +110,143 @@ def _candidates(environ: Mapping[str, str], machine: str) -> list[Path]:
     if chosen:
         return [Path(chosen)]
     prefix = "" if machine == build_machine() else f"{machine}-linux-gnu-"
-    names = [f"{prefix}g++", *(f"{prefix}g++-{major}" for major in range(20, MINIMUM_GCC - 1, -1))]
+    names = [f"{prefix}g++", *(f"{prefix}g++-{major}" for major in range(_NEWEST, _OLDEST - 1, -1))]
     if not prefix:
         names.insert(1, "c++")
     return [Path(name) for name in names]
 
 
-def find_host_compiler(environ: Mapping[str, str] | None = None, *, machine: str | None = None) -> HostCompiler:
-    """The compiler for ``machine`` (default: this one): the one that :func:`variable_for` names if it is set, else
-    ``g++`` or a versioned one that is new enough, for another machine with its triplet in front.
-
-    Raises :class:`ToolchainError` naming everything that was tried and how to install one.
+def find_host_compilers(environ: Mapping[str, str] | None = None, *, machine: str | None = None) -> HostCompilers:
+    """The compilers for ``machine`` (default: this one): the one that :func:`variable_for` names alone if it is set,
+    else ``g++``, ``c++`` and the versioned ones, for another machine with its triplet in front.
     """
     environ = os.environ if environ is None else environ
     machine = machine or build_machine()
     variable = variable_for(machine)
-    refused: list[Rejected] = []
+    found: dict[Path, HostCompiler] = {}
+    rejected: dict[Path, Rejected] = {}
     for candidate in _candidates(environ, machine):
         resolved = shutil.which(str(candidate), path=environ.get("PATH"))
         if resolved is None:
             if environ.get(variable):
-                refused.append(Rejected(path=candidate, reason=f"{variable} names it, but it is not on PATH"))
+                reason = f"{variable} names it, but it is not on PATH"
+                rejected[candidate] = Rejected(path=candidate, reason=reason)
             continue
-        found = inspect_compiler(Path(resolved), machine)
-        if isinstance(found, HostCompiler):
-            return found
-        refused.append(found)
-    tried = "; ".join(f"{entry.path}: {entry.reason}" for entry in refused)
-    if machine != build_machine():
-        raise ToolchainError(
-            f"no C++ compiler for {machine}-linux was found{f' ({tried})' if tried else ''}",
-            hint=f"install a cross compiler with its C library (Debian, Ubuntu: apt-get install"
-            f" g++-{machine.replace('_', '-')}-linux-gnu), g++ {MINIMUM_GCC} or newer, or name one with {variable}",
-        )
-    raise ToolchainError(
-        f"no usable C++ compiler was found{f' ({tried})' if tried else ''}",
-        hint=f"install g++ {MINIMUM_GCC} or newer (apt-get install g++; dnf install gcc-c++ libstdc++-static)"
-        " or name one with the variable CXX",
+        real = Path(resolved).resolve()
+        if real in found or real in rejected:
+            continue
+        answer = inspect_compiler(Path(resolved))
+        if isinstance(answer, HostCompiler):
+            found[real] = answer
+        else:
+            rejected[real] = answer
+    return HostCompilers(
+        # Stable: of two with the same version the first, which is plain g++, stays in front.
+        found=tuple(sorted(found.values(), key=lambda host: _numbers(host.version), reverse=True)),
+        rejected=tuple(rejected.values()),
+        chosen=bool(environ.get(variable, "").strip()),
+        machine=machine,
     )
+
+
+def find_host_compiler(environ: Mapping[str, str] | None = None, *, machine: str | None = None) -> HostCompiler:
+    """The compiler for ``machine`` (default: this one) that the newest torch is compiled with.
+
+    Raises :class:`ToolchainError` naming everything that was tried and how to install one.
+    """
+    newest = default_recipe().torch.gcc[0].since
+    return choose_host_compiler(find_host_compilers(environ, machine=machine), torch=str(newest), cuda=None)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def gcc_bounds(torch: str, cuda: str | None, recipe: Recipe | None = None) -> tuple[int, int | None]:
+    """The oldest and the newest major of GCC for torch ``2.13`` and CUDA ``13.0``; ``None``: no newest."""
+    recipe = recipe or default_recipe()
+    minimum = bound_for(recipe.torch.gcc, torch) or _OLDEST
+    return minimum, bound_for(recipe.cuda.gcc, cuda) if cuda is not None else None
+
+
+def choose_host_compiler(
+    compilers: HostCompilers,
+    *,
+    torch: str,
+    cuda: str | None,
+    recipe: Recipe | None = None,
+) -> HostCompiler:
+    """The newest compiler that torch's headers and the CUDA toolkit accept.
+
+    Raises :class:`ToolchainError` naming everything that was tried, why, and how to get one that fits.
+    """
+    minimum, maximum = gcc_bounds(torch, cuda, recipe)
+    refused = list(compilers.rejected)
+    for host in compilers.found:
+        reason = _unfit(host, compilers.machine, torch, cuda, minimum, maximum)
+        if reason is None:
+            return host
+        refused.append(Rejected(path=host.cxx, reason=reason))
+    tried = "".join(f"\n    {entry}" for entry in refused)
+    wanted = f"g++ {minimum} or newer" if maximum is None else f"g++ {minimum} to {maximum}"
+    purpose = f"torch {torch}" + (f" with CUDA {cuda}" if cuda else "")
+    raise ToolchainError(
+        f"no C++ compiler for {compilers.machine} fits {purpose}, which needs {wanted}"
+        f"{tried or ': there is none at all'}",
+        hint=_how_to_get_one(minimum, maximum, compilers),
+    )
+
+
+def _unfit(
+    host: HostCompiler, machine: str, torch: str, cuda: str | None, minimum: int, maximum: int | None
+) -> str | None:
+    if host.target.partition("-")[0] != machine:
+        return f"it compiles for {host.target}, not for {machine}"
+    major = _numbers(host.version)[0]
+    if major < minimum:
+        return f"it is version {host.version}; the headers of torch {torch} need {minimum} or newer"
+    if maximum is not None and major > maximum:
+        return f"it is version {host.version}; CUDA {cuda} accepts {maximum} at most"
+    return None
+
+
+def _how_to_get_one(minimum: int, maximum: int | None, compilers: HostCompilers) -> str:
+    variable = variable_for(compilers.machine)
+    if compilers.chosen:
+        return f"unset {variable}, or let it name another g++"
+    cross = "" if compilers.machine == build_machine() else f"-{compilers.machine.replace('_', '-')}-linux-gnu"
+    if maximum is None and cross:
+        return (
+            f"install a cross compiler with its C library (apt-get install g++{cross}), g++ {minimum} or newer, or name"
+            f" one with {variable}"
+        )
+    if maximum is None:
+        return (
+            f"install g++ {minimum} or newer (apt-get install g++; dnf install gcc-c++ libstdc++-static), or name one"
+            f" with {variable}"
+        )
+    apt = shutil.which("apt-cache")
+    for major in range(maximum, minimum - 1, -1):
+        package = f"g++-{major}{cross}"
+        if apt is not None and _apt_has(apt, package):
+            return f"install one: apt-get install {package} (it stands beside the one that is there)"
+    return f"install g++ {maximum} beside the one that is there, or name one with {variable}"
+
+
+def _apt_has(apt: str, package: str) -> bool:
+    try:
+        completed = subprocess.run(
+            [apt, "policy", package],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PROBE_SECONDS,
+            env={**os.environ, "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return any(line.strip().startswith("Candidate:") and "(none)" not in line for line in completed.stdout.splitlines())
 
 
 def compiler_file(host: HostCompiler, name: str) -> Path:

@@ -8,7 +8,8 @@ of the store holds tables, and stubs are made from them into an entry of their o
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable
+import mmap
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kernel_builder.elf import (
@@ -43,6 +44,14 @@ def _leading(prefix: bytes) -> tuple[Symbol, ...] | bytes:
         return prefix
 
 
+def _dynamic(sections: Sequence[Section]) -> tuple[Section, Section]:
+    """The sections of a library's dynamic symbols and of their names."""
+    symbols = next((section for section in sections if section.kind == SHT_DYNSYM), None)
+    if symbols is None or symbols.link >= len(sections):
+        raise ElfError("its section headers name no dynamic symbols")
+    return symbols, sections[symbols.link]
+
+
 def _scattered(wheel: Wheel, member: str, known: bytes) -> tuple[Symbol, ...]:
     """Exports of a library whose string table was moved to its end.
 
@@ -66,10 +75,7 @@ def _scattered(wheel: Wheel, member: str, known: bytes) -> tuple[Symbol, ...]:
     end_at = table_at
     end = wheel.read_end(member, size - end_at)
     sections = read_sections(end[:table_size])
-    symbols = next((section for section in sections if section.kind == SHT_DYNSYM), None)
-    if symbols is None or symbols.link >= len(sections):
-        raise ElfError("its section headers name no dynamic symbols")
-    strings = sections[symbols.link]
+    symbols, strings = _dynamic(sections)
 
     def contents(section: Section) -> bytes:
         stop = section.offset + section.size
@@ -99,6 +105,28 @@ def read_symbols(wheel: Wheel, member: str, *, leading: bool) -> tuple[str, tupl
         return name, tuple(symbol for symbol in symbols if symbol.name != name)  # the version node's own marker
     except ElfError as error:
         raise IntegrityError(f"{wheel.filename}: the names of {member} cannot be read: {error}") from error
+
+
+def read_local_symbols(path: Path, *, leading: bool) -> tuple[str, tuple[Symbol, ...]]:
+    """As :func:`read_symbols`, of a library on this machine; of a large one only the pages that hold names are read.
+
+    Raises :class:`ToolchainError` when it is not there or no such library.
+    """
+    name = path.name
+    try:
+        if not leading:
+            elf = read_elf(path.read_bytes())
+            return elf.soname or name, elf.exports
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            table_at, table_size = section_table(data[:64])
+            symbols, strings = _dynamic(read_sections(data[table_at : table_at + table_size]))
+            found = read_symbol_table(
+                data[symbols.offset : symbols.offset + symbols.size],
+                data[strings.offset : strings.offset + strings.size],
+            )
+            return name, tuple(symbol for symbol in found if symbol.name != name)
+    except (OSError, ValueError, ElfError) as error:
+        raise ToolchainError(f"the names of {path} cannot be read: {error}") from error
 
 
 def table_cost(wheel: Wheel, libraries: Iterable[LibraryRecipe], *, leading_bytes: int) -> int:

@@ -57,7 +57,8 @@ class CudaSdk:
 
     ``version`` is major.minor (``13.0``), ``nvcc`` the compiler driver, ``include`` all header directories that
     torch's headers need, ``libraries`` a directory with ``libcudart.so`` and link stubs of the CUDA libraries that a
-    torch wheel depends on, ``exports`` their tables as in :class:`TorchSdk`.
+    torch wheel depends on, ``exports`` their tables as in :class:`TorchSdk`. ``gpu_codes`` is a file with what the
+    compiler itself says that it can make code for (``sm_90``), one a line; it is there once the toolkit was provided.
     """
 
     version: str
@@ -65,6 +66,14 @@ class CudaSdk:
     include: tuple[Path, ...]
     libraries: Path
     exports: tuple[Path, ...]
+    gpu_codes: Path | None = None
+
+    def known_codes(self) -> tuple[str, ...] | None:
+        """The codes in ``gpu_codes``; ``None`` while the compiler was not asked yet."""
+        try:
+            return tuple(self.gpu_codes.read_text(encoding="ascii").split()) if self.gpu_codes else None
+        except FileNotFoundError:
+            return None
 
 
 @dataclass(frozen=True, kw_only=True)

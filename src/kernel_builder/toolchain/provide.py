@@ -1,9 +1,9 @@
-"""Toolchains from the package index, in two steps: which wheels (``resolve``), and their parts on disk
-(``provide``).
+"""Toolchains, in two steps: from where (``resolve``), and their parts on disk (``provide``).
 
-Resolving reads index pages alone and knows every path that providing will make, because store paths follow
-from the wheels' digests. Which wheels were chosen is kept in ``<store>/resolutions/``: for a day it is used
-as it is, and after that as long as the index cannot be reached, provided that everything is there.
+Resolving reads index pages, and of a torch wheel the names that prove its C++ ABI, and knows every path that providing
+will make, because store paths follow from the digests of what was chosen. Choices are kept in
+``<store>/resolutions/``: for a day they are used as they are, and after that as long as a source cannot be reached,
+provided that everything is there.
 """
 
 from __future__ import annotations
@@ -12,82 +12,64 @@ import contextlib
 import hashlib
 import json
 import shutil
+import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
-
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.events import Notice, Reporter
-from kernel_builder.store.artefact import Artefact
+from kernel_builder.store.artefact import Artefact, ArtefactKind, parse_artefact
 from kernel_builder.store.cache import Store, StoreKey
-from kernel_builder.store.index import Index, IndexFile, choose_wheel, locate
 from kernel_builder.store.offline import OfflineError, is_offline
 from kernel_builder.store.parallel import run_all
 from kernel_builder.store.progress import Fetch
-from kernel_builder.toolchain.host import build_machine
-from kernel_builder.toolchain.index_cuda import (
-    build_cuda,
-    choose_cuda_wheels,
-    complete_releases,
-    cuda_key,
-    cuda_sdk,
+from kernel_builder.toolchain.choice import (
+    TORCH,
+    Chain,
+    CudaTree,
+    Refused,
+    Taken,
+    ToolchainRequest,
+    choose_components,
+    choose_torch,
 )
-from kernel_builder.toolchain.index_torch import build_torch, torch_key, torch_sdk
-from kernel_builder.toolchain.link_tables import write_stubs
+from kernel_builder.toolchain.host import HostCompilers, build_machine, choose_host_compiler
+from kernel_builder.toolchain.link_tables import EXPORTS, write_stubs
+from kernel_builder.toolchain.local import header_directories
 from kernel_builder.toolchain.model import CudaSdk, HostCompiler, TorchSdk
-from kernel_builder.toolchain.recipe import Recipe, default_recipe
+from kernel_builder.toolchain.recipe import Component, Recipe, default_recipe
+from kernel_builder.toolchain.sources import PARTS, Sources
 from kernel_builder.variants.names import Abi, Machine
 
+GPU_CODES = "gpu-codes.txt"
+
 _STUB_RECIPE = 1  # raise when stubs come out differently from the same tables
-_FORMAT = 1
+_FORMAT = 2
 _WORKERS = 4  # entries that are provided at once
 _DAY = 24 * 3600.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToolchainRequest:
-    """What is wanted: torch ``2.13`` with a C++ ABI (``None``: whatever it has), and CUDA ``13.0`` or ``None`` for CPU
-    variants, for Linux on ``machine``.
-    """
-
-    torch: str
-    machine: Machine
-    abi: Abi | None = None
-    cuda: str | None = None
-
-    @property
-    def pattern(self) -> str:
-        """A glob for the names of the variants that need it."""
-        torch = "".join(self.torch.split(".")[:2])
-        abi = self.abi.value if self.abi else "*"
-        cuda = f"cu{self.cuda.replace('.', '')}" if self.cuda else "cpu"
-        return f"torch{torch}-{abi}-{cuda}-{self.machine.value}-linux"
-
-    def __str__(self) -> str:
-        abi = f" ({self.abi.value})" if self.abi else ""
-        return f"torch {self.torch}{abi}" + (f" with CUDA {self.cuda}" if self.cuda else "")
+_PROBE_SECONDS = 60
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedToolchain:
-    """The exact wheels for a request, and the final values whose directories :meth:`IndexToolchains.provide`
+    """What a request is met with: the exact files, and the final values whose directories :meth:`Toolchains.provide`
     makes.
 
-    ``wheels`` starts with torch's. ``expected_bytes`` is 0 when everything is in the store, ``None`` when
-    something must be fetched (how much is known only once the wheels' directories are read).
+    ``chain`` says which part comes from where, torch first, and what was refused. ``host`` is the compiler that fits.
+    ``expected_bytes`` is 0 when everything is in the store, ``None`` when something must be fetched (how much is known
+    only once the wheels' directories are read).
     """
 
     request: ToolchainRequest
+    host: HostCompiler
     torch: TorchSdk
     cuda: CudaSdk | None
-    wheels: tuple[IndexFile, ...]
+    chain: Chain = field(repr=False)
     expected_bytes: int | None
     torch_key: StoreKey
     torch_stubs_key: StoreKey
@@ -101,18 +83,8 @@ class ResolvedToolchain:
 
     @property
     def artefacts(self) -> tuple[Artefact, ...]:
-        """The files that it is made from, torch first, as far as their index describes them."""
-        return tuple(
-            Artefact(
-                name=wheel.project,
-                version=str(wheel.version),
-                filename=wheel.filename,
-                size=wheel.size,
-                sha256=wheel.sha256,
-                record_sha256=wheel.record_sha256,
-            )
-            for wheel in self.wheels
-        )
+        """The files that it is made from, torch first, each once, as far as their source describes them."""
+        return tuple(dict.fromkeys(taken.artefact for taken in self.chain.taken))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,111 +95,161 @@ class Provided:
     cuda: CudaSdk | None
 
 
-class IndexToolchains:
-    """Toolchains out of a package index.
+@dataclass(frozen=True, kw_only=True)
+class _Tree:
+    """An entry of the store with tables of libraries, and the one with the stubs that are made from them."""
 
-    ``max_age`` is how long, in seconds, a kept resolution is used without asking the index again. Everything
-    is for Linux on the machine that ``host`` compiles for, and the programs among it for this machine.
+    host: HostCompiler
+    key: StoreKey
+    stubs: StoreKey
+    build: Callable[[Path], Sequence[Artefact]]
+    compiler: bool = False
+
+
+class Toolchains:
+    """Toolchains out of ``sources``, for the compilers ``hosts`` of this machine.
+
+    ``max_age`` is how long, in seconds, a kept choice is used without asking again.
     """
 
     def __init__(
         self,
-        index: Index,
+        sources: Sources,
         store: Store,
-        host: HostCompiler,
+        hosts: HostCompilers,
         reporter: Reporter,
         *,
         recipe: Recipe | None = None,
         max_age: float = _DAY,
     ) -> None:
-        self._index = index
+        self._sources = sources
         self._store = store
-        self._host = host
+        self._hosts = hosts
         self._reporter = reporter
         self._recipe = recipe or default_recipe()
         self._max_age = max_age
-        self._machine = host.target.partition("-")[0]
-
-    def artefacts(self, resolved: ResolvedToolchain) -> tuple[Artefact, ...]:
-        """What the toolchain is made from, torch first; digests of RECORD are there for what is in the store."""
-        known: dict[str, Artefact] = {}
-        for key in (resolved.torch_key, resolved.cuda_key):
-            if key is not None and self._store.has(key):
-                known.update({artefact.filename: artefact for artefact in self._store.artefacts(key)})
-        return tuple(known.get(artefact.filename, artefact) for artefact in resolved.artefacts)
 
     @property
     def bytes_received(self) -> int:
         """Bytes that came over the wire so far, index pages included."""
-        return self._index.bytes_received
+        return self._sources.network.bytes_received
 
-    def cuda_releases(self, major: int) -> tuple[str, ...]:
-        """The CUDA versions of ``major`` for which the index has a complete compiler. Raises
-        :class:`NetworkError`.
+    def artefacts(self, resolved: ResolvedToolchain) -> tuple[Artefact, ...]:
+        """What the toolchain is made from, torch first; digests of RECORD are there for what is in the store."""
+        known: dict[str, Artefact] = {}
+        for key in resolved.fetched_keys:
+            if self._store.has(key):
+                known.update({artefact.filename: artefact for artefact in self._store.artefacts(key)})
+        return tuple(known.get(artefact.filename, artefact) for artefact in resolved.artefacts)
+
+    def resolve(self, request: ToolchainRequest, *, fresh: bool = False) -> ResolvedToolchain:
+        """Choose the sources of every part of ``request``. ``fresh`` asks them even where a choice is kept.
+
+        Raises :class:`ToolchainError` with all reasons when no source has what is asked for, or no compiler of this
+        machine fits; :class:`NetworkError` when a source cannot be asked and no complete earlier choice is in the
+        store.
         """
-        with self._transfers():
-            return complete_releases(self._index, self._recipe, self._machine, major, build_machine())
-
-    def resolve(self, request: ToolchainRequest) -> ResolvedToolchain:
-        """Choose the wheels for ``request``; at most index pages are fetched.
-
-        Raises :class:`ToolchainError` when the index has not what is asked for, :class:`NetworkError` when it
-        cannot be asked and no complete earlier answer is in the store.
-        """
-        self._check_request(request)
-        kept = self._read_kept(request)
+        host = self._host(request)
+        kept = self._read_kept(request, host)
         if is_offline():
-            return self._resolve_offline(request, kept)
-        if kept is not None and kept.age <= self._max_age:
+            return self._resolve_offline(request, host, kept)
+        if kept is not None and kept.age <= self._max_age and not fresh:
             return kept.resolved
         try:
             with self._transfers():
-                wheels = self._choose(request)
+                chain = self._choose(request)
         except NetworkError as error:
             if kept is None:
                 raise
-            self._reporter.emit(
-                Notice(
-                    message=f"{error.message}; using what was chosen for {request} {_ago(kept.age)}",
-                    warning=True,
-                )
-            )
-            return kept.resolved
-        self._keep(request, wheels)
-        return self._describe(request, wheels)
+            return self._keep_to(kept, error.message)
+        if chain.unreachable:
+            reasons = [entry.reason for entry in chain.refused if entry.source in chain.unreachable]
+            if kept is not None:
+                return self._keep_to(kept, reasons[0])
+            for source, reason in zip(chain.unreachable, reasons, strict=False):
+                self._reporter.emit(Notice(message=f"{source} is passed over: {reason}", warning=True))
+        else:
+            self._keep(request, chain)
+        return self._describe(request, host, chain)
 
-    def _resolve_offline(self, request: ToolchainRequest, kept: _Kept | None) -> ResolvedToolchain:
-        """What was chosen at any time, from any index, if all of it is in the store."""
-        if kept is None:
-            pattern = f"{_kept_stem(request)}-*.json"
-            found = [self._read_kept_file(path, request) for path in (self._store.root / "resolutions").glob(pattern)]
-            kept = min(filter(None, found), key=lambda entry: entry.age, default=None)
-        if kept is None:
-            raise OfflineError(
-                f"the toolchain for {request} is not complete in the store ({self._store.root}), and the network must"
-                " not be used (--offline)",
-                hint=f"where there is a network: kernel-builder toolchain fetch '{request.pattern}'; 'toolchain export'"
-                " and 'toolchain import' bring it to machines that have none",
-            )
-        return kept.resolved
+    def _host(self, request: ToolchainRequest) -> HostCompiler:
+        if request.machine != self._hosts.machine:
+            raise ToolchainError(f"the compilers are for {self._hosts.machine}, not for {request.machine.value}")
+        return choose_host_compiler(self._hosts, torch=request.torch, cuda=request.cuda, recipe=self._recipe)
 
     def resolve_locked(self, request: ToolchainRequest, artefacts: Sequence[Artefact]) -> ResolvedToolchain:
-        """The toolchain for ``request`` that is made from exactly these wheels. Nothing is fetched or asked.
+        """The toolchain for ``request`` that is made from exactly these files, wherever they come from now. Nothing is
+        fetched, and no server is asked.
 
-        Raises :class:`ToolchainError` when they are not the wheels that such a toolchain is made from.
+        Raises :class:`ToolchainError` when they are not the files that such a toolchain is made from, when something on
+        this machine that is among them has changed, or when no compiler fits.
         """
-        self._check_request(request)
-        by_project = {artefact.name: artefact for artefact in artefacts}
-        projects = [self._recipe.torch.project]
-        if request.cuda is not None:
-            projects += [package.project for package in self._recipe.cuda]
-        if by_project.keys() != set(projects) or len(by_project) != len(artefacts):
-            odd = ", ".join(sorted(by_project.keys() ^ set(projects))) or "one of them is there twice"
+        taken = [self._taken_from_lock(request, TORCH, artefacts, lambda a: a.name == self._recipe.torch.project)]
+        for component in self._recipe.cuda.components(request.cuda) if request.cuda is not None else ():
+            taken.append(self._taken_from_lock(request, component.name, artefacts, partial(_is_part_of, component)))
+        unused = {artefact.filename for artefact in artefacts} - {part.artefact.filename for part in taken}
+        if unused:
+            raise _other_files(request, f"nothing of it comes from {', '.join(sorted(unused))}")
+        return self._describe(request, self._host(request), Chain(taken=tuple(taken)))
+
+    def _taken_from_lock(
+        self,
+        request: ToolchainRequest,
+        part: str,
+        artefacts: Sequence[Artefact],
+        fits: Callable[[Artefact], bool],
+    ) -> Taken:
+        # One archive may hold what a wheel was taken for: then, as when it was chosen, the order decides.
+        found = sorted(filter(fits, artefacts), key=lambda artefact: self._sources.rank(artefact.source))
+        if not found:
+            raise _other_files(request, f"it has none for {part}")
+        if found[0].kind is not ArtefactKind.LOCAL:
+            return Taken(part=part, source=found[0].source, artefact=found[0])
+        now = self._sources.local_now(request, part, found[0].source, self._recipe)
+        if now is None or now.artefact != found[0]:
             raise ToolchainError(
-                f"the lock has other files for {request} than this version of kernel-builder makes it from ({odd})",
+                f"{part} of {request} was {found[0].filename} on this machine, which has changed or is gone",
                 hint="kernel-builder lock --upgrade",
             )
-        return self._describe(request, tuple(_from_artefact(by_project[project]) for project in projects))
+        return now
+
+    def _keep_to(self, kept: _Kept, reason: str) -> ResolvedToolchain:
+        message = f"{reason}; using what was chosen for {kept.resolved.request} {_ago(kept.age)}"
+        self._reporter.emit(Notice(message=message, warning=True))
+        return kept.resolved
+
+    def _choose(self, request: ToolchainRequest) -> Chain:
+        torch = choose_torch(request, self._sources.torch)
+        if request.cuda is None:
+            return torch
+        components = self._recipe.cuda.components(request.cuda)
+        cuda = choose_components(components, request.cuda, request.machine, self._sources.cuda)
+        return Chain(
+            taken=torch.taken + cuda.taken,
+            refused=torch.refused + cuda.refused,
+            unreachable=tuple(sorted({*torch.unreachable, *cuda.unreachable})),
+        )
+
+    def _resolve_offline(self, request: ToolchainRequest, host: HostCompiler, kept: _Kept | None) -> ResolvedToolchain:
+        """What was chosen at any time, from any source, if all of it is in the store; else what this machine has."""
+        if kept is None:
+            pattern = f"{_kept_stem(request)}-*.json"
+            found = [
+                self._read_kept_file(path, request, host) for path in (self._store.root / "resolutions").glob(pattern)
+            ]
+            kept = min(filter(None, found), key=lambda entry: entry.age, default=None)
+        if kept is not None:
+            return kept.resolved
+        with contextlib.suppress(NetworkError, ToolchainError):
+            resolved = self._describe(request, host, self._choose(request))
+            if all(taken.root is not None or self._sources.is_at_hand(taken.source) for taken in resolved.chain.taken):
+                return resolved
+        raise OfflineError(
+            f"the toolchain for {request} is not complete in the store ({self._store.root}), and the network must"
+            " not be used (--offline)",
+            hint=f"where there is a network: kernel-builder toolchain fetch '{request.pattern}'; 'toolchain export'"
+            " and 'toolchain import' bring it to machines that have none",
+        )
 
     def kept_file(self, request: ToolchainRequest) -> Path | None:
         """Where it is kept what was chosen for ``request``, if something was."""
@@ -240,7 +262,7 @@ class IndexToolchains:
         for path in (self._store.root / "resolutions").glob("torch-*.json"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 table = json.loads(path.read_text(encoding="utf-8"))
-                if (table["recipe"], table["machine"]) != (self._recipe.digest, self._machine):
+                if (table["recipe"], table["machine"]) != (self._recipes, self._hosts.machine):
                     continue
                 abi = Abi(table["abi"]) if table["abi"] else None
                 found.add(
@@ -260,80 +282,90 @@ class IndexToolchains:
 
     def provide_all(self, wanted: Sequence[ResolvedToolchain]) -> tuple[Provided, ...]:
         """:meth:`provide` for several at once; what they share is fetched once. The first failure ends all of them."""
-        torches = {resolved.torch_key: resolved for resolved in wanted}
-        cudas = {resolved.cuda_key: resolved for resolved in wanted if resolved.cuda is not None}
+        trees = {tree.stubs: tree for resolved in wanted for tree in self._trees(resolved)}
         # The compilers first: they take longest.
-        tasks = [partial(self._provide_cuda, resolved) for resolved in cudas.values()]
-        tasks += [partial(self._provide_torch, resolved) for resolved in torches.values()]
+        ordered = sorted(trees.values(), key=lambda tree: (not tree.compiler, tree.key.name))
         with self._transfers():
-            run_all(tasks, cancel=self._index.cancel, workers=_WORKERS)
+            run_all(
+                [partial(self._provide_tree, tree) for tree in ordered],
+                cancel=self._sources.network.cancel,
+                workers=_WORKERS,
+            )
         for resolved in wanted:
             for table in resolved.torch.exports:
                 if not table.is_file():
                     raise ToolchainError(
-                        f"{resolved.wheels[0].filename} holds no {table.stem}: it is a torch without CUDA",
+                        f"{resolved.artefacts[0].filename} holds no {table.stem}: it is a torch without CUDA",
                         hint="build the CPU variants of this release, or name an index that has its CUDA build",
                     )
         return tuple(Provided(torch=resolved.torch, cuda=resolved.cuda) for resolved in wanted)
 
-    def _provide_torch(self, resolved: ResolvedToolchain) -> None:
-        wheel = resolved.wheels[0]
-
-        def build(into: Path) -> Sequence[Artefact]:
-            with self._fetching(f"torch {wheel.version}", resolved.torch_key) as (scratch, progress):
-                return build_torch(
-                    self._locate([wheel])[0],
-                    recipe=self._recipe,
-                    index=self._index,
-                    scratch=scratch,
-                    progress=progress,
-                    into=into,
+    def _trees(self, resolved: ResolvedToolchain) -> list[_Tree]:
+        torch, *others = resolved.chain.taken
+        trees = [
+            _Tree(
+                host=resolved.host,
+                key=resolved.torch_key,
+                stubs=resolved.torch_stubs_key,
+                build=partial(self._build_torch, resolved.torch_key, torch),
+            )
+        ]
+        if resolved.cuda is not None and resolved.cuda_key is not None and resolved.cuda_stubs_key is not None:
+            trees.append(
+                _Tree(
+                    host=resolved.host,
+                    key=resolved.cuda_key,
+                    stubs=resolved.cuda_stubs_key,
+                    build=partial(self._build_cuda, resolved.cuda_key, resolved.cuda.version, others),
+                    compiler=True,
                 )
+            )
+        return trees
 
-        entry = self._store.ensure(resolved.torch_key, build, self._index.check)
-        self._provide_stubs(resolved.torch_stubs_key, entry)
+    def _provide_tree(self, tree: _Tree) -> None:
+        check = self._sources.network.check
+        entry = self._store.ensure(tree.key, tree.build, check)
 
-    def _provide_cuda(self, resolved: ResolvedToolchain) -> None:
-        version = resolved.request.cuda
-        key = resolved.cuda_key
-        if version is None or key is None or resolved.cuda_stubs_key is None:
-            return
-
-        def build(into: Path) -> Sequence[Artefact]:
-            with self._fetching(f"CUDA {version}", key) as (scratch, progress):
-                return build_cuda(
-                    self._locate(resolved.wheels[1:]),
-                    version=version,
-                    recipe=self._recipe,
-                    index=self._index,
-                    scratch=scratch,
-                    progress=progress,
-                    into=into,
-                )
-
-        entry = self._store.ensure(key, build, self._index.check)
-        self._provide_stubs(resolved.cuda_stubs_key, entry)
-
-    def _locate(self, wheels: Sequence[IndexFile]) -> list[IndexFile]:
-        """The wheels with addresses, whenever they were chosen."""
-        tasks = [partial(locate, self._index, wheel) if not wheel.url else partial(_itself, wheel) for wheel in wheels]
-        return run_all(tasks, cancel=self._index.cancel)
-
-    def _provide_stubs(self, key: StoreKey, entry: Path) -> None:
-        def build(into: Path) -> Sequence[Artefact]:
-            write_stubs(entry, into, self._host)
+        def stubs(into: Path) -> Sequence[Artefact]:
+            write_stubs(entry, into, tree.host)
             return ()
 
-        self._store.ensure(key, build, self._index.check)
+        self._store.ensure(tree.stubs, stubs, check)
+
+    def _build_torch(self, key: StoreKey, taken: Taken, into: Path) -> Sequence[Artefact]:
+        with self._fetching(f"torch {taken.artefact.version}", key) as (scratch, progress):
+            return self._sources.torch_named(taken.source).fill(taken, scratch=scratch, progress=progress, into=into)
+
+    def _build_cuda(self, key: StoreKey, version: str, taken: Sequence[Taken], into: Path) -> Sequence[Artefact]:
+        """Everything that the sources give in one tree; see nvcc run, and ask it what it can make code for."""
+        components = {component.name: component for component in self._recipe.cuda.components(version)}
+        by_source: dict[str, list[tuple[Component, Taken]]] = {}
+        for part in taken:
+            by_source.setdefault(part.source, []).append((components[part.part], part))
+
+        def fill(label: str, parts: Sequence[tuple[Component, Taken]]) -> Sequence[Artefact]:
+            what = f"CUDA {version}" if len(by_source) == 1 else f"CUDA {version} ({label})"
+            with self._fetching(what, key, label) as (scratch, progress):
+                tree = CudaTree(cuda=version, into=into, scratch=scratch, progress=progress)
+                return self._sources.cuda_named(label).fill(parts, tree)
+
+        filled = run_all(
+            [partial(fill, label, parts) for label, parts in by_source.items()], cancel=self._sources.network.cancel
+        )
+        nvcc = _nvcc(taken, into)
+        _check_compiler(nvcc, version)
+        (into / GPU_CODES).write_text(_ask_codes(nvcc, version), encoding="ascii")
+        shutil.rmtree(self._store.root / PARTS / key.name, ignore_errors=True)
+        return [artefact for artefacts in filled for artefact in artefacts]
 
     @contextmanager
-    def _fetching(self, what: str, key: StoreKey) -> Iterator[tuple[Path, Fetch]]:
+    def _fetching(self, what: str, key: StoreKey, part: str = "") -> Iterator[tuple[Path, Fetch]]:
         """A scratch directory for the entry that is being built, and who hears about bytes.
 
         The entry's lock is held, so the directory is its alone. It stays when the network fails or the process dies,
         and the next attempt goes on with what is in it; not when what arrived was wrong.
         """
-        scratch = self._store.root / "parts" / key.name
+        scratch = self._store.root / PARTS / key.name / part
         scratch.mkdir(parents=True, exist_ok=True)
         progress = Fetch(what, self._reporter)
         try:
@@ -350,74 +382,79 @@ class IndexToolchains:
         try:
             yield
         finally:
-            self._index.resume()
+            self._sources.network.resume()
 
-    def _check_request(self, request: ToolchainRequest) -> None:
-        if request.machine != self._machine:
-            raise ToolchainError(f"the host compiler makes code for {self._machine}, not for {request.machine}")
-        if request.cuda is None:
-            return
-        major = int(request.cuda.partition(".")[0])
-        if major not in self._recipe.cuda_majors:
-            known = " and ".join(str(number) for number in self._recipe.cuda_majors)
-            raise ToolchainError(
-                f"the package index has no complete compiler for CUDA {request.cuda}",
-                hint=f"compilers come from the index for CUDA {known}",
-            )
-
-    def _choose(self, request: ToolchainRequest) -> tuple[IndexFile, ...]:
-        torch = choose_wheel(
-            self._index.files(self._recipe.torch.project),
-            project=self._recipe.torch.project,
-            allowed=SpecifierSet(f"=={request.torch}.*"),
-            machine=self._machine,
-        ).file
-        if request.cuda is None:
-            return (torch,)
-        return (torch, *choose_cuda_wheels(request.cuda, self._index, self._recipe, self._machine, build_machine()))
-
-    def _describe(self, request: ToolchainRequest, wheels: tuple[IndexFile, ...]) -> ResolvedToolchain:
-        torch, *others = wheels
-        keys: list[StoreKey] = [torch_key(torch, self._recipe)]
-        keys.append(self._stubs_key(keys[0]))
+    def _describe(self, request: ToolchainRequest, host: HostCompiler, chain: Chain) -> ResolvedToolchain:
+        torch, *others = chain.taken
+        torch_key = self._sources.torch_key(torch)
+        torch_stubs = self._stubs_key(torch_key, host)
+        keys = [torch_key]
         cuda: CudaSdk | None = None
         cuda_tree: StoreKey | None = None
         cuda_stubs: StoreKey | None = None
         if request.cuda is not None:
-            cuda_tree = cuda_key(request.cuda, others, self._recipe)
-            cuda_stubs = self._stubs_key(cuda_tree)
-            keys += [cuda_tree, cuda_stubs]
-            cuda = cuda_sdk(request.cuda, self._recipe, self._store.path(cuda_tree), self._store.path(cuda_stubs))
+            cuda_tree = StoreKey.of(
+                f"cuda-{request.cuda}",
+                parts=sorted(f"{part.part} {part.artefact.identity}" for part in others),
+                recipe=self._recipe.cuda.digest,
+            )
+            cuda_stubs = self._stubs_key(cuda_tree, host)
+            keys.append(cuda_tree)
+            cuda = self._cuda_sdk(request.cuda, others, self._store.path(cuda_tree), self._store.path(cuda_stubs))
         return ResolvedToolchain(
             request=request,
-            torch=torch_sdk(
-                torch,
-                self._recipe,
-                self._store.path(keys[0]),
-                self._store.path(keys[1]),
-                cuda=request.cuda is not None,
+            host=host,
+            torch=self._torch_sdk(
+                torch, self._store.path(torch_key), self._store.path(torch_stubs), cuda=request.cuda is not None
             ),
             cuda=cuda,
-            wheels=wheels,
-            expected_bytes=0 if all(self._store.has(key) for key in keys if key not in keys[1::2]) else None,
-            torch_key=keys[0],
-            torch_stubs_key=keys[1],
+            chain=chain,
+            expected_bytes=0 if all(self._store.has(key) for key in keys) else None,
+            torch_key=torch_key,
+            torch_stubs_key=torch_stubs,
             cuda_key=cuda_tree,
             cuda_stubs_key=cuda_stubs,
         )
 
-    def _stubs_key(self, tables: StoreKey) -> StoreKey:
-        return StoreKey.of(f"{tables.stem}-stubs", tables=tables.digest, target=self._host.target, recipe=_STUB_RECIPE)
+    def _torch_sdk(self, taken: Taken, entry: Path, stubs: Path, *, cuda: bool) -> TorchSdk:
+        recipe = self._recipe.torch
+        names = sorted(library.soname for library in recipe.libraries if cuda or not library.cuda)
+        root = entry if taken.root is None else taken.root
+        return TorchSdk(
+            version=taken.artefact.version.partition("+")[0],
+            include=tuple(root / folder for folder in recipe.include_directories),
+            libraries=stubs,
+            exports=tuple(entry / EXPORTS / f"{name}.txt" for name in names),
+        )
+
+    def _cuda_sdk(self, version: str, taken: Sequence[Taken], entry: Path, stubs: Path) -> CudaSdk:
+        sonames = [library.soname for part in self._recipe.cuda.components(version) for library in part.libraries]
+        roots = dict.fromkeys(part.root for part in taken if part.root is not None)
+        include = [folder for root in roots for folder in header_directories(root)]
+        if any(part.root is None for part in taken):
+            include += [entry / folder for folder in self._recipe.cuda.include_directories]
+        return CudaSdk(
+            version=version,
+            nvcc=_nvcc(taken, entry),
+            include=tuple(include),
+            libraries=stubs,
+            exports=tuple(entry / EXPORTS / f"{name}.txt" for name in sorted(sonames)),
+            gpu_codes=entry / GPU_CODES,
+        )
+
+    def _stubs_key(self, tables: StoreKey, host: HostCompiler) -> StoreKey:
+        return StoreKey.of(f"{tables.stem}-stubs", tables=tables.digest, target=host.target, recipe=_STUB_RECIPE)
+
+    @property
+    def _recipes(self) -> str:
+        return f"{self._recipe.torch.digest} {self._recipe.cuda.digest}"
 
     def _kept_path(self, request: ToolchainRequest) -> Path:
-        facts = [_FORMAT, self._index.fingerprint, self._recipe.digest, self._machine]
-        facts.append(request.abi)
-        if build_machine() != self._machine:
-            facts.append(build_machine())
+        facts = [_FORMAT, self._sources.fingerprint, self._recipes, request.machine, build_machine(), request.abi]
         digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
         return self._store.root / "resolutions" / f"{_kept_stem(request)}-{digest}.json"
 
-    def _keep(self, request: ToolchainRequest, wheels: Sequence[IndexFile]) -> None:
+    def _keep(self, request: ToolchainRequest, chain: Chain) -> None:
         path = self._kept_path(request)
         table = {
             "format": _FORMAT,
@@ -426,17 +463,9 @@ class IndexToolchains:
             "abi": request.abi,
             "machine": request.machine,
             "tools": build_machine(),
-            "recipe": self._recipe.digest,
-            "wheels": [
-                {
-                    "name": wheel.project,
-                    "version": str(wheel.version),
-                    "filename": wheel.filename,
-                    "sha256": wheel.sha256,
-                    "size": wheel.size,
-                }
-                for wheel in wheels
-            ],
+            "recipe": self._recipes,
+            "taken": [{**asdict(taken), "root": str(taken.root) if taken.root else None} for taken in chain.taken],
+            "refused": [asdict(refused) for refused in chain.refused],
         }
         with contextlib.suppress(OSError):  # it only saves time; providing reports a store that cannot be written
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -446,35 +475,32 @@ class IndexToolchains:
                 json.dump(table, file, indent=1)
             Path(file.name).replace(path)
 
-    def _read_kept(self, request: ToolchainRequest) -> _Kept | None:
-        """The kept resolution, if everything that it needs from the network is in the store."""
-        return self._read_kept_file(self._kept_path(request), request)
+    def _read_kept(self, request: ToolchainRequest, host: HostCompiler) -> _Kept | None:
+        """The kept choice, if everything that it needs from the network is in the store."""
+        return self._read_kept_file(self._kept_path(request), request, host)
 
-    def _read_kept_file(self, path: Path, request: ToolchainRequest) -> _Kept | None:
-        """The resolution in ``path``, if it is for ``request`` and all that it needs from the network is there."""
+    def _read_kept_file(self, path: Path, request: ToolchainRequest, host: HostCompiler) -> _Kept | None:
+        """The choice in ``path``, if it is for ``request`` and all that it needs from the network is there."""
         try:
             age = max(0.0, time.time() - path.stat().st_mtime)
             table = json.loads(path.read_text(encoding="utf-8"))
-            facts = (table.get("abi"), table.get("machine"), table.get("tools"), table.get("recipe"))
-            wanted = (request.abi, request.machine, build_machine(), self._recipe.digest)
-            if path != self._kept_path(request) and facts != wanted:
+            facts = (table["format"], table["abi"], table["machine"], table["tools"], table["recipe"])
+            if facts != (_FORMAT, request.abi, request.machine, build_machine(), self._recipes):
                 return None
-            wheels = tuple(
-                IndexFile(
-                    project=entry["name"],
-                    version=Version(entry["version"]),
-                    filename=entry["filename"],
-                    tags=frozenset(),
-                    url="",
-                    sha256=entry["sha256"],
-                    size=entry["size"],
-                )
-                for entry in table["wheels"]
+            chain = Chain(
+                taken=tuple(_parse_taken(entry) for entry in table["taken"]),
+                refused=tuple(Refused(**entry) for entry in table["refused"]),
             )
-            resolved = self._describe(request, wheels)
+            if not all(self._is_as_it_was(request, taken) for taken in chain.taken if taken.root is not None):
+                return None
+            resolved = self._describe(request, host, chain)
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return _Kept(resolved=resolved, age=age) if resolved.expected_bytes == 0 else None
+
+    def _is_as_it_was(self, request: ToolchainRequest, taken: Taken) -> bool:
+        """Whether something outside of the store is what it was when it was chosen."""
+        return self._sources.local_now(request, taken.part, taken.source, self._recipe) == taken
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -483,21 +509,74 @@ class _Kept:
     age: float
 
 
-def _itself(wheel: IndexFile) -> IndexFile:
-    return wheel
+def _is_part_of(component: Component, artefact: Artefact) -> bool:
+    """Whether a component is taken out of ``artefact``."""
+    if artefact.kind is ArtefactKind.LOCAL:
+        return artefact.name == component.name
+    if artefact.kind is ArtefactKind.PACKAGE:
+        return component.debian
+    if artefact.kind is ArtefactKind.ARCHIVE:
+        return artefact.name == component.redistrib
+    return component.wheel is not None and artefact.name == component.wheel.project
 
 
-def _from_artefact(artefact: Artefact) -> IndexFile:
-    return IndexFile(
-        project=artefact.name,
-        version=Version(artefact.version),
-        filename=artefact.filename,
-        tags=frozenset(),
-        url="",
-        sha256=artefact.sha256,
-        size=artefact.size,
-        record_sha256=artefact.record_sha256,
+def _other_files(request: ToolchainRequest, what: str) -> ToolchainError:
+    return ToolchainError(
+        f"the lock has other files for {request} than this version of kernel-builder makes it from: {what}",
+        hint="kernel-builder lock --upgrade",
     )
+
+
+def _parse_taken(table: Mapping[str, object]) -> Taken:
+    artefact, root = table["artefact"], table["root"]
+    if not isinstance(artefact, dict):
+        raise TypeError("an artefact must be a table")
+    return Taken(
+        part=str(table["part"]),
+        source=str(table["source"]),
+        artefact=parse_artefact(artefact),
+        root=Path(root) if isinstance(root, str) else None,
+    )
+
+
+def _nvcc(taken: Sequence[Taken], entry: Path) -> Path:
+    root = next((part.root for part in taken if part.part == "nvcc"), None)
+    return (entry if root is None else root) / "bin" / "nvcc"
+
+
+def _check_compiler(nvcc: Path, version: str) -> None:
+    """See that nvcc starts here and is of the version that was asked for."""
+    if not nvcc.with_name("nvcc.profile").is_file() and not str(nvcc).startswith("/usr/"):
+        raise ToolchainError(
+            f"there is no nvcc.profile beside the nvcc of CUDA {version}, which would not find its parts"
+        )
+    answer = _ask(nvcc, "--version", version)
+    if f"release {version}," not in answer:
+        raise ToolchainError(f"nvcc of CUDA {version} says it is another: {answer.strip()[-200:]}")
+
+
+def _ask_codes(nvcc: Path, version: str) -> str:
+    """What ``nvcc --list-gpu-code`` prints, sorted: one code a line."""
+    words = _ask(nvcc, "--list-gpu-code", version).split()
+    return "".join(f"{code}\n" for code in sorted(words) if code.startswith("sm_"))
+
+
+def _ask(nvcc: Path, question: str, version: str) -> str:
+    try:
+        completed = subprocess.run(
+            [nvcc, question],
+            capture_output=True,
+            text=True,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_PROBE_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ToolchainError(
+            f"nvcc of CUDA {version} does not run on this machine: {error}",
+            hint="is the cache on a disk that is mounted noexec? KERNEL_BUILDER_CACHE names another",
+        ) from error
+    return completed.stdout
 
 
 def _kept_stem(request: ToolchainRequest) -> str:

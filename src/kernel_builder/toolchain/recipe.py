@@ -1,18 +1,23 @@
-"""``data/toolchains.toml`` as values: what is taken from which wheel."""
+"""``data/toolchains.toml`` as values: what a toolchain is made of, and what each source calls its parts."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
+
+from kernel_builder.errors import ToolchainError
+from kernel_builder.versions import Version
 
 
 @dataclass(frozen=True, kw_only=True)
 class LibraryRecipe:
-    """A shared library of which only the names are kept. ``member`` is its path in the wheel.
+    """A shared library of which only the names are kept. ``member`` is its path in a wheel or below a toolkit.
 
     ``leading`` tells that the names stand at its beginning and are read from there; otherwise it is read
     whole. ``cuda`` marks a library that only CUDA variants link.
@@ -22,48 +27,164 @@ class LibraryRecipe:
     leading: bool
     cuda: bool = False
 
+    @property
+    def soname(self) -> str:
+        """Its file name."""
+        return self.member.rpartition("/")[2]
+
 
 @dataclass(frozen=True, kw_only=True)
-class PackageRecipe:
-    """What to take from one project's wheel. ``version`` is a specifier, for where no release pins it.
+class Bound:
+    """A major version of GCC that holds from a release on."""
 
-    ``tool`` marks programs, which must run on the machine that compiles, whatever it compiles for.
+    since: Version
+    gcc: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchRecipe:
+    """What is taken from a torch wheel, and what its headers need of a compiler (newest releases first).
+
+    ``digest`` changes with what is taken.
     """
 
+    digest: str
     project: str
     include: tuple[str, ...]
-    version: str = "=={cuda}.*"
-    libraries: tuple[LibraryRecipe, ...] = ()
-    tool: bool = False
+    strip: str
+    include_directories: tuple[str, ...]
+    flavours: tuple[str, ...]
+    libraries: tuple[LibraryRecipe, ...]
+    gcc: tuple[Bound, ...]
 
-    def for_cuda(self, version: str) -> PackageRecipe:
-        """The recipe with ``{cuda}`` and ``{major}`` filled in."""
-        return PackageRecipe(
-            project=self.project,
-            include=tuple(fill(pattern, version) for pattern in self.include),
-            version=fill(self.version, version),
-            libraries=tuple(
-                LibraryRecipe(member=fill(library.member, version), leading=library.leading, cuda=library.cuda)
-                for library in self.libraries
-            ),
-            tool=self.tool,
-        )
+    def serves(self, flavour: str | None) -> bool:
+        """Whether the headers of a flavour (``cu126``) are those of all CPU and CUDA builds of its release (F11)."""
+        return flavour is None or any(fnmatchcase(flavour.partition(".")[0], pattern) for pattern in self.flavours)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelPart:
+    """A component as the wheel of one project holds it: patterns, libraries, and where its files lie."""
+
+    project: str
+    root: str
+    version: str
+    include: tuple[str, ...]
+    libraries: tuple[LibraryRecipe, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """A part of one CUDA toolkit, with the major and minor version filled in.
+
+    ``include`` are patterns relative to a toolkit's root, ``libraries`` lie in its ``lib``. ``wheel`` is ``None`` when
+    no wheel holds it, for the reason ``lacking``. ``redistrib`` is its name in NVIDIA's manifests.
+    """
+
+    name: str
+    compiler: bool
+    include: tuple[str, ...]
+    libraries: tuple[LibraryRecipe, ...]
+    wheel: WheelPart | None
+    lacking: str
+    redistrib: str | None
+    debian: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ComponentRow:
+    """A component as the table has it, for all majors."""
+
+    name: str
+    compiler: bool
+    since: Version
+    include: tuple[str, ...]
+    libraries: tuple[tuple[Mapping[int, str], bool], ...]
+    wheel: Mapping[int, str]
+    lacking: str
+    redistrib: Mapping[int, str]
+    debian: bool
+    version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudaRecipe:
+    """Everything about CUDA: components, and the GCC that a release accepts at most (newest releases first).
+
+    ``digest`` changes with what is taken from where.
+    """
+
+    digest: str
+    release: str
+    include_directories: tuple[str, ...]
+    wheels: Mapping[int, tuple[str, str]]
+    rows: tuple[_ComponentRow, ...]
+    gcc: tuple[Bound, ...]
+
+    @property
+    def majors(self) -> tuple[int, ...]:
+        """The CUDA majors that the table knows."""
+        return tuple(sorted(self.wheels))
+
+    @property
+    def compiler_project(self) -> str:
+        """The project of the newest compiler's wheel."""
+        newest = max(self.majors)
+        return self.wheels[newest][0].replace("{wheel}", self.rows[0].wheel[newest])
+
+    def components(self, version: str) -> tuple[Component, ...]:
+        """The components of CUDA ``version`` (``12.4``). Raises :class:`ToolchainError` for an unknown major."""
+        major = int(version.partition(".")[0])
+        if major not in self.wheels:
+            known = ", ".join(str(number) for number in self.majors)
+            raise ToolchainError(f"CUDA {version} is not known", hint=f"CUDA majors that are: {known}")
+        project, root = self.wheels[major]
+        found: list[Component] = []
+        for row in self.rows:
+            if Version.parse(version) < row.since:
+                continue
+            wheel = row.wheel.get(major)
+            sonames = [(fill(names[major], version), leading) for names, leading in row.libraries]
+            part: WheelPart | None = None
+            if wheel is not None:
+                folder = root.replace("{folder}", wheel.replace("-", "_"))
+                prefix = fill(folder, version)
+                part = WheelPart(
+                    project=project.replace("{wheel}", wheel),
+                    root=prefix,
+                    version=fill(row.version, version),
+                    include=tuple(f"{prefix}{pattern}" for pattern in row.include),
+                    libraries=tuple(
+                        LibraryRecipe(member=f"{prefix}lib/{name}", leading=leading) for name, leading in sonames
+                    ),
+                )
+            found.append(
+                Component(
+                    name=row.name,
+                    compiler=row.compiler,
+                    include=row.include,
+                    libraries=tuple(LibraryRecipe(member=f"lib/{name}", leading=leading) for name, leading in sonames),
+                    wheel=part,
+                    lacking=fill(row.lacking, version) or f"no wheel of CUDA {major} holds it",
+                    redistrib=row.redistrib.get(major),
+                    debian=row.debian,
+                )
+            )
+        return tuple(found)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """The whole table. ``digest`` changes with any change to it."""
+    """The whole table."""
 
-    digest: str
-    torch: PackageRecipe
-    torch_strip: str
-    torch_include: tuple[str, ...]
-    cuda_majors: tuple[int, ...]
-    cuda_release: str
-    cuda_strip: str
-    cuda_include: tuple[str, ...]
-    cuda_compiler: tuple[str, ...]
-    cuda: tuple[PackageRecipe, ...]
+    torch: TorchRecipe
+    cuda: CudaRecipe
+
+
+def bound_for(bounds: Sequence[Bound], version: str) -> int | None:
+    """The bound that holds for ``version``: the newest that is not newer than it."""
+    parsed = Version.parse(version)
+    return next((bound.gcc for bound in bounds if parsed >= bound.since), None)
 
 
 def fill(pattern: str, cuda: str) -> str:
@@ -71,8 +192,8 @@ def fill(pattern: str, cuda: str) -> str:
     return pattern.replace("{cuda}", cuda).replace("{major}", cuda.partition(".")[0])
 
 
-def _text(table: Mapping[str, object], key: str) -> str:
-    value = table[key]
+def _text(table: Mapping[str, object], key: str, default: str | None = None) -> str:
+    value = table.get(key, default)
     if not isinstance(value, str):
         raise TypeError(f"{key} must be a string")
     return value
@@ -85,11 +206,11 @@ def _texts(table: Mapping[str, object], key: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _numbers(table: Mapping[str, object], key: str) -> tuple[int, ...]:
+def _number(table: Mapping[str, object], key: str) -> int:
     value = table[key]
-    if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
-        raise TypeError(f"{key} must be a list of whole numbers")
-    return tuple(value)
+    if not isinstance(value, int):
+        raise TypeError(f"{key} must be a whole number")
+    return value
 
 
 def _tables(table: Mapping[str, object], key: str) -> list[Mapping[str, object]]:
@@ -99,43 +220,81 @@ def _tables(table: Mapping[str, object], key: str) -> list[Mapping[str, object]]
     return value
 
 
-def _libraries(tables: list[Mapping[str, object]]) -> tuple[LibraryRecipe, ...]:
-    reads = {"leading": True, "whole": False}
-    return tuple(
-        LibraryRecipe(member=_text(t, "member"), leading=reads[_text(t, "read")], cuda=t.get("cuda") is True)
-        for t in tables
+def _by_major(value: object, majors: Sequence[int]) -> Mapping[int, str]:
+    """A text that holds for all majors, or a table of them."""
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        return dict.fromkeys(majors, value)
+    if isinstance(value, dict) and all(isinstance(text, str) for text in value.values()):
+        return {int(major): text for major, text in value.items()}
+    raise TypeError("a name must be a string, or a table of strings by CUDA major")
+
+
+_READS = {"leading": True, "whole": False}
+
+
+def _bounds(tables: list[Mapping[str, object]], key: str) -> tuple[Bound, ...]:
+    bounds = [Bound(since=Version.parse(_text(table, "since")), gcc=_number(table, key)) for table in tables]
+    return tuple(sorted(bounds, key=lambda bound: bound.since, reverse=True))
+
+
+def _digest(table: Mapping[str, object], number: object) -> str:
+    """Over everything in a table but the bounds, which say nothing about what is taken."""
+    text = json.dumps([number, {key: value for key, value in table.items() if key != "gcc"}], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _torch(table: Mapping[str, object], number: object) -> TorchRecipe:
+    return TorchRecipe(
+        digest=_digest(table, number),
+        project=_text(table, "project"),
+        include=_texts(table, "include"),
+        strip=_text(table, "strip"),
+        include_directories=_texts(table, "include-directories"),
+        flavours=_texts(table, "flavours"),
+        libraries=tuple(
+            LibraryRecipe(member=_text(row, "member"), leading=_READS[_text(row, "read")], cuda=row.get("cuda") is True)
+            for row in _tables(table, "library")
+        ),
+        gcc=_bounds(_tables(table, "gcc"), "minimum"),
+    )
+
+
+def _component(table: Mapping[str, object], majors: Sequence[int]) -> _ComponentRow:
+    return _ComponentRow(
+        name=_text(table, "name"),
+        compiler=table.get("compiler") is True,
+        since=Version.parse(_text(table, "since", "1.0")),
+        include=_texts(table, "include"),
+        libraries=tuple(
+            (_by_major(row["soname"], majors), _READS[_text(row, "read")]) for row in _tables(table, "libraries")
+        ),
+        wheel=_by_major(table.get("wheel"), majors),
+        lacking=_text(table, "lacking", ""),
+        redistrib=_by_major(table.get("redistrib"), majors),
+        debian=table.get("debian") is True,
+        version=_text(table, "version", "=={cuda}.*"),
     )
 
 
 def parse_recipe(text: str) -> Recipe:
-    """Read the table. Raises ``KeyError``, ``TypeError`` or ``tomllib.TOMLDecodeError``: it ships with the
-    package.
+    """Read the table. Raises ``KeyError``, ``TypeError``, ``ValueError`` or ``tomllib.TOMLDecodeError``: it ships with
+    the package.
     """
     table = tomllib.loads(text)
-    torch, cuda = table["torch"], table["cuda"]
+    cuda = table["cuda"]
+    wheels = {_number(row, "major"): (_text(row, "project"), _text(row, "root")) for row in _tables(cuda, "wheels")}
+    majors = sorted(wheels)
     return Recipe(
-        digest=hashlib.sha256(text.encode()).hexdigest(),
-        torch=PackageRecipe(
-            project=_text(torch, "project"),
-            include=_texts(torch, "include"),
-            libraries=_libraries(_tables(torch, "library")),
-        ),
-        torch_strip=_text(torch, "strip"),
-        torch_include=_texts(torch, "include-directories"),
-        cuda_majors=_numbers(cuda, "majors"),
-        cuda_release=_text(cuda, "release"),
-        cuda_strip=_text(cuda, "strip"),
-        cuda_include=_texts(cuda, "include-directories"),
-        cuda_compiler=_texts(cuda, "compiler"),
-        cuda=tuple(
-            PackageRecipe(
-                project=_text(package, "project"),
-                include=_texts(package, "include"),
-                version=_text(package, "version") if "version" in package else "=={cuda}.*",
-                libraries=_libraries(_tables(package, "libraries")),
-                tool=package.get("tool") is True,
-            )
-            for package in _tables(cuda, "package")
+        torch=_torch(table["torch"], table["recipe"]),
+        cuda=CudaRecipe(
+            digest=_digest(cuda, table["recipe"]),
+            release=_text(cuda, "release"),
+            include_directories=_texts(cuda, "include-directories"),
+            wheels=wheels,
+            rows=tuple(_component(row, majors) for row in _tables(cuda, "component")),
+            gcc=_bounds(_tables(cuda, "gcc"), "maximum"),
         ),
     )
 

@@ -1,0 +1,360 @@
+"""Which source each part of a toolchain comes from: the first, in the user's order, that has it.
+
+A candidate that is not taken keeps its reason, so that an error, and ``toolchain explain``, can name everything that
+was tried. Sources are asked for all that is still missing at once, and only while something is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from packaging.version import Version
+
+from kernel_builder.errors import NetworkError, ToolchainError
+from kernel_builder.store.artefact import Artefact
+from kernel_builder.store.progress import Progress
+from kernel_builder.toolchain.recipe import Component
+from kernel_builder.variants.names import Abi, Machine
+
+_Answer = TypeVar("_Answer")
+
+TORCH = "torch"
+"""What the torch part of a toolchain is called; the others are named as the table names components."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolchainRequest:
+    """What is wanted: torch ``2.13`` with a C++ ABI (``None``: whatever it has), and CUDA ``13.0`` or ``None`` for CPU
+    variants, for Linux on ``machine``.
+    """
+
+    torch: str
+    machine: Machine
+    abi: Abi | None = None
+    cuda: str | None = None
+
+    @property
+    def pattern(self) -> str:
+        """A glob for the names of the variants that need it."""
+        torch = "".join(self.torch.split(".")[:2])
+        abi = self.abi.value if self.abi else "*"
+        cuda = f"cu{self.cuda.replace('.', '')}" if self.cuda else "cpu"
+        return f"torch{torch}-{abi}-{cuda}-{self.machine.value}-linux"
+
+    def __str__(self) -> str:
+        abi = f" ({self.abi.value})" if self.abi else ""
+        return f"torch {self.torch}{abi}" + (f" with CUDA {self.cuda}" if self.cuda else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """A part that was found: what it is, from where, and the file that holds it.
+
+    ``root`` is set when it is used where it lies, outside of the store.
+    """
+
+    part: str
+    source: str
+    artefact: Artefact
+    root: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """Something that was looked at and not taken. ``candidate`` is a file, or what was looked for."""
+
+    part: str
+    source: str
+    candidate: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.candidate}: {self.reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchCandidate:
+    """A torch that may fit. ``version`` has its flavour (``2.6.0+cu126``), as far as its name tells."""
+
+    version: Version
+    artefact: Artefact
+    root: Path | None = None
+
+    @property
+    def flavour(self) -> str | None:
+        """``cu126``, ``cpu``, ``rocm6.2``; ``None`` when its name does not say."""
+        return self.version.local
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchFacts:
+    """What a look into a torch showed. ``abi`` is ``None`` when its libraries do not prove one."""
+
+    abi: Abi | None
+    has_cuda: bool
+    has_headers: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudaTree:
+    """A toolkit that is being put together.
+
+    ``into`` is its root (``bin``, ``nvvm``, ``include``), ``cuda`` its version, ``scratch`` a directory that
+    keeps what arrives until all of it has; ``progress`` hears about bytes.
+    """
+
+    cuda: str
+    into: Path
+    scratch: Path
+    progress: Progress
+
+
+class ComponentSource(Protocol):
+    """Somewhere that components of CUDA toolkits come from."""
+
+    @property
+    def label(self) -> str:
+        """What people call it, and what locks and manifests hold."""
+        ...
+
+    @property
+    def whole(self) -> bool:
+        """Whether its other components are preferred to everyone else's when its compiler is taken."""
+        ...
+
+    def offers(self, components: Sequence[Component], cuda: str, machine: Machine) -> Mapping[str, Taken | Refused]:
+        """For each component by name: the file that would be taken, or why there is none. Raises
+        :class:`NetworkError` when it cannot be asked.
+        """
+        ...
+
+    def fill(self, parts: Sequence[tuple[Component, Taken]], tree: CudaTree) -> Sequence[Artefact]:
+        """Put what it offered into the tree, verified, with tables of its libraries. What is used in place gets tables
+        alone.
+        """
+        ...
+
+
+class TorchSource(Protocol):
+    """Somewhere that torch comes from."""
+
+    @property
+    def label(self) -> str:
+        """See :class:`ComponentSource`."""
+        ...
+
+    def candidates(self, request: ToolchainRequest) -> tuple[Sequence[TorchCandidate], Sequence[Refused]]:
+        """Torches of the release for that machine, best first, and those that are out of the question. Raises
+        :class:`NetworkError` when it cannot be asked.
+        """
+        ...
+
+    def facts(self, candidate: TorchCandidate) -> TorchFacts:
+        """Look into one. Raises :class:`NetworkError`, :class:`IntegrityError`."""
+        ...
+
+    def fill(self, taken: Taken, *, scratch: Path, progress: Progress, into: Path) -> Sequence[Artefact]:
+        """Put headers and tables of libraries into ``into``; tables alone when it is used in place. ``scratch`` keeps
+        what arrives until all of it has.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    """What was decided: parts taken, torch first, in the table's order; and everything refused, as it was met.
+
+    ``unreachable`` names sources that did not answer.
+    """
+
+    taken: tuple[Taken, ...]
+    refused: tuple[Refused, ...] = ()
+    unreachable: tuple[str, ...] = ()
+
+
+class _Decisions:
+    """Collects, and turns network failures into reasons."""
+
+    def __init__(self) -> None:
+        self.taken: dict[str, Taken] = {}
+        self.refused: list[Refused] = []
+        self.failures: dict[str, NetworkError] = {}
+
+    def ask(self, part: str, source: str, question: Callable[[], _Answer]) -> _Answer | None:
+        if source in self.failures:
+            return None
+        try:
+            return question()
+        except NetworkError as error:
+            self.failures[source] = error
+            self.refused.append(Refused(part=part, source=source, candidate=part, reason=error.message))
+            return None
+
+    def fail(self, part: str, what: str, machine: Machine, hint: str) -> ToolchainError | NetworkError:
+        """The error for a part that nobody has; a network error when somebody who may have it did not answer."""
+        for error in self.failures.values():
+            return error
+        reasons = "".join(f"\n    {refused}" for refused in self.refused if refused.part == part)
+        return ToolchainError(f"no source has {what} for Linux on {machine.value}:{reasons}", hint=hint)
+
+
+def choose_torch(request: ToolchainRequest, sources: Sequence[TorchSource]) -> Chain:
+    """The torch for ``request``: from the first source with one whose C++ ABI, proved by its export table, fits (a
+    request without ABI takes the first one of the release, unseen).
+
+    Raises :class:`ToolchainError` with all reasons when there is none, :class:`NetworkError`.
+    """
+    decisions = _Decisions()
+    for source in sources:
+        for candidate in _in_question(decisions, request, source):
+            reason: str | None = None
+            if request.abi is not None:
+                facts = decisions.ask(TORCH, source.label, partial(source.facts, candidate))
+                if facts is None:
+                    break
+                reason = _unfit(request, facts)
+            if reason is None:
+                taken = Taken(part=TORCH, source=source.label, artefact=candidate.artefact, root=candidate.root)
+                return Chain(
+                    taken=(taken,), refused=tuple(decisions.refused), unreachable=tuple(sorted(decisions.failures))
+                )
+            decisions.refused.append(
+                Refused(part=TORCH, source=source.label, candidate=candidate.artefact.filename, reason=reason)
+            )
+    raise decisions.fail(
+        TORCH,
+        str(request),
+        request.machine,
+        "name an index that has it in kernel-builder.toml ([[index]] with name and url), such as PyTorch's own",
+    )
+
+
+def _in_question(decisions: _Decisions, request: ToolchainRequest, source: TorchSource) -> Iterator[TorchCandidate]:
+    answer = decisions.ask(TORCH, source.label, partial(source.candidates, request))
+    if answer is None:
+        return
+    candidates, refused = answer
+    decisions.refused += refused
+    for candidate in sorted(candidates, key=lambda c: _rank(c, request.cuda)):
+        if request.cuda is not None and candidate.flavour is not None and candidate.flavour.startswith("cpu"):
+            decisions.refused.append(
+                Refused(
+                    part=TORCH,
+                    source=source.label,
+                    candidate=candidate.artefact.filename,
+                    reason=f"{candidate.flavour} builds have no CUDA libraries",
+                )
+            )
+        else:
+            yield candidate
+
+
+def _rank(candidate: TorchCandidate, cuda: str | None) -> tuple[tuple[int, ...], int]:
+    """Smaller is better: newest patch; then the flavour of this very CUDA, of its major, any other."""
+    newest = tuple(-part for part in candidate.version.release)
+    flavour = candidate.flavour
+    if cuda is None or flavour is None:
+        return newest, 0 if flavour is None or flavour.startswith("cpu") else 1
+    wanted = f"cu{cuda.replace('.', '')}"
+    major = f"cu{cuda.partition('.')[0]}"
+    return newest, 0 if flavour.startswith(wanted) else 1 if flavour.startswith(major) else 2
+
+
+def _unfit(request: ToolchainRequest, facts: TorchFacts) -> str | None:
+    if not facts.has_headers:
+        return "it holds no C++ headers"
+    if facts.abi is None:
+        return "the names in its libc10.so prove no C++ ABI"
+    if facts.abi is not request.abi:
+        ages = {Abi.CXX11: "the new", Abi.CXX98: "the old"}
+        return f"its libc10.so has {ages[facts.abi]} C++ ABI ({facts.abi.value})"
+    if request.cuda is not None and not facts.has_cuda:
+        return "it is a torch without CUDA"
+    return None
+
+
+def choose_components(
+    components: Sequence[Component], cuda: str, machine: Machine, sources: Sequence[ComponentSource]
+) -> Chain:
+    """A source for each of ``components``: the compiler's from one source, each of the others from the first that has
+    it.
+
+    Where the compiler comes from a toolkit on this machine, so do its headers: one toolkit fits together best. Raises
+    :class:`ToolchainError` with all reasons for the first part that nobody has, :class:`NetworkError`.
+    """
+    decisions = _Decisions()
+    compiler = [component for component in components if component.compiler]
+    others = [component for component in components if not component.compiler]
+    chosen: ComponentSource | None = None
+    answers: dict[str, Mapping[str, Taken | Refused]] = {}
+    missing = list(others)
+    for source in sources:
+        wanted = [*(compiler if chosen is None else ()), *missing]
+        if not wanted:
+            break
+        found = decisions.ask(wanted[0].name, source.label, partial(source.offers, wanted, cuda, machine))
+        if found is None:
+            continue
+        answers[source.label] = found
+        if chosen is None and _take_all(decisions, compiler, found):
+            chosen = source
+            if source.whole:
+                _prefer(decisions, others, source.offers(others, cuda, machine))
+        missing = [component for component in missing if not _take(decisions, component, found)]
+    for component in components:
+        if component.name not in decisions.taken:
+            raise decisions.fail(
+                component.name,
+                f"the {component.name} of CUDA {cuda}",
+                machine,
+                "kernel-builder.toml can name other indexes, a mirror of NVIDIA's archives or Debian's, or install"
+                f" CUDA {cuda} on this machine",
+            )
+    return Chain(
+        taken=tuple(decisions.taken[component.name] for component in components),
+        refused=tuple(decisions.refused),
+        unreachable=tuple(sorted(decisions.failures)),
+    )
+
+
+def _take(decisions: _Decisions, component: Component, found: Mapping[str, Taken | Refused]) -> bool:
+    if component.name in decisions.taken:
+        return True
+    answer = found.get(component.name)
+    if isinstance(answer, Taken):
+        decisions.taken[component.name] = answer
+        return True
+    if answer is not None:
+        decisions.refused.append(answer)
+    return False
+
+
+def _take_all(decisions: _Decisions, compiler: Iterable[Component], found: Mapping[str, Taken | Refused]) -> bool:
+    answers = [found[component.name] for component in compiler if component.name in found]
+    if answers and all(isinstance(answer, Taken) for answer in answers):
+        decisions.taken.update({answer.part: answer for answer in answers if isinstance(answer, Taken)})
+        return True
+    decisions.refused += [answer for answer in answers if isinstance(answer, Refused)]
+    return False
+
+
+def _prefer(decisions: _Decisions, others: Iterable[Component], found: Mapping[str, Taken | Refused]) -> None:
+    """Let the compiler's own source replace what an earlier one gave."""
+    for component in others:
+        answer = found.get(component.name)
+        before = decisions.taken.get(component.name)
+        if isinstance(answer, Taken):
+            decisions.taken[component.name] = answer
+            if before is not None:
+                decisions.refused.append(
+                    Refused(
+                        part=component.name,
+                        source=before.source,
+                        candidate=before.artefact.filename,
+                        reason=f"the compiler comes from {answer.source}, which has it too",
+                    )
+                )

@@ -1,0 +1,137 @@
+"""CUDA components out of NVIDIA's redistributable archives, as a source of components (DESIGN.md F4)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from kernel_builder.errors import ToolchainError
+from kernel_builder.store.artefact import Artefact, ArtefactKind
+from kernel_builder.store.cache import require_space
+from kernel_builder.store.parallel import run_all
+from kernel_builder.store.wheel import matching
+from kernel_builder.toolchain.choice import CudaTree, Refused, Taken
+from kernel_builder.toolchain.host import build_machine
+from kernel_builder.toolchain.link_tables import read_local_symbols, write_table
+from kernel_builder.toolchain.recipe import Component
+from kernel_builder.toolchain.redistrib import RedistArchive, Redistrib, redist_platform
+from kernel_builder.toolchain.settings import REDISTRIB
+from kernel_builder.variants.names import Machine
+
+_LIBRARIES = ".libraries"
+_INFLATION = 6  # an archive's contents, on average
+
+
+class CudaArchives:
+    """NVIDIA's archives. A :class:`~kernel_builder.toolchain.choice.ComponentSource`.
+
+    ``cancel`` stops all transfers when one fails.
+    """
+
+    label = REDISTRIB
+    whole = False
+
+    def __init__(self, redistrib: Redistrib, cancel: Callable[[], None]) -> None:
+        self._redistrib = redistrib
+        self._cancel = cancel
+        self._releases: dict[str, Mapping[tuple[str, str], RedistArchive] | str] = {}
+
+    def _release(self, cuda: str) -> Mapping[tuple[str, str], RedistArchive] | str:
+        """``(component, platform)`` -> archive, or why there are none."""
+        if cuda not in self._releases:
+            try:
+                found = self._redistrib.release(cuda)
+                self._releases[cuda] = {(archive.component, archive.platform): archive for archive in found}
+            except ToolchainError as error:
+                self._releases[cuda] = error.message
+        return self._releases[cuda]
+
+    def offers(self, components: Sequence[Component], cuda: str, machine: Machine) -> Mapping[str, Taken | Refused]:
+        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`. Programs are for the machine that builds."""
+        release = self._release(cuda)
+        answers: dict[str, Taken | Refused] = {}
+        for component in components:
+            if isinstance(release, str):
+                answers[component.name] = self._refuse(component, f"CUDA {cuda}", release)
+                continue
+            archive = self._archive(release, component, machine)
+            if archive is None:
+                wanted = component.redistrib or component.name
+                answers[component.name] = self._refuse(component, wanted, f"CUDA {cuda} has none there")
+            else:
+                answers[component.name] = Taken(part=component.name, source=REDISTRIB, artefact=_artefact(archive))
+        return answers
+
+    def _archive(
+        self, release: Mapping[tuple[str, str], RedistArchive], component: Component, machine: Machine
+    ) -> RedistArchive | None:
+        if component.redistrib is None:
+            return None
+        platform = redist_platform(build_machine() if component.compiler else machine.value)
+        return release.get((component.redistrib, platform))
+
+    def _refuse(self, component: Component, candidate: str, reason: str) -> Refused:
+        return Refused(part=component.name, source=REDISTRIB, candidate=candidate, reason=reason)
+
+    def fill(self, parts: Sequence[tuple[Component, Taken]], tree: CudaTree) -> Sequence[Artefact]:
+        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`: whole archives, each once.
+
+        Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` (disk).
+        """
+        release = self._release(tree.cuda)
+        if isinstance(release, str):
+            raise ToolchainError(f"CUDA {tree.cuda} is not there any more: {release}")
+        by_name = {archive.filename: archive for archive in release.values()}
+        for _, taken in parts:
+            archive = by_name.get(taken.artefact.filename)
+            if archive is None or archive.sha256 != taken.artefact.sha256:
+                raise ToolchainError(
+                    f"NVIDIA's manifest of CUDA {tree.cuda} does not list {taken.artefact.filename} any more, which was"
+                    " chosen earlier",
+                    hint="'kernel-builder lock --upgrade' chooses anew",
+                )
+        wanted: dict[str, list[Component]] = {}
+        for component, taken in parts:
+            wanted.setdefault(taken.artefact.filename, []).append(component)
+        total = sum(by_name[name].size for name in wanted)
+        require_space(tree.into.parent, _INFLATION * total)
+        tree.progress.expect(total)
+        run_all(
+            [partial(self._fetch, by_name[name], group, tree) for name, group in wanted.items()],
+            workers=2,
+            cancel=self._cancel,
+        )
+        shutil.rmtree(tree.into / _LIBRARIES, ignore_errors=True)
+        return [_artefact(by_name[name]) for name in wanted]
+
+    def _fetch(self, archive: RedistArchive, components: Sequence[Component], tree: CudaTree) -> None:
+        """Members that are wanted go into the tree; libraries into a directory of their own, for their names."""
+        patterns = [pattern for component in components for pattern in component.include]
+        libraries = {library.soname: library for component in components for library in component.libraries}
+
+        def select(member: str) -> str | None:
+            if matching([member], patterns):
+                return member
+            if member.startswith("lib/") and member.removeprefix("lib/") in libraries:
+                return f"{_LIBRARIES}/{member}"
+            return None
+
+        self._redistrib.fetch(archive, tree.into, select, tree.progress.add)
+        for soname, library in libraries.items():
+            path = tree.into / _LIBRARIES / "lib" / soname
+            if not path.is_file():
+                raise ToolchainError(f"{archive.filename} holds no lib/{soname}, which kernels are linked with")
+            write_table(tree.into, soname, read_local_symbols(path, leading=library.leading)[1])
+
+
+def _artefact(archive: RedistArchive) -> Artefact:
+    return Artefact(
+        name=archive.component,
+        version=archive.version,
+        filename=archive.filename,
+        kind=ArtefactKind.ARCHIVE,
+        size=archive.size,
+        sha256=archive.sha256,
+        source=REDISTRIB,
+    )

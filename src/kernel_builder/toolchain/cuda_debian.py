@@ -1,0 +1,159 @@
+"""The CUDA compiler out of Debian's archive, as a source of components (DESIGN.md F4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
+from kernel_builder.store.artefact import Artefact, ArtefactKind
+from kernel_builder.store.cache import require_space
+from kernel_builder.store.transport import Transport
+from kernel_builder.toolchain.choice import CudaTree, Refused, Taken
+from kernel_builder.toolchain.debian import (
+    CUDA_PACKAGE,
+    CUDA_SUITES,
+    NVCC_PROFILE,
+    DebianArchive,
+    DebPackage,
+    apt_mirrors,
+    cuda_target,
+    debian_architecture,
+    find_keyring,
+)
+from kernel_builder.toolchain.host import build_machine
+from kernel_builder.toolchain.recipe import Component
+from kernel_builder.toolchain.settings import DEBIAN, ToolchainSettings
+from kernel_builder.variants.names import Machine
+
+
+class CudaDebian:
+    """Debian's ``nvidia-cuda-toolkit``. A :class:`~kernel_builder.toolchain.choice.ComponentSource`.
+
+    ``downloads`` is where interrupted downloads wait.
+    """
+
+    label = DEBIAN
+    whole = False
+
+    def __init__(self, settings: ToolchainSettings, transport: Transport, downloads: Path) -> None:
+        self._settings = settings
+        self._transport = transport
+        self._downloads = downloads
+        self._found: dict[str, DebPackage | str] = {}
+
+    @cached_property
+    def _archives(self) -> tuple[DebianArchive, ...]:
+        """The mirror that the user names, or apt's. Raises :class:`ToolchainError` without mirror or keys."""
+        mirror = self._settings.debian_mirror
+        mirrors: Sequence[str | Path] = apt_mirrors() if mirror is None else (mirror.address,)
+        if not mirrors:
+            raise ToolchainError(
+                "apt is configured for no mirror of Debian here, and kernel-builder.toml names none ([debian] mirror)"
+            )
+        keyring = find_keyring(self._settings.debian_keyring)
+        return tuple(
+            DebianArchive(
+                address,
+                keyring,
+                self._transport,
+                architecture=debian_architecture(build_machine()),
+                downloads=self._downloads,
+            )
+            for address in mirrors
+        )
+
+    def _package(self, cuda: str) -> DebPackage | str:
+        """The package with the compiler of CUDA ``cuda``, or why there is none."""
+        if cuda not in self._found:
+            suites = self._settings.debian_suites or CUDA_SUITES.get(cuda, ())
+            if not suites:
+                known = ", ".join(sorted(CUDA_SUITES))
+                self._found[cuda] = f"no suite of Debian has it; CUDA versions that one has: {known}"
+            else:
+                self._found[cuda] = self._search(cuda, suites)
+        return self._found[cuda]
+
+    def _search(self, cuda: str, suites: Sequence[str]) -> DebPackage | str:
+        reasons: list[str] = []
+        try:
+            archives = self._archives
+        except ToolchainError as error:
+            return error.message
+        for suite in suites:
+            for archive in archives:
+                try:
+                    package = archive.find(CUDA_PACKAGE, suite)
+                except ToolchainError as error:
+                    reasons.append(error.message)
+                    continue
+                if package.version.startswith(f"{cuda}."):
+                    return package
+                reasons.append(f"{suite} has {CUDA_PACKAGE} {package.version}")
+        return "; ".join(dict.fromkeys(reasons))
+
+    def offers(self, components: Sequence[Component], cuda: str, machine: Machine) -> Mapping[str, Taken | Refused]:
+        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`. Programs are for the machine that builds."""
+        answers: dict[str, Taken | Refused] = {
+            component.name: self._refuse(
+                component, f"its headers for {machine.value} are in a package of a gigabyte, which is not fetched"
+            )
+            for component in components
+            if not component.debian
+        }
+        wanted = [component for component in components if component.debian]
+        if not wanted:
+            return answers
+        package = self._package(cuda)
+        for component in wanted:
+            if isinstance(package, str):
+                answers[component.name] = self._refuse(component, package)
+            else:
+                answers[component.name] = Taken(part=component.name, source=DEBIAN, artefact=_artefact(package))
+        return answers
+
+    def _refuse(self, component: Component, reason: str) -> Refused:
+        return Refused(part=component.name, source=DEBIAN, candidate=CUDA_PACKAGE, reason=reason)
+
+    def fill(self, parts: Sequence[tuple[Component, Taken]], tree: CudaTree) -> Sequence[Artefact]:
+        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`.
+
+        Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` (disk).
+        """
+        package = self._package(tree.cuda)
+        if isinstance(package, str):
+            raise ToolchainError(f"{CUDA_PACKAGE} for CUDA {tree.cuda} is not there any more: {package}")
+        wanted = parts[0][1].artefact
+        if wanted.sha256 != package.sha256:
+            raise ToolchainError(
+                f"Debian has {package.version} of {CUDA_PACKAGE} now, not {wanted.version}, which was chosen earlier",
+                hint="'kernel-builder lock --upgrade' chooses anew; a mirror of snapshots may have the earlier one",
+            )
+        require_space(tree.into.parent, package.size + package.installed_size)
+        tree.progress.expect(package.size)
+        failure: NetworkError | None = None
+        for archive in self._archives:
+            try:
+                archive.fetch(package, tree.into, cuda_target, tree.progress.add)
+                break
+            except IntegrityError:
+                raise
+            except NetworkError as error:
+                failure = error
+        else:
+            raise failure or ToolchainError(f"no mirror has {package.filename}")
+        (tree.into / "bin" / "nvcc.profile").write_text(NVCC_PROFILE, encoding="utf-8")
+        return [_artefact(package) for _ in parts[:1]]
+
+
+def _artefact(package: DebPackage) -> Artefact:
+    return Artefact(
+        name=package.name,
+        version=package.version,
+        filename=package.filename.rpartition("/")[2],
+        kind=ArtefactKind.PACKAGE,
+        size=package.size,
+        sha256=package.sha256,
+        source=DEBIAN,
+    )

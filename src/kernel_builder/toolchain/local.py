@@ -1,0 +1,354 @@
+"""What this machine has already: CUDA toolkits, and the torch of the active environment.
+
+They are used where they lie. The store holds only what is made from them (tables of names), under a key that follows
+the identity of their files, so that an update in place is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from kernel_builder.errors import ToolchainError
+from kernel_builder.store.artefact import Artefact, ArtefactKind
+from kernel_builder.store.progress import Progress
+from kernel_builder.toolchain.choice import (
+    TORCH,
+    CudaTree,
+    Refused,
+    Taken,
+    ToolchainRequest,
+    TorchCandidate,
+    TorchFacts,
+)
+from kernel_builder.toolchain.host import build_machine
+from kernel_builder.toolchain.link_tables import read_local_symbols, write_table
+from kernel_builder.toolchain.recipe import Component, Recipe
+from kernel_builder.toolchain.torch_abi import prove_abi
+from kernel_builder.toolchain.torch_wheels import ABI_LIBRARY
+from kernel_builder.variants.names import Machine
+
+LABEL = "local"
+
+_PROBE_SECONDS = 30
+_PROGRAMS = ("nvcc", "cudafe++", "fatbinary", "ptxas", "cicc")
+_HEADERS = {
+    "crt": "crt/host_defines.h",
+    "cudart": "cuda_runtime_api.h",
+    "cccl": "thrust/version.h",
+    "nvrtc": "nvrtc.h",
+    "profiler-api": "cuda_profiler_api.h",
+    "nvtx": "nvtx3/nvToolsExt.h",
+    "nvjitlink": "nvJitLink.h",
+    "cublas": "cublas_v2.h",
+    "cusparse": "cusparse.h",
+    "cusolver": "cusolverDn.h",
+    "cufft": "cufft.h",
+    "curand": "curand.h",
+}
+"""A header by which each component is recognised in a toolkit."""
+_SYSTEM = Path("/usr")
+_SYSTEM_INCLUDE = _SYSTEM / "include"
+
+
+def _places(root: Path, kind: str) -> tuple[Path, ...]:
+    return (root / "targets" / f"{build_machine()}-linux" / kind, root / kind)
+
+
+def header_directories(root: Path) -> tuple[Path, ...]:
+    """The include directories of the toolkit in ``root``.
+
+    Empty for one of a distribution, whose headers lie in ``/usr/include``, where compilers look by themselves.
+    """
+    base = next((path for path in _places(root, "include") if path.is_dir()), None)
+    if base is None or base == _SYSTEM_INCLUDE:
+        return ()
+    return tuple(path for path in (base, base / "cccl") if path.is_dir())
+
+
+@dataclass(frozen=True)
+class LocalToolkit:
+    """A CUDA toolkit on this machine. ``release`` is major.minor, ``version`` what nvcc says (``13.0.88``)."""
+
+    root: Path
+    nvcc: Path
+    release: str
+    version: str
+
+    def has_header(self, name: str) -> bool:
+        """Whether one of its include directories holds ``name``."""
+        return any((folder / name).is_file() for folder in header_directories(self.root) or (_SYSTEM_INCLUDE,))
+
+    def has_program(self, name: str) -> bool:
+        """Whether it has a program; a distribution keeps all of them in ``bin``."""
+        return any((self.root / place / name).is_file() for place in ("bin", "nvvm/bin"))
+
+    def library(self, soname: str) -> Path | None:
+        """A library by its file name."""
+        folders = [*_places(self.root, "lib"), self.root / "lib64", Path(f"/usr/lib/{build_machine()}-linux-gnu")]
+        return next((folder / soname for folder in folders if (folder / soname).is_file()), None)
+
+    @cached_property
+    def identity(self) -> str:
+        """A digest that changes when one of its programs, headers or libraries does: paths, sizes and times."""
+        digest = hashlib.sha256(f"{self.root} {self.version}".encode())
+        places = [self.nvcc]
+        if self.root != _SYSTEM:
+            places += [self.root / "bin", self.root / "nvvm", *header_directories(self.root)[:1]]
+        for place in places:
+            for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+                status = path.stat() if path.exists() else path.lstat()
+                digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
+        return digest.hexdigest()
+
+
+def find_toolkits(
+    environ: Mapping[str, str], folders: Sequence[Path] = (), *, standard: Path = Path("/usr/local")
+) -> tuple[tuple[LocalToolkit, ...], tuple[Refused, ...]]:
+    """Toolkits in ``folders``, ``$CUDA_HOME``, ``$CUDA_PATH``, ``<standard>/cuda*`` and behind ``nvcc`` on PATH; of
+    several with one version the first, and why others are none.
+    """
+    places: list[Path] = [folder / "bin" / "nvcc" for folder in folders]
+    places += [Path(environ[name]) / "bin" / "nvcc" for name in ("CUDA_HOME", "CUDA_PATH") if environ.get(name)]
+    places += [folder / "bin" / "nvcc" for folder in sorted(standard.glob("cuda*"))]
+    on_path = shutil.which("nvcc", path=environ.get("PATH"))
+    if on_path:
+        places.append(Path(on_path))
+    found: dict[str, LocalToolkit] = {}
+    refused: list[Refused] = []
+    seen: set[Path] = set()
+    for nvcc in places:
+        if nvcc.resolve() in seen:
+            continue
+        seen.add(nvcc.resolve())
+        answer = _inspect(nvcc)
+        if isinstance(answer, str):
+            refused.append(Refused(part="nvcc", source=LABEL, candidate=str(nvcc), reason=answer))
+        elif answer.release not in found:
+            found[answer.release] = answer
+        elif answer.root != found[answer.release].root:
+            reason = f"{found[answer.release].root} has CUDA {answer.release} too, and comes first"
+            refused.append(Refused(part="nvcc", source=LABEL, candidate=str(nvcc), reason=reason))
+    return tuple(found.values()), tuple(refused)
+
+
+def _inspect(nvcc: Path) -> LocalToolkit | str:
+    """The toolkit behind ``nvcc``, which may be a link or a script, or why there is none."""
+    if not nvcc.is_file():
+        return "it is not there"
+    try:
+        banner = _ask(nvcc, "--version")
+        words = _ask(nvcc, "--dryrun", "-x", "cu", "-c", "-o", os.devnull, os.devnull)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"it does not run: {error}"
+    release = re.search(r"release (\d+\.\d+), V(\d+\.\d+\.\d+)", banner)
+    top = re.search(r"^#\$ TOP=(.+)$", words, re.MULTILINE)
+    if release is None or top is None:
+        return "it does not answer like nvcc"
+    root = Path(os.path.normpath(nvcc.parent / top[1]))
+    if root.is_dir():
+        root = root.resolve()
+    program = next((path for path in (root / "bin" / "nvcc", nvcc) if path.is_file()), nvcc)
+    return LocalToolkit(root=root, nvcc=program, release=release[1], version=release[2])
+
+
+def _ask(nvcc: Path, *arguments: str) -> str:
+    completed = subprocess.run(
+        [nvcc, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=_PROBE_SECONDS,
+        stdin=subprocess.DEVNULL,
+    )
+    return completed.stdout + completed.stderr
+
+
+class LocalCuda:
+    """CUDA toolkits on this machine. A :class:`~kernel_builder.toolchain.choice.ComponentSource`."""
+
+    label = LABEL
+    whole = True
+
+    def __init__(self, environ: Mapping[str, str], folders: Sequence[Path] = ()) -> None:
+        self._environ = environ
+        self._folders = folders
+
+    @cached_property
+    def _toolkits(self) -> tuple[Mapping[str, LocalToolkit], tuple[Refused, ...]]:
+        found, refused = find_toolkits(self._environ, self._folders)
+        return {toolkit.release: toolkit for toolkit in found}, refused
+
+    def toolkit(self, cuda: str) -> LocalToolkit | None:
+        """The toolkit of that version."""
+        return self._toolkits[0].get(cuda)
+
+    def offers(self, components: Sequence[Component], cuda: str, machine: Machine) -> Mapping[str, Taken | Refused]:
+        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`."""
+        toolkits, refused = self._toolkits
+        toolkit = toolkits.get(cuda)
+        if toolkit is None:
+            others = ", ".join(f"{found.root} is CUDA {found.release}" for found in toolkits.values())
+            wrong = "; ".join(f"{entry.candidate}: {entry.reason}" for entry in refused)
+            reason = (
+                "; ".join(text for text in (others, wrong) if text) or "no nvcc in CUDA_HOME, /usr/local or on PATH"
+            )
+            return {c.name: self._refuse(c, f"CUDA {cuda}", reason) for c in components}
+        if machine != build_machine():
+            reason = f"it is for {build_machine()}"
+            return {c.name: self._refuse(c, str(toolkit.root), reason) for c in components}
+        return {component.name: self._offer(component, toolkit) for component in components}
+
+    def _offer(self, component: Component, toolkit: LocalToolkit) -> Taken | Refused:
+        if component.compiler:
+            lacking = [name for name in _PROGRAMS if not toolkit.has_program(name)]
+            if lacking:
+                return self._refuse(component, str(toolkit.root), f"it has no {', '.join(lacking)}")
+        else:
+            header = _HEADERS.get(component.name)
+            if header and not toolkit.has_header(header):
+                return self._refuse(component, str(toolkit.root), f"it has no {header}")
+            for library in component.libraries:
+                if toolkit.library(library.soname) is None:
+                    return self._refuse(component, str(toolkit.root), f"it has no {library.soname}")
+        artefact = Artefact(
+            name=component.name,
+            version=toolkit.version,
+            filename=f"cuda-{toolkit.release}",
+            kind=ArtefactKind.LOCAL,
+            sha256=toolkit.identity,
+            source=LABEL,
+        )
+        return Taken(part=component.name, source=LABEL, artefact=artefact, root=toolkit.root)
+
+    def _refuse(self, component: Component, candidate: str, reason: str) -> Refused:
+        return Refused(part=component.name, source=LABEL, candidate=candidate, reason=reason)
+
+    def fill(self, parts: Sequence[tuple[Component, Taken]], tree: CudaTree) -> Sequence[Artefact]:
+        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`: tables alone."""
+        toolkit = self.toolkit(tree.cuda)
+        if toolkit is None:
+            raise ToolchainError(f"CUDA {tree.cuda} was on this machine and is not any more")
+        tree.progress.expect(0)
+        for component, _ in parts:
+            for library in component.libraries:
+                path = toolkit.library(library.soname)
+                if path is not None:
+                    write_table(tree.into, library.soname, read_local_symbols(path, leading=library.leading)[1])
+        return [taken.artefact for _, taken in parts]
+
+
+class LocalTorch:
+    """The torch of the active environment. A :class:`~kernel_builder.toolchain.choice.TorchSource`.
+
+    ``folders`` are ``site-packages`` directories; see :func:`site_packages`.
+    """
+
+    label = LABEL
+
+    def __init__(self, folders: Sequence[Path], recipe: Recipe) -> None:
+        self._folders = folders
+        self._recipe = recipe.torch
+
+    def candidates(self, request: ToolchainRequest) -> tuple[Sequence[TorchCandidate], Sequence[Refused]]:
+        """See :class:`~kernel_builder.toolchain.choice.TorchSource`."""
+        candidates: list[TorchCandidate] = []
+        refused: list[Refused] = []
+        for folder in self._folders:
+            root = folder / "torch"
+            version = _torch_version(root / "version.py")
+            if version is None:
+                continue
+            reason = None
+            if f"{version.major}.{version.minor}" != request.torch:
+                reason = f"it is torch {version}"
+            elif request.machine != build_machine():
+                reason = f"it is for {build_machine()}"
+            elif not self._recipe.serves(version.local):
+                reason = f"{version.local} builds carry other headers"
+            if reason is not None:
+                refused.append(Refused(part=TORCH, source=LABEL, candidate=str(root), reason=reason))
+                continue
+            artefact = Artefact(
+                name=self._recipe.project,
+                version=str(version),
+                filename="site-packages/torch",
+                kind=ArtefactKind.LOCAL,
+                sha256=_tree_identity(root, version),
+                source=LABEL,
+            )
+            candidates.append(TorchCandidate(version=version, artefact=artefact, root=root))
+        if not candidates and not refused:
+            refused.append(
+                Refused(
+                    part=TORCH, source=LABEL, candidate=f"torch {request.torch}", reason="no environment here has torch"
+                )
+            )
+        return candidates, refused
+
+    def facts(self, candidate: TorchCandidate) -> TorchFacts:
+        """See :class:`~kernel_builder.toolchain.choice.TorchSource`."""
+        root = _root_of(candidate.root)
+        abi = None
+        library = root / "lib" / ABI_LIBRARY
+        if library.is_file():
+            abi = prove_abi(symbol.name for symbol in read_local_symbols(library, leading=False)[1])
+        return TorchFacts(
+            abi=abi,
+            has_cuda=all((root / "lib" / lib.soname).is_file() for lib in self._recipe.libraries if lib.cuda),
+            has_headers=(root / "include" / "torch" / "library.h").is_file(),
+        )
+
+    def fill(self, taken: Taken, *, scratch: Path, progress: Progress, into: Path) -> Sequence[Artefact]:  # noqa: ARG002
+        """See :class:`~kernel_builder.toolchain.choice.TorchSource`: tables alone."""
+        root = _root_of(taken.root)
+        progress.expect(0)
+        for library in self._recipe.libraries:
+            path = root / "lib" / library.soname
+            if not library.cuda or path.is_file():
+                write_table(into, *read_local_symbols(path, leading=library.leading))
+        return (taken.artefact,)
+
+
+def _root_of(root: Path | None) -> Path:
+    if root is None:
+        raise ToolchainError("a torch of this machine without its place")
+    return root
+
+
+def _torch_version(file: Path) -> Version | None:
+    try:
+        match = re.search(r"^__version__ = ['\"]([^'\"]+)['\"]", file.read_text(encoding="utf-8"), re.MULTILINE)
+        return Version(match[1]) if match else None
+    except (OSError, InvalidVersion, UnicodeDecodeError):
+        return None
+
+
+def _tree_identity(root: Path, version: Version) -> str:
+    """A digest that changes when the package is replaced: its libraries' sizes and times, and its RECORD's if any."""
+    digest = hashlib.sha256(f"{root} {version}".encode())
+    files = [*sorted((root / "lib").glob("*.so*")), root / "version.py"]
+    files += sorted(root.parent.glob("torch-*.dist-info/RECORD"))
+    for path in files:
+        if path.is_file():
+            status = path.stat()
+            digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def site_packages(environ: Mapping[str, str], prefix: Path | None = None) -> tuple[Path, ...]:
+    """``site-packages`` of the active environment (``VIRTUAL_ENV``, ``CONDA_PREFIX``) and of this Python."""
+    prefixes = [Path(environ[name]) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environ.get(name)]
+    prefixes.append(Path(sys.prefix) if prefix is None else prefix)
+    found = [folder for place in prefixes for folder in sorted(place.glob("lib/python3*/site-packages"))]
+    return tuple(dict.fromkeys(found))

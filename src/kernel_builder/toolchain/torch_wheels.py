@@ -1,0 +1,142 @@
+"""Headers and export tables of one torch release, out of the beginning and the middle of its wheel (F1, F2,
+F11).
+
+One wheel serves the CPU variant and every CUDA version of its release: the headers are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from packaging.specifiers import SpecifierSet
+
+from kernel_builder.errors import ToolchainError
+from kernel_builder.store.artefact import Artefact
+from kernel_builder.store.cache import require_space
+from kernel_builder.store.index import Index, IndexFile, describe_index, fitting_wheels, locate, why_none
+from kernel_builder.store.progress import Progress
+from kernel_builder.store.transport import NotFoundError
+from kernel_builder.store.wheel import Wheel
+from kernel_builder.toolchain.choice import TORCH, Refused, Taken, ToolchainRequest, TorchCandidate, TorchFacts
+from kernel_builder.toolchain.cuda_wheels import wheel_artefact
+from kernel_builder.toolchain.link_tables import EXPORTS, read_symbols, table_cost, write_table
+from kernel_builder.toolchain.recipe import LibraryRecipe, Recipe
+from kernel_builder.toolchain.torch_abi import prove_abi
+
+_LEADING = 5 * 2**19  # bytes that the names of one of its large libraries take over the wire
+_TABLE_SPACE = 32 * 2**20
+"""Room for the export tables, in bytes; torch's take about 15 MiB."""
+
+ABI_LIBRARY = "libc10.so"
+"""The library whose names prove the C++ ABI: a small one."""
+
+
+class TorchWheels:
+    """The torch wheels of one index. A :class:`~kernel_builder.toolchain.choice.TorchSource`.
+
+    ``stored`` gives the entry of a wheel that is in the store, where its facts can be read without the network;
+    ``parts`` a directory, for the time of a block, where what arrives of a wheel is kept: its fetching goes on from it.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        recipe: Recipe,
+        *,
+        stored: Callable[[Taken], Path | None],
+        parts: Callable[[Taken], AbstractContextManager[Path]],
+    ) -> None:
+        self._index = index
+        self._recipe = recipe.torch
+        self._stored = stored
+        self._parts = parts
+        self._files: dict[str, IndexFile] = {}
+        self._facts: dict[str, TorchFacts] = {}
+
+    @property
+    def label(self) -> str:
+        """The index's."""
+        return self._index.label
+
+    def candidates(self, request: ToolchainRequest) -> tuple[Sequence[TorchCandidate], Sequence[Refused]]:
+        """See :class:`~kernel_builder.toolchain.choice.TorchSource`."""
+        project = self._recipe.project
+        allowed = SpecifierSet(f"=={request.torch}.*")
+        wanted = f"{project} {allowed}"
+        try:
+            files = self._index.files(project)
+        except NotFoundError:
+            return (), (self._refuse(wanted, f"{describe_index(self.label)} has no such project"),)
+        fitting, rejections = fitting_wheels(files, allowed=allowed, machine=request.machine.value)
+        if not fitting:
+            return (), (self._refuse(wanted, why_none(files, rejections, allowed)),)
+        candidates: list[TorchCandidate] = []
+        refused: list[Refused] = []
+        for file in fitting:
+            if not self._recipe.serves(file.version.local):
+                refused.append(self._refuse(file.filename, f"{file.version.local} builds carry other headers"))
+                continue
+            self._files[file.filename] = file
+            candidates.append(TorchCandidate(version=file.version, artefact=file.artefact(self.label)))
+        return candidates, refused
+
+    def _refuse(self, candidate: str, reason: str) -> Refused:
+        return Refused(part=TORCH, source=self.label, candidate=candidate, reason=reason)
+
+    def facts(self, candidate: TorchCandidate) -> TorchFacts:
+        """See :class:`~kernel_builder.toolchain.choice.TorchSource`."""
+        name = candidate.artefact.filename
+        if name not in self._facts:
+            taken = Taken(part=TORCH, source=self.label, artefact=candidate.artefact)
+            entry = self._stored(taken)
+            self._facts[name] = self._from_wheel(self._files[name], taken) if entry is None else _from_entry(entry)
+        return self._facts[name]
+
+    def _from_wheel(self, file: IndexFile, taken: Taken) -> TorchFacts:
+        members = {library.soname: library.member for library in self._recipe.libraries}
+        with self._parts(taken) as scratch:
+            wheel = self._index.open(file, scratch, lambda _: None)
+            headers = bool(wheel.select(self._recipe.include[:1]))
+            abi = None
+            if members[ABI_LIBRARY] in wheel.members:
+                _, symbols = read_symbols(wheel, members[ABI_LIBRARY], leading=False)
+                abi = prove_abi(symbol.name for symbol in symbols)
+        return TorchFacts(
+            abi=abi,
+            has_headers=headers,
+            has_cuda=all(lib.member in wheel.members for lib in self._recipe.libraries if lib.cuda),
+        )
+
+    def fill(self, taken: Taken, *, scratch: Path, progress: Progress, into: Path) -> Sequence[Artefact]:
+        """See :class:`~kernel_builder.toolchain.choice.TorchSource`.
+
+        Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` (disk), and
+        :class:`ToolchainError` when the wheel has no headers.
+        """
+        file = self._files.get(taken.artefact.filename) or locate(self._index, taken.artefact)
+        wheel = self._index.open(file, scratch, progress.add)
+        members = wheel.select(self._recipe.include)
+        if not members:
+            raise ToolchainError(f"{file.filename} holds no C++ headers, so nothing can be compiled with it")
+        libraries = [library for library in self._recipe.libraries if not library.cuda or _holds(wheel, library)]
+        require_space(into.parent, sum(member.size for member in members) + _TABLE_SPACE)
+        progress.expect(
+            sum(member.compressed for member in members) + table_cost(wheel, libraries, leading_bytes=_LEADING)
+        )
+        wheel.extract(members, into, lambda name: name.removeprefix(self._recipe.strip))
+        for library in libraries:
+            write_table(into, *read_symbols(wheel, library.member, leading=library.leading))
+        return (wheel_artefact(file, wheel, self.label),)
+
+
+def _holds(wheel: Wheel, library: LibraryRecipe) -> bool:
+    return library.member in wheel.members
+
+
+def _from_entry(entry: Path) -> TorchFacts:
+    """The facts about a torch that is in the store."""
+    tables = {path.name: path for path in (entry / EXPORTS).iterdir()}
+    names = tables[f"{ABI_LIBRARY}.txt"].read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    return TorchFacts(abi=prove_abi(names), has_cuda="libtorch_cuda.so.txt" in tables, has_headers=True)
