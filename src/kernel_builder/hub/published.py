@@ -16,6 +16,8 @@ from kernel_builder.hub.remote import Remote
 
 _BUILD = "build"
 _LIBRARIES = (".so", ".pyd")
+_LARGEST_LIBRARY = 64 << 20
+"""A library of more bytes is not fetched for the sake of its op schemas, which then are not compared."""
 _BINDING_SUFFIXES = (".cpp", ".cc", ".cxx", ".cu", ".mm")
 
 
@@ -68,8 +70,9 @@ def of_revision(remote: Remote, revision: str, scratch: Path) -> Side:
     first = _reference(names)
     wanted = [
         path
-        for path in files
-        if path.startswith(f"{_BUILD}/{first}/") and path.endswith((".py", METADATA, *_LIBRARIES))
+        for path, file in files.items()
+        if path.startswith(f"{_BUILD}/{first}/")
+        and (path.endswith((".py", METADATA)) or (path.endswith(_LIBRARIES) and file.size <= _LARGEST_LIBRARY))
     ]
     for path in wanted:
         remote.download(path, revision, scratch)

@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 from kernel_builder.artifact.built import BuiltVariant
 from kernel_builder.errors import KernelBuilderError, NetworkError, UsageError
 from kernel_builder.events import Notice, Reporter, UploadFinished, UploadStarted, Waiting
+from kernel_builder.hub.api_diff import compare
 from kernel_builder.hub.gate import Checked, check_source, missing_variants
 from kernel_builder.hub.local import Source, benchmark_files, card_text, find_source, has_card, text_file
 from kernel_builder.hub.plan import (
@@ -40,6 +41,7 @@ from kernel_builder.hub.plan import (
     staging_branch,
     stale_files,
 )
+from kernel_builder.hub.published import of_revision, of_variants
 from kernel_builder.hub.remote import (
     ConflictError,
     LostAnswerError,
@@ -249,6 +251,8 @@ class _Planner:
         there = self._there(branches)
         is_new = branches is None or prepared.branch not in branches
         card = self._card(branches or {}, None if is_new else there)
+        if branches is not None and not is_new:
+            self._tell_broken(branches[prepared.branch])
         plans = [self._version(branches, there, card if prepared.branch == MAIN else None)]
         if card is not None and prepared.branch != MAIN:
             old = self._remote.files(branches[MAIN], [README]) if branches is not None else None
@@ -349,6 +353,25 @@ class _Planner:
             may_stage=not request.create_pr,
             commit_operations=request.commit_operations,
         )
+
+    def _tell_broken(self, commit: str) -> None:
+        """Within one version nothing may break for users; variants that are not uploaded now stay, so none is lost."""
+        if self._prepared.version == 0:
+            return
+        new = of_variants(self._prepared.source.variants).published
+        with TemporaryDirectory(prefix="kernel-builder-") as scratch:
+            try:
+                old = of_revision(self._remote, commit, Path(scratch)).published
+            except UsageError:
+                return  # the branch has no variants yet
+        broken = [change for change in compare(old, new).breaking if not change.is_support]
+        if broken and new.version <= old.version:
+            listed = "".join(f"\n  {change}" for change in broken)
+            self._tell(
+                f"users of what {self._prepared.branch} holds would notice these changes, so they need a new version"
+                f" (version = {self._prepared.version + 1} in build.toml):{listed}",
+                warning=True,
+            )
 
     def _tell_void(self, void: set[str]) -> None:
         for path in sorted(void):
