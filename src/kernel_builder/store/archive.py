@@ -222,8 +222,11 @@ def _reader(name: str) -> _Read:
 
 
 def _read_zip(archive: Path, _limit: int) -> Iterator[tuple[_Entry, _Content]]:
+    size = archive.stat().st_size
     with zipfile.ZipFile(archive) as opened:
         for info in opened.infolist():
+            if not info.filename or not 0 <= info.header_offset < size:
+                raise EOFError("its directory is broken")
             if info.is_dir():
                 safe_path(info.filename)
                 continue
@@ -274,6 +277,8 @@ def _tar(stream: IO[bytes], limit: int) -> Iterator[tuple[_Entry, _Content]]:
             if PurePosixPath(info.name).parts in {(), (".",)} and info.isdir():
                 continue
             yield _tar_entry(info), lambda info=info: _extract(opened, info)  # type: ignore[misc]
+        while counted.read(_COPY):  # to its end, where the checksum of the compressed stream is
+            pass
 
 
 def _extract(opened: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:

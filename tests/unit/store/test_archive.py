@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import importlib
 import io
@@ -11,12 +12,13 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_builder.errors import IntegrityError
+from kernel_builder.errors import IntegrityError, KernelBuilderError
 from kernel_builder.store.archive import unpack
 from kernel_builder.store.download import safe_path
 from published import make_deb, make_tar, member
@@ -261,3 +263,20 @@ def test_an_unknown_kind_is_named(tmp_path: Path, into: Path) -> None:
     archive.write_bytes(b"")
     with pytest.raises(IntegrityError, match=r"a\.rar is no archive of a known kind"):
         unpack(archive, into, everything, limit=LIMIT)
+
+
+@given(
+    name=st.sampled_from(["a.tar.xz", "a.tar.gz", "a.zip", "xz.deb"]),
+    damage=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4),
+)
+def test_damage_anywhere_is_one_error_or_harmless(name: str, damage: list[tuple[float, int]]) -> None:
+    data = bytearray(PACKED[name]())
+    for place, value in damage:
+        data[int(place * len(data))] = value
+    with TemporaryDirectory(prefix="kernel-builder-") as scratch:
+        archive, into = Path(scratch) / name, Path(scratch) / "into"
+        archive.write_bytes(data)
+        into.mkdir()
+        with contextlib.suppress(KernelBuilderError):
+            unpack(archive, into, everything, limit=LIMIT)
+        assert {path.name for path in Path(scratch).iterdir()} == {name, "into"}
