@@ -13,17 +13,19 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from kernel_builder.config.model import Backend
 from kernel_builder.errors import UsageError
-from kernel_builder.variants.names import Abi, ArchVariant, Platform, StableAbiTag, TorchTag, Variant
+from kernel_builder.variants.names import Abi, ArchVariant, Machine, Platform, StableAbiTag, System, TorchTag, Variant
 
 _PROBE = Path(__file__).with_name("load_probe.py")
 _ANSWER = "kernel-builder-probe: "
 _SECONDS = 300
+_EMULATION_FACTOR = 4
+_ELF_MACHINES = {62: Machine.X86_64, 183: Machine.AARCH64}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +33,8 @@ class Environment:
     """A Python with torch and the ``kernels`` client.
 
     ``torch`` is its full version, ``cuda`` the CUDA version that torch was built with, ``others`` further backends it
-    has, ``has_gpu`` whether CUDA code could run, ``client`` the version of ``kernels``.
+    has, ``has_gpu`` whether CUDA code could run, ``client`` the version of ``kernels``. ``platform`` is what the
+    interpreter is a program for.
     """
 
     python: Path
@@ -41,6 +44,7 @@ class Environment:
     abi: Abi | None
     has_gpu: bool = False
     client: str = ""
+    platform: Platform = field(default_factory=Platform.current)
 
     @property
     def release(self) -> tuple[int, int]:
@@ -103,23 +107,57 @@ def _candidates(chosen: Path | None, environ: Mapping[str, str]) -> list[Path]:
     return list(unique.values())
 
 
+def platform_of(python: Path) -> Platform:
+    """The platform that an interpreter is a program for; this one's where its file does not tell."""
+    here = Platform.current()
+    if here.system is not System.LINUX:
+        return here
+    try:
+        with python.open("rb") as file:
+            header = file.read(20)
+    except OSError:
+        return here
+    # e_machine of the ELF header: offset 18, two bytes, both platforms are little-endian.
+    machine = _ELF_MACHINES.get(int.from_bytes(header[18:20], "little")) if header.startswith(b"\x7fELF") else None
+    return here if machine is None else Platform(machine=machine, system=System.LINUX)
+
+
+def _launcher(python: Path) -> list[str] | str:
+    """What stands before an interpreter of another platform to run it here, or a sentence saying why it cannot run."""
+    machine = platform_of(python).machine
+    if machine is Platform.current().machine:
+        return []
+    names = (f"qemu-{machine.value}", f"qemu-{machine.value}-static")
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        return (
+            f"{python} is a program for {machine.value}, and {names[0]} is not installed"
+            " (Debian, Ubuntu: apt-get install qemu-user; QEMU_LD_PREFIX names the directory with its C library)"
+        )
+    return [found]
+
+
 def _ask(python: Path, *arguments: str) -> dict[str, object] | str:
     """The probe's answer, or a sentence saying why there is none."""
+    launcher = _launcher(python)
+    if isinstance(launcher, str):
+        return launcher
+    seconds = _SECONDS * (_EMULATION_FACTOR if launcher else 1)
     try:
         completed = subprocess.run(
-            [python, "-I", "-B", str(_PROBE), *arguments],
+            [*launcher, python, "-I", "-B", str(_PROBE), *arguments],
             capture_output=True,
             text=True,
             errors="replace",
             check=False,
-            timeout=_SECONDS,
+            timeout=seconds,
             stdin=subprocess.DEVNULL,
             cwd=python.parent,
         )
     except OSError as error:
         return f"{python} does not run: {error.strerror}"
     except subprocess.TimeoutExpired:
-        return f"{python} did not answer in {_SECONDS} s"
+        return f"{python} did not answer in {seconds} s"
     for line in reversed(completed.stdout.splitlines()):
         if line.startswith(_ANSWER):
             answer: dict[str, object] = json.loads(line.removeprefix(_ANSWER))
@@ -158,6 +196,7 @@ def find_environment(
             others=frozenset(backend for backend, present in others.items() if present),
             has_gpu=bool(answer["gpus"]),
             client=str(answer["client"]),
+            platform=platform_of(python),
             abi=(Abi.CXX11 if answer["cxx11"] else Abi.CXX98) if sys.platform == "linux" else None,
         )
     if chosen is not None:
@@ -169,6 +208,10 @@ def find_environment(
 def why_not_loadable(variant: Variant, environment: Environment) -> str | None:
     """The reason why ``environment`` cannot load ``variant``; ``None`` when it can (contract 5.2)."""
     here = f"{environment.label} is installed here"
+    if isinstance(variant, ArchVariant):
+        runs_on = Platform(machine=variant.machine, system=variant.system)
+        if runs_on != environment.platform:
+            return f"it is built for {runs_on}, and {environment.python} is for {environment.platform}"
     backend = variant.backend
     if backend is Backend.CUDA and environment.cuda is None:
         return f"it needs torch with CUDA, and {here}"
@@ -176,9 +219,6 @@ def why_not_loadable(variant: Variant, environment: Environment) -> str | None:
         return f"it needs torch with {backend.value}, and {here}"
     if not isinstance(variant, ArchVariant):
         return None
-    runs_on = Platform(machine=variant.machine, system=variant.system)
-    if runs_on != Platform.current():
-        return f"it is for {runs_on}"
     tag = variant.tag
     if isinstance(tag, TorchTag):
         if tag.version != environment.release:
