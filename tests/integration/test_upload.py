@@ -303,6 +303,22 @@ def test_missing_variants_are_named(hub: Hub, project: Path) -> None:
     assert "must have" not in notices(recorder)
 
 
+def test_an_interface_that_breaks_users_is_warned_about(hub: Hub, project: Path) -> None:
+    run(project)
+    recorder = Recorder()
+    write_variant(
+        project / "build", CPU, {"__init__.py": b'__all__ = ["scale"]\n\n\ndef scale(x, by):\n    return x\n'}
+    )
+    run(project, recorder)
+    assert "users of version 1 would notice this:\n  scale: " in notices(recorder)
+    assert "write version = 2" in notices(recorder)
+    recorder = Recorder()
+    text = b'__all__ = ["scale"]\n\n\ndef scale(x, by, more=None):\n    return x\n'
+    write_variant(project / "build", CPU, {"__init__.py": text})
+    run(project, recorder)
+    assert "would notice" not in notices(recorder)
+
+
 def test_a_signature_goes_with_what_it_signs(hub: Hub, project: Path) -> None:
     run(project)
     signature = f"build/{CPU}/metadata.json.sigstore"

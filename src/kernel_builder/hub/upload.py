@@ -23,8 +23,9 @@ from tempfile import TemporaryDirectory
 from kernel_builder.artifact.built import BuiltVariant
 from kernel_builder.errors import KernelBuilderError, NetworkError, UsageError
 from kernel_builder.events import Notice, Reporter, UploadFinished, UploadStarted, Waiting
-from kernel_builder.hub.api_diff import compare
+from kernel_builder.hub.api_diff import Published, compare
 from kernel_builder.hub.gate import Checked, check_source, missing_variants
+from kernel_builder.hub.interface import read_interface
 from kernel_builder.hub.local import Source, benchmark_files, card_text, find_source, has_card, text_file
 from kernel_builder.hub.plan import (
     BUILD,
@@ -37,11 +38,11 @@ from kernel_builder.hub.plan import (
     LocalFile,
     Snapshot,
     UploadPlan,
+    is_same,
     plan_branch,
     staging_branch,
     stale_files,
 )
-from kernel_builder.hub.published import of_revision, of_variants
 from kernel_builder.hub.remote import (
     ConflictError,
     LostAnswerError,
@@ -251,8 +252,6 @@ class _Planner:
         there = self._there(branches)
         is_new = branches is None or prepared.branch not in branches
         card = self._card(branches or {}, None if is_new else there)
-        if branches is not None and not is_new:
-            self._tell_broken(branches[prepared.branch])
         plans = [self._version(branches, there, card if prepared.branch == MAIN else None)]
         if card is not None and prepared.branch != MAIN:
             old = self._remote.files(branches[MAIN], [README]) if branches is not None else None
@@ -342,6 +341,7 @@ class _Planner:
             )
             if not is_new:
                 self._tell_void(void)
+                self._tell_interface(there)
         self._tell_missing(uploaded, there if not is_new else None)
         return plan_branch(
             prepared.branch,
@@ -354,28 +354,41 @@ class _Planner:
             commit_operations=request.commit_operations,
         )
 
-    def _tell_broken(self, commit: str) -> None:
-        """Within one version nothing may break for users; variants that are not uploaded now stay, so none is lost."""
-        if self._prepared.version == 0:
-            return
-        new = of_variants(self._prepared.source.variants).published
-        with TemporaryDirectory(prefix="kernel-builder-") as scratch:
-            try:
-                old = of_revision(self._remote, commit, Path(scratch)).published
-            except UsageError:
-                return  # the branch has no variants yet
-        broken = [change for change in compare(old, new).breaking if not change.is_support]
-        if broken and new.version <= old.version:
-            listed = "".join(f"\n  {change}" for change in broken)
-            self._tell(
-                f"users of what {self._prepared.branch} holds would notice these changes, so they need a new version"
-                f" (version = {self._prepared.version + 1} in build.toml):{listed}",
-                warning=True,
-            )
-
     def _tell_void(self, void: set[str]) -> None:
         for path in sorted(void):
             self._tell(f"{path} is deleted: it signs a {METADATA} that is replaced; sign the new one", warning=True)
+
+    def _tell_interface(self, there: Snapshot) -> None:
+        """Warn when users of what is published would notice this upload, although its version is the same.
+
+        All variants have the same Python files, so the first that is here and there decides, and only Python is read.
+        """
+        prepared = self._prepared
+        ours = {file.path: file for file in prepared.checked.files}
+        for variant in prepared.source.variants:
+            inside = f"{BUILD}/{variant.name}/"
+            paths = [path for path in there.files if path.startswith(inside) and path.endswith(".py")]
+            if not paths:
+                continue
+            if all(path in ours and is_same(ours[path], there.files[path]) for path in paths):
+                return
+            with TemporaryDirectory(prefix="kernel-builder-") as scratch:
+                for path in paths:
+                    self._remote.download(path, there.commit, Path(scratch))
+                old = read_interface(Path(scratch, inside))
+            verdict = compare(
+                Published(interface=old, version=prepared.version),
+                Published(interface=read_interface(variant.path), version=prepared.version),
+            )
+            if not verdict.is_satisfied:
+                listed = "".join(f"\n  {change}" for change in verdict.breaking)
+                self._tell(
+                    f"users of version {prepared.version} would notice this:{listed}\n"
+                    f"  write version = {prepared.version + 1} in build.toml and build again,"
+                    " or keep what they rely on",
+                    warning=True,
+                )
+            return
 
     def _tell_missing(self, uploaded: Sequence[str], there: Snapshot | None) -> None:
         project = self._prepared.source.project
