@@ -1,15 +1,17 @@
 """``kernel-builder.lock``: exactly what each variant is compiled with. Users commit it; there is no host name in it.
 
-Artefacts stand in it once, and variants refer to them by file name. What is written depends on nothing but its
-contents, down to the byte, so that a difference between two locks is one in what is compiled with.
+Artefacts stand in it once, and variants refer to them by file name (``name@file`` for parts of this machine). What is
+written depends on nothing but its contents, down to the byte, so that a difference between two locks is one in what is
+compiled with.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -19,7 +21,7 @@ from kernel_builder.config.nodes import Leaf, ListNode, Node, TableNode, describ
 from kernel_builder.config.reader import decode
 from kernel_builder.config.report import Report
 from kernel_builder.config.scan import Source
-from kernel_builder.errors import ConfigError
+from kernel_builder.errors import ConfigError, ToolchainError
 from kernel_builder.files import write_text
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 
@@ -31,11 +33,35 @@ _HEAD = """\
 # 'kernel-builder lock' keeps it in step with build.toml, 'kernel-builder lock --upgrade' takes what is newest.
 """
 _HEX = re.compile(r"[0-9a-f]{64}")
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!~-]*")
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!~:-]*")
+_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!~:-]*(?:/[A-Za-z0-9][A-Za-z0-9._+!~:-]*)*")
 _VARIANT = re.compile(r"[a-z0-9]+(?:-[a-z0-9_]+)+")
 _TOP = ("format", "variant", "artefact")
 _VARIANT_KEYS = ("name", "host-compiler", "artefacts")
 _ARTEFACT_KEYS = ("filename", "name", "version", "kind", "source", "size", "sha256", "record-sha256")
+
+
+class LockUse(StrEnum):
+    """What a build does with the lock."""
+
+    PREFER = "prefer"
+    """Variants that are in it are built from what it names, the others from what is chosen now."""
+    REQUIRE = "require"
+    """Everything is built from what it names, or refused (``--locked``)."""
+    UPGRADE = "upgrade"
+    """It is not looked at, and every source is asked again."""
+
+
+class LockError(ToolchainError):
+    """What is to be built is not what the lock says: every difference is one of ``problems``."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        what = "".join(f"\n  {problem}" for problem in problems)
+        super().__init__(
+            f"{LOCK_NAME} and what would be compiled with differ:{what}",
+            hint="kernel-builder lock brings build.toml's variants into it; lock --upgrade chooses all of it anew",
+        )
+        self.problems = tuple(problems)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +96,7 @@ class Lock:
                 LockedVariant(
                     name=variant.name,
                     host_compiler=variant.host_compiler,
-                    artefacts=tuple(sorted(variant.artefacts, key=lambda artefact: artefact.filename)),
+                    artefacts=tuple(sorted(variant.artefacts, key=_reference)),
                 )
                 for variant in ordered
             )
@@ -81,19 +107,26 @@ class Lock:
         return next((variant for variant in self.variants if variant.name == name), None)
 
 
+def _reference(artefact: Artefact) -> str:
+    """What variants call it. Several parts are taken from one toolkit on this machine."""
+    if artefact.kind is ArtefactKind.LOCAL:
+        return f"{artefact.name}@{artefact.filename}"
+    return artefact.filename
+
+
 def render(lock: Lock) -> str:
     """The text of the file. Raises :class:`ConfigError` when two different artefacts have one file name."""
     artefacts: dict[str, Artefact] = {}
     for variant in lock.variants:
         for artefact in variant.artefacts:
-            if artefacts.setdefault(artefact.filename, artefact) != artefact:
+            if artefacts.setdefault(_reference(artefact), artefact) != artefact:
                 raise ConfigError(
                     f"two different files are called {artefact.filename}: a lock cannot tell them apart",
                     hint="build all variants from the same index",
                 )
     blocks = [f"{_HEAD}\nformat = {FORMAT}\n"]
     for variant in lock.variants:
-        names = "".join(f"  {_text(artefact.filename)},\n" for artefact in variant.artefacts)
+        names = "".join(f"  {_text(_reference(artefact))},\n" for artefact in variant.artefacts)
         blocks.append(
             f"[[variant]]\nname = {_text(variant.name)}\nhost-compiler = {_text(variant.host_compiler)}\n"
             f"artefacts = [\n{names}]\n"
@@ -185,11 +218,13 @@ class _Reader:
             return None
         self._known(top, _TOP)
         artefacts: dict[str, Artefact] = {}
+        places: dict[str, TableNode] = {}
         for table in self._tables(top, "artefact"):
             artefact = self._artefact(table)
-            if artefact.filename in artefacts:
+            if _reference(artefact) in artefacts:
                 self._report.error((*table.path, "filename"), "it stands here twice")
-            artefacts[artefact.filename] = artefact
+            artefacts[_reference(artefact)] = artefact
+            places[_reference(artefact)] = table
         variants: dict[str, LockedVariant] = {}
         used: set[str] = set()
         for table in self._tables(top, "variant"):
@@ -197,9 +232,8 @@ class _Reader:
             if variant.name in variants:
                 self._report.error((*table.path, "name"), "it stands here twice")
             variants[variant.name] = variant
-        for table in self._tables(top, "artefact"):
-            name = table.get("filename")
-            if isinstance(name, Leaf) and name.value not in used:
+        for reference, table in places.items():
+            if reference not in used:
                 self._report.error((*table.path, "filename"), "no variant refers to it")
         return Lock.of(variants.values())
 
@@ -252,7 +286,7 @@ class _Reader:
         if table.get("sha256") is None and table.get("record-sha256") is None:
             self._report.error(table.path, "it has neither sha256 nor record-sha256, so nothing says what it is")
         return Artefact(
-            filename=self._string(table, "filename", _PLAIN, "a file name"),
+            filename=self._string(table, "filename", _FILE, "a file name"),
             name=self._string(table, "name", _PLAIN, "a name"),
             version=version,
             kind=ArtefactKind(kind or ArtefactKind.WHEEL),
@@ -274,14 +308,14 @@ class _Reader:
             accepted = ""
         names = self._names(table.get("artefacts"), table)
         found: list[Artefact] = []
-        for path, filename in names:
-            if filename not in artefacts:
-                self._report.error(path, f"there is no [[artefact]] with the filename {quoted(filename)}")
-            elif filename in {artefact.filename for artefact in found}:
+        for path, reference in names:
+            if reference not in artefacts:
+                self._report.error(path, f"there is no [[artefact]] with the filename {quoted(reference)}")
+            elif artefacts[reference] in found:
                 self._report.error(path, "it stands here twice")
             else:
-                found.append(artefacts[filename])
-                used.add(filename)
+                found.append(artefacts[reference])
+                used.add(reference)
         return LockedVariant(name=name, host_compiler=accepted, artefacts=tuple(found))
 
     def _names(self, node: Node | None, table: TableNode) -> list[tuple[tuple[str | int, ...], str]]:

@@ -41,15 +41,17 @@ from kernel_builder.config.known import dependencies
 from kernel_builder.config.model import Backend, Project
 from kernel_builder.config.reader import load_project
 from kernel_builder.elf import read_elf
-from kernel_builder.errors import BuildError, ConfigError, Diagnostic, ToolchainError
+from kernel_builder.errors import BuildError, ConfigError, Diagnostic, IntegrityError, NetworkError, ToolchainError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.files import write_text
+from kernel_builder.lock import LOCK_NAME, LockedVariant, LockError, LockUse, read_lock
 from kernel_builder.plan.identity import Identity, identify
 from kernel_builder.plan.model import BuildPlan, Step, StepKind, VariantPlan
 from kernel_builder.plan.planner import Places, plan_build, stable_target
 from kernel_builder.plan.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY
 from kernel_builder.selecting import Selection, Unavailable, obstacles, refuse, select_variants, silent_backends
 from kernel_builder.stable_abi import stable_header_roots
+from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.cache import Store
 from kernel_builder.store.index import SimpleIndex
 from kernel_builder.store.settings import find_index
@@ -62,7 +64,7 @@ from kernel_builder.toolchain.settings import load_settings
 from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.toolchain.stable_headers import provide_stable_headers, stable_sdk
 from kernel_builder.toolchain.sysroot import provide_sysroot
-from kernel_builder.variants.matrix import Matrix
+from kernel_builder.variants.matrix import Kept, Matrix
 from kernel_builder.variants.names import Platform, TorchTag
 from kernel_builder.variants.support import SupportRow, VariantSet, load_support
 
@@ -79,8 +81,8 @@ class BuildRequest:
 
     ``patterns`` are globs over variant names, ``local`` means the one variant that fits the torch in the active
     environment, ``platform`` and ``within`` are as in :class:`Selection`; ``available`` leaves out what cannot be built
-    here. ``jobs`` overrides the number of jobs, ``output`` the directory for variants (default ``build``), ``python``
-    the interpreter that loads them.
+    here; ``lock`` says what becomes of the project's lock. ``jobs`` overrides the number of jobs, ``output`` the
+    directory for variants (default ``build``), ``python`` the interpreter that loads them.
     """
 
     root: Path
@@ -90,6 +92,7 @@ class BuildRequest:
     platform: Platform | None = None
     within: VariantSet | None = None
     available: bool = False
+    lock: LockUse = LockUse.PREFER
     jobs: int | None = None
     keep_going: bool = False
     verbose: bool = False
@@ -163,6 +166,7 @@ class Prepared:
     libraries: Libraries | None = None
     depends: Mapping[Backend, tuple[ResolvedLibrary, ...]] = field(default_factory=dict)
     unavailable: tuple[Unavailable, ...] = ()
+    locked: Mapping[str, LockedVariant] = field(default_factory=dict)
 
 
 def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = None) -> Prepared:
@@ -177,6 +181,7 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
     provider: Toolchains | None = None
     libraries: Libraries | None = None
     depends: dict[Backend, tuple[ResolvedLibrary, ...]] = {}
+    locked: Mapping[str, LockedVariant] = {}
     if compiled:
         # Variants of one build are for one platform.
         (machine,) = {entry.row.variant.machine for entry in compiled if entry.row is not None}
@@ -186,10 +191,10 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
         sources = open_sources(load_settings(request.root), store, reporter, indexes={index.label: index})
         provider = Toolchains(sources, store, find_host_compilers(machine=machine), reporter)
         sysroots: dict[HostCompiler, Sysroot] = {}
+        guide = _LockGuide(request, reporter)
         for entry in compiled:
-            assert entry.row is not None  # noqa: S101  (compiled variants have a row)
             try:
-                answer = provider.resolve(toolchain_request(entry.row))
+                answer = guide.resolve(entry, provider, depends[entry.backend])
             except ToolchainError as error:
                 if len(matrix.kept) == 1:
                     raise
@@ -205,6 +210,7 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
                 cuda=answer.cuda,
                 libraries=tuple(library.headers for library in depends[entry.backend]),
             )
+        locked = guide.finish(len(compiled))
     missing = {entry.name for entry in unavailable}
     order = [entry.name for entry in matrix.kept]
     unavailable.sort(key=lambda entry: order.index(entry.name))
@@ -232,7 +238,74 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
         libraries=libraries,
         depends=depends,
         unavailable=tuple(unavailable),
+        locked=locked,
     )
+
+
+class _LockGuide:
+    """Chooses toolchains as the project's lock says, as far as ``request`` wants that."""
+
+    def __init__(self, request: BuildRequest, reporter: Reporter) -> None:
+        self._use = request.lock
+        self._available = request.available
+        self._reporter = reporter
+        self._lock = None if self._use is LockUse.UPGRADE else read_lock(request.root)
+        self._locked: dict[str, LockedVariant] = {}
+        self._problems: list[str] = []
+        if self._use is LockUse.REQUIRE and self._lock is None:
+            raise LockError([f"there is no {LOCK_NAME} in {request.root}"])
+
+    def resolve(self, entry: Kept, provider: Toolchains, libraries: tuple[ResolvedLibrary, ...]) -> ResolvedToolchain:
+        """The toolchain of a variant. Raises what resolving raises; what the lock forbids is collected."""
+        assert entry.row is not None  # noqa: S101  (compiled variants have a row)
+        wanted = toolchain_request(entry.row)
+        locked = self._lock.get(entry.name) if self._lock is not None else None
+        if locked is None:
+            if self._use is LockUse.REQUIRE:
+                if self._available:
+                    raise ToolchainError(f"{LOCK_NAME} does not have it", hint="kernel-builder lock")
+                raise self._refusal(entry.name, "the lock does not have it")
+            return provider.resolve(wanted, fresh=self._use is LockUse.UPGRADE)
+        own = [artefact for artefact in locked.artefacts if artefact.kind is not ArtefactKind.TREE]
+        try:
+            answer = provider.resolve_locked(wanted, own)
+        except NetworkError:
+            raise
+        except ToolchainError as error:
+            if self._use is LockUse.REQUIRE:
+                raise self._refusal(entry.name, error.message) from error
+            self._differs(entry.name, error.message)
+            return provider.resolve(wanted)
+        trees = {artefact for artefact in locked.artefacts if artefact.kind is ArtefactKind.TREE}
+        if trees != {artefact for library in libraries for artefact in library.artefacts}:
+            self._differs(entry.name, "the libraries that its sections depend on are others than those in the lock")
+        if not locked.accepts(answer.host.version):
+            compiler = f"{answer.host.cxx} {answer.host.version}"
+            self._differs(entry.name, f"the lock accepts g++ {locked.host_compiler}, and {compiler} would be used")
+        self._locked[entry.name] = locked
+        return answer
+
+    def _refusal(self, name: str, what: str) -> LockError:
+        """Said at once where there is one variant only; otherwise :meth:`finish` tells all of them."""
+        self._problems.append(f"{name}: {what}")
+        return LockError(self._problems)
+
+    def _differs(self, name: str, what: str) -> None:
+        if self._use is LockUse.REQUIRE:
+            self._refusal(name, what)
+        else:
+            self._reporter.emit(Notice(message=f"{LOCK_NAME}: {name}: {what}", warning=True))
+
+    def finish(self, total: int) -> Mapping[str, LockedVariant]:
+        """The variants that are compiled with what the lock names. Raises :class:`LockError` for what it forbids."""
+        if self._problems:
+            raise LockError(self._problems)
+        if self._lock is not None and len(self._locked) < total and self._use is LockUse.PREFER:
+            message = f"{LOCK_NAME} has {len(self._locked)} of the {total} variants; what the others are compiled with"
+            self._reporter.emit(Notice(message=f"{message} was chosen now ('kernel-builder lock' adds them)"))
+        elif self._locked:
+            self._reporter.emit(Notice(message=f"compiled with what {LOCK_NAME} names"))
+        return self._locked
 
 
 def _resolve_libraries(project: Project, backend: Backend, libraries: Libraries) -> tuple[ResolvedLibrary, ...]:
@@ -295,6 +368,8 @@ def provide(prepared: Prepared) -> int:
     fetched = 0
     if prepared.toolchains is not None:
         prepared.toolchains.provide_all(tuple(dict.fromkeys(prepared.resolved.values())))
+        for name, locked in prepared.locked.items():
+            _compare_with_lock(name, locked, prepared.toolchains.artefacts(prepared.resolved[name]))
         _provide_stable(prepared)
         fetched += prepared.toolchains.bytes_received
     if prepared.libraries is not None:
@@ -303,6 +378,19 @@ def provide(prepared: Prepared) -> int:
             prepared.libraries.provide(wanted[name])
         fetched += prepared.libraries.bytes_received
     return fetched
+
+
+def _compare_with_lock(name: str, locked: LockedVariant, artefacts: tuple[Artefact, ...]) -> None:
+    """The wheels that an entry of the store was made from must have the RECORD that the lock names."""
+    records = {artefact.filename: artefact.record_sha256 for artefact in locked.artefacts}
+    for artefact in artefacts:
+        expected = records.get(artefact.filename)
+        if expected is not None and artefact.record_sha256 not in {None, expected}:
+            raise IntegrityError(
+                f"{name}: the SHA-256 of RECORD in {artefact.filename} is {artefact.record_sha256}, and {LOCK_NAME}"
+                f" names {expected}",
+                hint="get the lock back from version control; kernel-builder lock --upgrade writes it anew",
+            )
 
 
 def _fill_card(project: Project, output: Path, reporter: Reporter) -> None:

@@ -35,6 +35,7 @@ COMMANDS: dict[str, Entry] = {
     "build-and-upload": Entry("build_and_upload", "Build the project's variants, then publish them on the Hub."),
     "hash": Entry("hash", "Write the digest of built variants into their metadata."),
     "doctor": Entry("doctor", "Say what this machine has, what can be built on it, and what would mend the rest."),
+    "lock": Entry("lock", "Write down exactly what each variant is compiled with, or compare."),
     "toolchain": Entry("toolchain", "Fetch, inspect, verify and move what kernels are compiled with."),
     "schema": Entry("schema", "Print the JSON schema of build.toml, for editors."),
 }

@@ -14,8 +14,10 @@ import click
 
 from kernel_builder.build.loading import LoadStatus
 from kernel_builder.cli.console import ConsoleReporter, mebibytes, show_error
+from kernel_builder.cli.options import offline_option
 from kernel_builder.config.model import Backend
 from kernel_builder.errors import ConfigError, ExitCode, KernelBuilderError, UsageError
+from kernel_builder.lock import LockUse
 from kernel_builder.pipeline import (
     BuildOutcome,
     BuildRequest,
@@ -94,6 +96,13 @@ def _root(directory: Path | None) -> Path:
 @click.option("-k", "--keep-going", is_flag=True, help="After a failure, go on with the other sources and variants.")
 @click.option("-v", "-L", "--verbose", "verbose", is_flag=True, help="Show every command and the compilers' words.")
 @click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
+@click.option(
+    "--locked",
+    is_flag=True,
+    help="Compile with exactly what kernel-builder.lock names, and refuse when anything differs. Without it, the lock"
+    " is used for the variants that it has.",
+)
+@offline_option
 @click.option("--dry-run", is_flag=True, help="Print what would be built and run, and do nothing of it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result (or with --dry-run the plan) as JSON.")
 @click.option(
@@ -123,6 +132,7 @@ def command(
     keep_going: bool,
     verbose: bool,
     quiet: bool,
+    locked: bool,
     dry_run: bool,
     as_json: bool,
     output: Path | None,
@@ -142,6 +152,7 @@ def command(
         platform=_platform(platform),
         within=VariantSet(within) if within else None,
         available=available,
+        lock=LockUse.REQUIRE if locked else LockUse.PREFER,
         jobs=jobs,
         keep_going=keep_going,
         verbose=verbose,

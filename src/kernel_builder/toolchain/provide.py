@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.store.artefact import Artefact, ArtefactKind, parse_artefact
 from kernel_builder.store.cache import Store, StoreKey
+from kernel_builder.store.index import locate
 from kernel_builder.store.offline import OfflineError, is_offline
 from kernel_builder.store.parallel import run_all
 from kernel_builder.store.progress import Fetch
@@ -191,6 +192,47 @@ class Toolchains:
         if unused:
             raise _other_files(request, f"nothing of it comes from {', '.join(sorted(unused))}")
         return self._describe(request, self._host(request), Chain(taken=tuple(taken)))
+
+    def with_records(self, resolved: ResolvedToolchain) -> tuple[Artefact, ...]:
+        """:meth:`artefacts`, and the digest of every wheel's RECORD, for which those that are not in the store are
+        opened.
+
+        Raises :class:`NetworkError`, :class:`IntegrityError`.
+        """
+        artefacts = self.artefacts(resolved)
+        indexes = {index.label: index for index in self._sources.network.indexes}
+
+        def one(artefact: Artefact) -> Artefact:
+            index = indexes.get(artefact.source)
+            if artefact.kind is not ArtefactKind.WHEEL or artefact.record_sha256 or index is None:
+                return artefact
+            with tempfile.TemporaryDirectory(prefix="kernel-builder-") as scratch:
+                wheel = index.open(locate(index, artefact), Path(scratch), lambda _: None)
+                return replace(artefact, record_sha256=wheel.record_sha256)
+
+        with self._transfers():
+            tasks = [partial(one, artefact) for artefact in artefacts]
+            return tuple(run_all(tasks, cancel=self._sources.network.cancel))
+
+    def differences(self, artefacts: Sequence[Artefact]) -> tuple[str, ...]:
+        """What their indexes say of wheels now that is not what they were: gone, or another file. Raises
+        :class:`NetworkError`.
+        """
+        indexes = {index.label: index for index in self._sources.network.indexes}
+
+        def one(artefact: Artefact) -> str | None:
+            index = indexes.get(artefact.source)
+            if artefact.kind is not ArtefactKind.WHEEL or index is None:
+                return None
+            try:
+                locate(index, artefact)
+            except (ToolchainError, IntegrityError) as error:
+                return error.message
+            return None
+
+        with self._transfers():
+            tasks = [partial(one, artefact) for artefact in artefacts]
+            return tuple(text for text in run_all(tasks, cancel=self._sources.network.cancel) if text is not None)
 
     def _taken_from_lock(
         self,

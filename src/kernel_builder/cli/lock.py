@@ -1,0 +1,99 @@
+"""``kernel-builder lock``: write down what variants are compiled with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kernel_builder.cli.console import ConsoleReporter
+from kernel_builder.cli.options import offline_option
+from kernel_builder.errors import ExitCode, UsageError
+from kernel_builder.lock import LOCK_NAME, write_lock
+from kernel_builder.locking import Locking, LockRequest, drift, make_lock
+from kernel_builder.variants.names import Platform
+from kernel_builder.variants.support import VariantSet
+
+
+def _platform(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> Platform | None:
+    if value is None:
+        return None
+    try:
+        return Platform.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command(name="lock")
+@click.argument(
+    "directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path, exists=True, file_okay=False)
+)
+@click.option(
+    "--variant", "variants", metavar="NAME", multiple=True, help="Lock this variant, too; a glob means all that match."
+)
+@click.option(
+    "--set",
+    "within",
+    type=click.Choice([which.value for which in VariantSet]),
+    help="The variants of this set. Default: what Hub kernels must have now, and what is locked already.",
+)
+@click.option("--platform", metavar="NAME", callback=_platform, help="Variants for another platform: aarch64-linux.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 and a list when something differs.")
+@click.option("--upgrade", is_flag=True, help="Choose anew what the variants are compiled with, and show what changed.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
+@offline_option
+def command(
+    directory: Path,
+    *,
+    variants: tuple[str, ...],
+    within: str | None,
+    platform: Platform | None,
+    check: bool,
+    upgrade: bool,
+    dry_run: bool,
+) -> int:
+    """Write kernel-builder.lock for the project in DIR: every file that its variants are compiled with.
+
+    What is locked stays as it is, variants that are new in build.toml are added, those that are gone are left out.
+    'build' compiles with what the lock names; 'build --locked' refuses everything else.
+    """
+    if check and (upgrade or dry_run):
+        raise UsageError("--check writes nothing; leave out --upgrade and --dry-run")
+    request = LockRequest(
+        root=directory.resolve(),
+        patterns=variants,
+        within=VariantSet(within) if within else None,
+        platform=platform,
+        upgrade=upgrade,
+    )
+    with ConsoleReporter() as reporter:
+        if check:
+            return _tell_drift(drift(request, reporter))
+        locking = make_lock(request, reporter)
+    _tell(locking)
+    if not dry_run:
+        write_lock(request.root, locking.lock)
+    count = len(locking.lock.variants)
+    verb = "would have" if dry_run else "has"
+    click.echo(f"{LOCK_NAME} {verb} {count} {'variant' if count == 1 else 'variants'}")
+    return ExitCode.OK
+
+
+def _tell_drift(problems: tuple[str, ...]) -> int:
+    if not problems:
+        click.echo(f"{LOCK_NAME} is in order")
+        return ExitCode.OK
+    click.echo(f"{LOCK_NAME} is not in order:")
+    for problem in problems:
+        click.echo(f"  {problem}")
+    click.echo("  hint: kernel-builder lock brings it in step; lock --upgrade chooses everything anew", err=True)
+    return ExitCode.FAILED
+
+
+def _tell(locking: Locking) -> None:
+    for entry in locking.unavailable:
+        click.echo(f"not locked: {entry.name}: {entry.reason}", err=True)
+    for line in locking.changes:
+        click.echo(line)
+    if not locking.changes:
+        click.echo("nothing changed")
