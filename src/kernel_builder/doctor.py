@@ -20,8 +20,9 @@ from pathlib import Path
 
 from kernel_builder.build.loading import Environment, find_environment
 from kernel_builder.build.resources import measure
+from kernel_builder.config.model import Backend
 from kernel_builder.config.reader import FILE_NAME, load_project
-from kernel_builder.errors import ExitCode, KernelBuilderError, ToolchainError
+from kernel_builder.errors import ExitCode, KernelBuilderError
 from kernel_builder.events import Silent
 from kernel_builder.pipeline import BuildRequest, prepare
 from kernel_builder.selecting import Selection, UnavailableError, select_variants
@@ -31,20 +32,23 @@ from kernel_builder.store.inventory import list_entries
 from kernel_builder.store.offline import OfflineError, is_offline, offline
 from kernel_builder.store.settings import find_index, redact
 from kernel_builder.store.transport import Transport
-from kernel_builder.toolchain.debian import KEYRINGS, apt_mirrors
-from kernel_builder.toolchain.host import build_machine, find_host_compiler, variable_for
+from kernel_builder.toolchain.debian import CUDA_SUITES, KEYRINGS, apt_mirrors
+from kernel_builder.toolchain.host import build_machine, find_host_compilers, gcc_bounds, variable_for
+from kernel_builder.toolchain.local import find_toolkits
 from kernel_builder.toolchain.machine import (
     find_compilers,
     find_gpus,
     find_program,
-    find_toolkits,
     install_command,
     missing_tools,
     try_compiler,
 )
+from kernel_builder.toolchain.model import HostCompiler
 from kernel_builder.toolchain.recipe import default_recipe
+from kernel_builder.toolchain.settings import DEBIAN, INDEX, ToolchainSettings, load_settings
 from kernel_builder.variants.matrix import Matrix
 from kernel_builder.variants.names import Platform
+from kernel_builder.variants.support import load_support
 
 LOW_DISK = 3 << 30
 """Bytes: all toolchains of the required set take about this much."""
@@ -140,19 +144,23 @@ def examine(directory: Path, store: Store, platform_: Platform | None = None) ->
     """
     environ = os.environ
     machine = platform_.machine.value if platform_ is not None else build_machine()
-    checks = [
-        *_python(environ),
-        *_compilers(environ, machine),
-        *_tools(environ),
-        *_devices(environ),
-        *_resources(store),
-    ]
-    index, unreachable = _index()
-    checks.append(index)
     project = directory if (directory / FILE_NAME).exists() else None
+    problem: KernelBuilderError | None = None
+    settings = ToolchainSettings()
+    try:
+        settings = load_settings(project, environ)
+    except KernelBuilderError as error:
+        problem = error
+    checks = [*_python(environ), *_compilers(environ, machine), *_tools(environ, settings)]
+    checks += [*_devices(environ, settings), *_resources(store), _sources(settings)]
+    unreachable: KernelBuilderError | None = None
+    if INDEX in settings.order:
+        index, unreachable = _index()
+        checks.append(index)
+    if settings.indexes or settings.redistrib or settings.debian_mirror:
+        unreachable = None  # there are others to ask
     blocked = next((check for check in checks if check.standing is Standing.MISSING), None)
     selection = Selection(platform=platform_)
-    problem: KernelBuilderError | None = None
     variants: tuple[Capability, ...] = ()
     try:
         with _root(project) as root:
@@ -162,7 +170,7 @@ def examine(directory: Path, store: Store, platform_: Platform | None = None) ->
             else:
                 variants = tuple(_blocked(entry.name, entry.row is None, blocked) for entry in matrix.kept)
     except KernelBuilderError as error:
-        problem = error
+        problem = problem or error
     return Diagnosis(project=project, checks=tuple(checks), variants=variants, problem=problem)
 
 
@@ -187,15 +195,23 @@ def _compilers(environ: Mapping[str, str], machine: str) -> Iterator[Check]:
     here = machine == build_machine()
     package = "c++" if here else f"{machine} c++"
     install = install_command(package, environ)
-    try:
-        host = find_host_compiler(environ, machine=machine)
-    except ToolchainError as error:
-        remedy = f"{install}, or name a compiler with the variable {variable_for(machine)}"
-        yield Check(name="C++ compiler", standing=Standing.MISSING, found=error.message, remedy=remedy)
-        host = None
-    if host is not None:
-        found = f"g++ {host.version}, {host.cxx}"
+    compilers = find_host_compilers(environ, machine=machine)
+    hosts = [host for host in compilers.found if host.target.partition("-")[0] == machine]
+    if not hosts:
+        tried = "; ".join(
+            [*map(str, compilers.rejected), *(f"{h.cxx} compiles for {h.target}" for h in compilers.found)]
+        )
+        yield Check(
+            name="C++ compiler",
+            standing=Standing.MISSING,
+            found=f"no g++ for {machine}-linux{f' ({tried})' if tried else ''}",
+            remedy=f"{install}, or name a compiler with the variable {variable_for(machine)}",
+        )
+    for host in hosts:
+        found = f"g++ {host.version}, {host.cxx}{_limits(host)}"
         yield Check(name="C++ compiler", standing=Standing.OK, found=found)
+    if hosts:
+        host = hosts[0]
         missing = missing_tools(host)
         if missing:
             yield Check(
@@ -213,14 +229,31 @@ def _compilers(environ: Mapping[str, str], machine: str) -> Iterator[Check]:
                 found=problem or "a shared library with its own C++ runtime can be made",
                 remedy=None if problem is None else install,
             )
+    known = {host.cxx.resolve() for host in hosts}
     for compiler in find_compilers(environ):
-        if compiler.target == build_machine() and (host is None or compiler.path.resolve() != host.cxx.resolve()):
+        if compiler.target == build_machine() and compiler.path.resolve() not in known:
             found = f"{compiler.family} {compiler.version}, {compiler.path}"
             yield Check(name="another compiler", standing=Standing.OK, found=found)
     if build_machine() == "x86_64":
         if here:
             yield from _cross(environ)
         yield _emulator(environ)
+
+
+def _limits(host: HostCompiler) -> str:
+    """What a compiler does not serve, of all that is in the support table."""
+    major = int(host.version.partition(".")[0])
+    rows = [row for row in load_support().rows if row.platform.machine.value == host.target.partition("-")[0]]
+    old = sorted({row.torch for row in rows if major < gcc_bounds(str(row.torch), None)[0]})
+    limits = [f"too old for torch {old[0]} and later"] if old else []
+    new = []
+    for toolkit in sorted({row.toolkit for row in rows if row.variant.backend is Backend.CUDA and row.toolkit}):
+        maximum = gcc_bounds(str(rows[0].torch), str(toolkit))[1]
+        if maximum is not None and major > maximum:
+            new.append(str(toolkit))
+    if new:
+        limits.append(f"too new for CUDA {', '.join(new)}")
+    return "".join(f"; {limit}" for limit in limits)
 
 
 def _cross(environ: Mapping[str, str]) -> Iterator[Check]:
@@ -241,16 +274,22 @@ def _emulator(environ: Mapping[str, str]) -> Check:
     return Check(name="qemu", standing=Standing.ABSENT, found="no qemu-aarch64", remedy=remedy)
 
 
-def _tools(environ: Mapping[str, str]) -> Iterator[Check]:
+def _tools(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterator[Check]:
     git = find_program("git", environ)
     if git is not None:
         yield Check(name="git", standing=Standing.OK, found=f"{git.version}, {git.path}")
     else:
         remedy = f"to name kernels by their commit: {install_command('git', environ)}"
         yield Check(name="git", standing=Standing.ABSENT, found="none", remedy=remedy)
-    purpose = "for CUDA 11.8 and 12.4 out of Debian's archive"
+    if DEBIAN in settings.order:
+        yield from _debian(environ, settings)
+
+
+def _debian(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterator[Check]:
+    purpose = f"for CUDA {' and '.join(CUDA_SUITES)} out of Debian's archive"
     verifier = find_program("gpgv", environ)
-    keyring = next((path for path in KEYRINGS if path.is_file()), None)
+    keyrings = KEYRINGS if settings.debian_keyring is None else (settings.debian_keyring,)
+    keyring = next((path for path in keyrings if path.is_file()), None)
     if verifier is None:
         remedy = f"{purpose}: {install_command('gpgv', environ)}"
         yield Check(name="gpgv", standing=Standing.ABSENT, found="none", remedy=remedy)
@@ -261,22 +300,23 @@ def _tools(environ: Mapping[str, str]) -> Iterator[Check]:
         yield Check(name="Debian's keyring", standing=Standing.ABSENT, found="none", remedy=remedy)
     else:
         yield Check(name="Debian's keyring", standing=Standing.OK, found=str(keyring))
-    mirrors = apt_mirrors()
+    mirrors = [redact(mirror) for mirror in apt_mirrors()]
+    if settings.debian_mirror is not None:
+        mirrors = [str(settings.debian_mirror)]
     if mirrors:
-        yield Check(name="Debian's mirror", standing=Standing.OK, found=", ".join(map(redact, mirrors)))
+        yield Check(name="Debian's mirror", standing=Standing.OK, found=", ".join(mirrors))
     else:
         remedy = f"{purpose}: name one in kernel-builder.toml"
         yield Check(name="Debian's mirror", standing=Standing.ABSENT, found="none in apt's sources", remedy=remedy)
 
 
-def _devices(environ: Mapping[str, str]) -> Iterator[Check]:
-    toolkits = find_toolkits(environ)
+def _devices(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterator[Check]:
+    toolkits, _ = find_toolkits(environ, settings.toolkits)
     for toolkit in toolkits:
-        found = f"{toolkit.version}, {toolkit.path} (from {toolkit.origin})"
-        yield Check(name="CUDA toolkit", standing=Standing.OK, found=found)
+        yield Check(name="CUDA toolkit", standing=Standing.OK, found=f"{toolkit.version}, {toolkit.root}")
     if not toolkits:
         yield Check(name="CUDA toolkit", standing=Standing.OK, found="none installed; compilers come from packages")
-    environment = find_environment(environ=environ)
+    environment = find_environment()
     if isinstance(environment, Environment):
         found = f"{environment.label} and kernels {environment.client}, {environment.python}"
         yield Check(name="torch", standing=Standing.OK, found=found)
@@ -300,6 +340,11 @@ def _resources(store: Store) -> Iterator[Check]:
     else:
         yield Check(name="processors", standing=Standing.OK, found=found)
     yield _store(store)
+
+
+def _sources(settings: ToolchainSettings) -> Check:
+    files = f" ({', '.join(map(str, settings.files))})" if settings.files else ""
+    return Check(name="sources", standing=Standing.OK, found=f"{', '.join(settings.order)}{files}")
 
 
 def _store(store: Store) -> Check:
@@ -366,7 +411,10 @@ def _blocked(name: str, noarch: bool, check: Check) -> Capability:
 def _capabilities(
     root: Path, matrix: Matrix, store: Store, platform_: Platform | None, unreachable: KernelBuilderError | None
 ) -> tuple[Capability, ...]:
-    """Every variant of ``matrix``, planned as ``build`` would: all together, or one by one when that fails."""
+    """Every variant of ``matrix``, planned as ``build`` would: all together, or one by one when that fails.
+
+    ``unreachable`` is why the only index does not answer; it is not asked again for each of them.
+    """
     names = tuple(entry.name for entry in matrix.kept)
     with offline() if unreachable is not None else contextlib.nullcontext():
         try:

@@ -1,4 +1,4 @@
-"""What is on this machine, for people who want to know why something cannot be built: compilers, tools, toolkits, GPUs.
+"""What is on this machine, for people who want to know why something cannot be built: compilers, tools, GPUs.
 
 Nothing here is chosen or required; choosing is the work of ``host.py`` and its neighbours. Everything that runs a
 program bounds its time, and a program that misbehaves counts as absent.
@@ -81,15 +81,6 @@ class Compiler:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Toolkit:
-    """A CUDA toolkit that is installed here. ``version`` is major.minor; ``origin`` says what led to it."""
-
-    path: Path
-    version: str
-    origin: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Gpu:
     """A GPU, as its driver describes it. ``capability`` is the compute capability (``9.0``)."""
 
@@ -107,13 +98,12 @@ def install_command(what: str, environ: Mapping[str, str]) -> str:
     return f"install the package {' or '.join(names)}"
 
 
-def _answer(command: list[str | Path], *, errors_too: bool = False) -> str | None:
+def _answer(command: list[str | Path]) -> str | None:
     """What a program prints; ``None`` when it cannot be run, fails or takes too long."""
     try:
         completed = subprocess.run(
             command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT if errors_too else subprocess.DEVNULL,
+            capture_output=True,
             text=True,
             errors="replace",
             timeout=_SECONDS,
@@ -186,7 +176,7 @@ def try_compiler(host: HostCompiler) -> str | None:
         source = Path(scratch) / "trial.cpp"
         source.write_text(_TRIAL, encoding="utf-8")
         library = Path(scratch) / "trial.so"
-        flags = ("-std=c++20", "-shared", "-fPIC", "-static-libstdc++")
+        flags = ("-std=c++17", "-shared", "-fPIC", "-static-libstdc++")
         try:
             completed = subprocess.run(
                 [host.cxx, *flags, source, "-o", library],
@@ -203,34 +193,6 @@ def try_compiler(host: HostCompiler) -> str | None:
             words = [line for line in completed.stderr.splitlines() if "error" in line] or completed.stderr.splitlines()
             return f"{host.cxx} cannot make a shared library: {words[0].strip() if words else 'it says nothing'}"
     return None
-
-
-def find_toolkits(environ: Mapping[str, str], root: Path = Path("/usr/local")) -> tuple[Toolkit, ...]:
-    """CUDA toolkits: ``CUDA_HOME`` and ``CUDA_PATH``, ``/usr/local/cuda*``, and nvcc on PATH; each folder once."""
-    places = [(Path(environ[name]), name) for name in ("CUDA_HOME", "CUDA_PATH") if environ.get(name)]
-    places += [(path, str(path)) for path in sorted(root.glob("cuda*"))]
-    on_path = shutil.which("nvcc", path=environ.get("PATH", ""))
-    if on_path and (folder := _folder_of_nvcc(Path(on_path))) is not None:
-        places.append((folder, "PATH"))
-    found: dict[Path, Toolkit] = {}
-    for path, origin in places:
-        nvcc = path / "bin" / "nvcc"
-        if path.resolve() in found or not nvcc.is_file():
-            continue
-        match = re.search(r"release (\d+\.\d+)", _answer([nvcc, "--version"]) or "")
-        if match:
-            found[path.resolve()] = Toolkit(path=path, version=match[1], origin=origin)
-    return tuple(found.values())
-
-
-def _folder_of_nvcc(nvcc: Path) -> Path | None:
-    """Where the toolkit is that ``nvcc`` belongs to: the file on PATH may be a link, or a script that starts it."""
-    with tempfile.TemporaryDirectory(prefix="kernel-builder-") as scratch:
-        source = Path(scratch) / "empty.cu"
-        source.touch()
-        words = _answer([nvcc, "--dryrun", "-c", source], errors_too=True) or ""
-    match = re.search(r"^#\$ _HERE_=(.+)$", words, re.MULTILINE)
-    return Path(match[1]).parent if match else None
 
 
 def find_gpus(environ: Mapping[str, str]) -> tuple[Gpu, ...]:

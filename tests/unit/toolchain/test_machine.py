@@ -14,7 +14,6 @@ from kernel_builder.toolchain.machine import (
     find_compilers,
     find_gpus,
     find_program,
-    find_toolkits,
     install_command,
     missing_tools,
     try_compiler,
@@ -22,10 +21,6 @@ from kernel_builder.toolchain.machine import (
 from kernel_builder.toolchain.model import HostCompiler
 
 needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
-NVCC = """case "$1" in
---version) echo "Cuda compilation tools, release {version}, V{version}.99";;
---dryrun) echo '#$ _SPACE_= ' >&2; echo '#$ _HERE_={here}' >&2;;
-esac"""
 
 
 def script(path: Path, body: str) -> Path:
@@ -87,25 +82,6 @@ def test_a_compiler_without_its_parts_is_caught(tmp_path: Path) -> None:
     assert "has no libstdc++.a" in (
         try_compiler(HostCompiler(cxx=without_library, version="12.0.0", target="x86_64-linux-gnu")) or ""
     )
-
-
-def test_toolkits_are_found_once_each_and_through_wrappers(tmp_path: Path) -> None:
-    for version in ("12.4", "13.0"):
-        home = tmp_path / "local" / f"cuda-{version}"
-        script(home / "bin" / "nvcc", NVCC.format(version=version, here=home / "bin"))
-    (tmp_path / "local" / "cuda").symlink_to("cuda-13.0")
-    script(tmp_path / "local" / "cuda-broken" / "bin" / "nvcc", "exit 1")
-    elsewhere = tmp_path / "opt" / "toolkit"
-    script(elsewhere / "bin" / "nvcc", NVCC.format(version="11.8", here=elsewhere / "bin"))
-    script(tmp_path / "path" / "nvcc", f'exec {elsewhere}/bin/nvcc "$@"')
-    environ = {**path_of(tmp_path / "path"), "CUDA_HOME": str(tmp_path / "local" / "cuda-12.4")}
-    found = find_toolkits(environ, tmp_path / "local")
-    assert [(kit.version, kit.path.name, kit.origin.rpartition("/")[2]) for kit in found] == [
-        ("12.4", "cuda-12.4", "CUDA_HOME"),
-        ("13.0", "cuda", "cuda"),
-        ("11.8", "toolkit", "PATH"),
-    ]
-    assert find_toolkits({}, tmp_path / "nowhere") == ()
 
 
 def test_gpus_are_what_the_driver_says(tmp_path: Path) -> None:
