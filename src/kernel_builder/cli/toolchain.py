@@ -8,6 +8,7 @@ from kernel_builder.cli.lazy import Entry, LazyGroup
 
 COMMANDS: dict[str, Entry] = {
     "fetch": Entry("toolchain_fetch", "Fetch what variants are compiled with, before it is needed."),
+    "explain": Entry("toolchain_explain", "Tell where each part of a variant's toolchain comes from, and why."),
     "list": Entry("toolchain_list", "List what is in the store: sizes, last use, origin."),
     "verify": Entry("toolchain_verify", "Read everything in the store again and compare it with its manifests."),
     "gc": Entry("toolchain_gc", "Remove what has not been used for long."),

@@ -311,8 +311,8 @@ def choose_components(
                 component.name,
                 f"the {component.name} of CUDA {cuda}",
                 machine,
-                "kernel-builder.toml can name other indexes, a mirror of NVIDIA's archives or Debian's, or install"
-                f" CUDA {cuda} on this machine",
+                'name an index, NVIDIA\'s archives (sources = [..., "redistrib"]) or a mirror of Debian that has it in'
+                f" kernel-builder.toml, or install CUDA {cuda}",
             )
     return Chain(
         taken=tuple(decisions.taken[component.name] for component in components),

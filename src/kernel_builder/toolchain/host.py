@@ -180,13 +180,10 @@ def choose_host_compiler(
 
     Raises :class:`ToolchainError` naming everything that was tried, why, and how to get one that fits.
     """
+    host, refused = judge_host_compilers(compilers, torch=torch, cuda=cuda, recipe=recipe)
+    if host is not None:
+        return host
     minimum, maximum = gcc_bounds(torch, cuda, recipe)
-    refused = list(compilers.rejected)
-    for host in compilers.found:
-        reason = _unfit(host, compilers.machine, torch, cuda, minimum, maximum)
-        if reason is None:
-            return host
-        refused.append(Rejected(path=host.cxx, reason=reason))
     tried = "".join(f"\n    {entry}" for entry in refused)
     wanted = f"g++ {minimum} or newer" if maximum is None else f"g++ {minimum} to {maximum}"
     purpose = f"torch {torch}" + (f" with CUDA {cuda}" if cuda else "")
@@ -195,6 +192,22 @@ def choose_host_compiler(
         f"{tried or ': there is none at all'}",
         hint=_how_to_get_one(minimum, maximum, compilers),
     )
+
+
+def judge_host_compilers(
+    compilers: HostCompilers, *, torch: str, cuda: str | None, recipe: Recipe | None = None
+) -> tuple[HostCompiler | None, tuple[Rejected, ...]]:
+    """The newest compiler that fits, if there is one, and why the others do not."""
+    minimum, maximum = gcc_bounds(torch, cuda, recipe)
+    refused = list(compilers.rejected)
+    chosen: HostCompiler | None = None
+    for host in compilers.found:
+        reason = _unfit(host, compilers.machine, torch, cuda, minimum, maximum)
+        if reason is not None:
+            refused.append(Rejected(path=host.cxx, reason=reason))
+        elif chosen is None:
+            chosen = host
+    return chosen, tuple(refused)
 
 
 def _unfit(

@@ -1,0 +1,85 @@
+"""``kernel-builder toolchain explain``: what a variant is compiled with, from where, and why not something else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from kernel_builder.cli.console import ConsoleReporter, mebibytes
+from kernel_builder.cli.options import offline_option
+from kernel_builder.explaining import Explanation, explain
+from kernel_builder.store.artefact import Artefact
+
+
+@click.command(name="explain")
+@click.argument("variant")
+@click.option(
+    "--project",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="The project whose kernel-builder.toml counts. Default: here.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@offline_option
+def command(variant: str, *, project: Path | None, as_json: bool) -> None:
+    """Tell what VARIANT is compiled with: where each part comes from, and why other candidates were not taken.
+
+    Sources are asked anew, in the order of kernel-builder.toml. Nothing is fetched but what that takes.
+    """
+    with ConsoleReporter() as reporter:
+        found = explain(variant, reporter, root=(project or Path.cwd()).resolve())
+    click.echo(json.dumps(_report(found), indent=2) if as_json else _text(found))
+
+
+def _text(found: Explanation) -> str:
+    resolved = found.resolved
+    rows = [("host compiler", "local", f"{resolved.host.cxx} {resolved.host.version}")]
+    rows += [(taken.part, taken.source, _describe(taken.artefact, taken.root)) for taken in resolved.chain.taken]
+    refused = [("host compiler", "local", str(entry)) for entry in found.rejected]
+    refused += [(entry.part, entry.source, f"{entry.candidate}: {entry.reason}") for entry in resolved.chain.refused]
+    width = max(len(part) for part, _, _ in rows + refused)
+    across = max(len(source) for _, source, _ in rows + refused)
+    lines = [f"{found.variant}: {found.request}", f"sources, in their order: {', '.join(found.settings.order)}"]
+    lines += [f"settings: {file}" for file in found.settings.files]
+    lines += ["taken:", *(f"  {part:<{width}}  {source:<{across}}  {text}" for part, source, text in rows)]
+    if refused:
+        lines += ["not taken:", *(f"  {part:<{width}}  {source:<{across}}  {text}" for part, source, text in refused)]
+    return "\n".join(lines)
+
+
+def _describe(artefact: Artefact, root: Path | None) -> str:
+    if root is not None:
+        return f"{root} ({artefact.version})"
+    size = f" ({mebibytes(artefact.size)})" if artefact.size is not None else ""
+    return f"{artefact.filename}{size}"
+
+
+def _report(found: Explanation) -> dict[str, object]:
+    chain = found.resolved.chain
+    return {
+        "variant": found.variant,
+        "torch": found.request.torch,
+        "abi": found.request.abi,
+        "cuda": found.request.cuda,
+        "sources": list(found.settings.order),
+        "settings": [str(file) for file in found.settings.files],
+        "host-compiler": {
+            "path": str(found.resolved.host.cxx),
+            "version": found.resolved.host.version,
+            "refused": [{"path": str(entry.path), "reason": entry.reason} for entry in found.rejected],
+        },
+        "complete": found.resolved.expected_bytes == 0,
+        "taken": [
+            {
+                "part": taken.part,
+                "source": taken.source,
+                "artefact": asdict(taken.artefact),
+                "root": str(taken.root) if taken.root is not None else None,
+            }
+            for taken in chain.taken
+        ],
+        "refused": [asdict(entry) for entry in chain.refused],
+    }

@@ -1,0 +1,61 @@
+"""Why a variant is compiled with what: each part of its toolchain, where it comes from, and what was not taken.
+
+Nothing here prints; progress goes to a reporter and the result is a value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_builder.errors import UsageError
+from kernel_builder.events import Reporter
+from kernel_builder.pipeline import toolchain_request
+from kernel_builder.store.cache import Store
+from kernel_builder.toolchain.choice import ToolchainRequest
+from kernel_builder.toolchain.host import Rejected, find_host_compilers, judge_host_compilers
+from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
+from kernel_builder.toolchain.settings import ToolchainSettings, load_settings
+from kernel_builder.toolchain.sources import open_sources
+from kernel_builder.variants.matrix import COMPILED_BACKENDS
+from kernel_builder.variants.support import SupportRow, load_support
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """What was chosen for ``variant``. ``rejected`` are host compilers that were not taken."""
+
+    variant: str
+    request: ToolchainRequest
+    settings: ToolchainSettings
+    resolved: ResolvedToolchain
+    rejected: tuple[Rejected, ...]
+
+
+def explain(variant: str, reporter: Reporter, *, root: Path | None = None, store: Store | None = None) -> Explanation:
+    """Choose the toolchain of ``variant`` anew, as the settings of the project in ``root`` say.
+
+    Raises :class:`UsageError` for a name that the support table does not have, and what choosing raises: then the
+    message has all reasons.
+    """
+    row = _row(variant)
+    request = toolchain_request(row)
+    settings = load_settings(root)
+    store = store or Store(reporter=reporter)
+    compilers = find_host_compilers(machine=request.machine.value)
+    _, rejected = judge_host_compilers(compilers, torch=request.torch, cuda=request.cuda)
+    toolchains = Toolchains(open_sources(settings, store, reporter), store, compilers, reporter)
+    resolved = toolchains.resolve(request, fresh=True)
+    return Explanation(variant=variant, request=request, settings=settings, resolved=resolved, rejected=rejected)
+
+
+def _row(variant: str) -> SupportRow:
+    rows = {row.name: row for row in load_support().rows}
+    if variant not in rows:
+        raise UsageError(
+            f"there is no variant {variant!r}", hint="'kernel-builder list-variants --set all' lists a project's"
+        )
+    row = rows[variant]
+    if row.variant.backend not in COMPILED_BACKENDS:
+        raise UsageError(f"this version of kernel-builder has no compiler for {row.variant.backend.value}")
+    return row
