@@ -226,7 +226,7 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
         identity=identity,
         places=Places(root=project.root, work=project.root / WORK_DIRECTORY, output=output, store=store.root),
     )
-    return Prepared(
+    prepared = Prepared(
         project=project,
         plan=plan,
         identity=identity,
@@ -240,6 +240,8 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
         unavailable=tuple(unavailable),
         locked=locked,
     )
+    _refuse_unknown_architectures(prepared)  # of compilers that are in the store already
+    return prepared
 
 
 class _LockGuide:
@@ -355,12 +357,40 @@ def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = No
                 "files of the kernel changed while it was built, so what was built has no name of its own",
                 hint="run the build again; nothing was installed",
             )
-        foreign = foreign_headers(plan, prepared.store) if plan.steps else {}
+        foreign = foreign_headers(plan, _toolchain_folders(prepared)) if plan.steps else {}
         outcomes = [
             _finish(prepared, variant, result, environment, foreign.get(variant.name, ())) for variant in plan.variants
         ]
         _fill_card(prepared.project, plan.output, reporter)
     return BuildOutcome(plan=plan, variants=tuple(outcomes), fetched=fetched, unavailable=prepared.unavailable)
+
+
+def _toolchain_folders(prepared: Prepared) -> tuple[Path, ...]:
+    """Where headers of toolchains lie: the store, and what is used in place on this machine."""
+    include = [folder for answer in prepared.resolved.values() for folder in answer.torch.include]
+    include += [folder for answer in prepared.resolved.values() if answer.cuda for folder in answer.cuda.include]
+    return (prepared.store, *dict.fromkeys(place for folder in include for place in (folder, folder.resolve())))
+
+
+def _refuse_unknown_architectures(prepared: Prepared) -> None:
+    """Ask each CUDA compiler that is there already whether it can make code for what its variant is compiled for.
+
+    Raises :class:`ConfigError`.
+    """
+    for variant in prepared.plan.variants:
+        answer = prepared.resolved.get(variant.name)
+        known = answer.cuda.known_codes() if answer is not None and answer.cuda is not None else None
+        if answer is None or answer.cuda is None or known is None:
+            continue
+        for section in variant.sections:
+            # Compilers do not list the variants of an architecture, such as sm_90a.
+            missing = [one for one in section.capabilities if f"sm_{one.major}{one.minor}" not in known]
+            if missing:
+                raise ConfigError(
+                    f"{variant.name}: {section.id} is to be compiled for {', '.join(map(str, missing))}, which the"
+                    f" compiler of CUDA {answer.cuda.version} does not know",
+                    hint=f"it knows {', '.join(known)}; cuda-capabilities says what a section is compiled for",
+                )
 
 
 def provide(prepared: Prepared) -> int:
@@ -370,6 +400,7 @@ def provide(prepared: Prepared) -> int:
         prepared.toolchains.provide_all(tuple(dict.fromkeys(prepared.resolved.values())))
         for name, locked in prepared.locked.items():
             _compare_with_lock(name, locked, prepared.toolchains.artefacts(prepared.resolved[name]))
+        _refuse_unknown_architectures(prepared)
         _provide_stable(prepared)
         fetched += prepared.toolchains.bytes_received
     if prepared.libraries is not None:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -249,13 +249,13 @@ def is_up_to_date(plan: BuildPlan, variant: str) -> bool:
     return completed.returncode == 0 and "no work to do" in completed.stdout
 
 
-def foreign_headers(plan: BuildPlan, store: Path) -> dict[str, tuple[str, ...]]:
+def foreign_headers(plan: BuildPlan, toolchains: Iterable[Path]) -> dict[str, tuple[str, ...]]:
     """Per variant the files outside the project that its sources include, sorted, as the compilers reported them.
 
-    Files of ``store``, of the work directory and of the system do not count.
+    Files below ``toolchains``, of the work directory and of the system do not count.
     """
     completed = _ask_ninja(plan, "-t", "deps")
-    own = tuple(f"{path}{os.sep}" for path in (plan.root, plan.work, store, Path("/usr")))
+    own = tuple(f"{path}{os.sep}" for path in (plan.root, plan.work, *toolchains, Path("/usr")))
     owner = {str(step.output): variant.name for variant in plan.variants for step in variant.steps}
     found: dict[str, set[str]] = {}
     variant: str | None = None
