@@ -14,7 +14,7 @@ from kernel_builder.build.loading import NoEnvironment, find_environment, why_no
 from kernel_builder.config.model import Backend, Project
 from kernel_builder.errors import ConfigError, ToolchainError, UsageError
 from kernel_builder.variants.matrix import Kept, Matrix, all_variants, choose, unmatched
-from kernel_builder.variants.names import Platform
+from kernel_builder.variants.names import ArchVariant, Platform
 from kernel_builder.variants.support import VariantSet, load_support
 
 _SHOWN = 3
@@ -76,7 +76,7 @@ def select_variants(project: Project, selection: Selection) -> Matrix:
     Raises :class:`UsageError` for a name or a backend that the project does not have, :class:`ConfigError` when
     nothing is left to build.
     """
-    platform = selection.platform or this_platform()
+    platform = selection.platform or _named_platform(project, selection.patterns) or this_platform()
     everything = all_variants(project, load_support(), platform)
     refuse_unknown_backends(project, selection.backends)
     wrong = unmatched(everything, selection.patterns)
@@ -117,6 +117,17 @@ def _why_dropped(matrix: Matrix, patterns: tuple[str, ...]) -> str:
         for pattern in patterns
     ]
     return "".join(f" ({reason})" for reason in dict.fromkeys(filter(None, reasons)))
+
+
+def _named_platform(project: Project, patterns: tuple[str, ...]) -> Platform | None:
+    """The one platform that all variants of ``patterns`` are for: naming one of another platform is asking for it."""
+    if not patterns:
+        return None
+    named: set[Platform] = set()
+    for entry in all_variants(project, load_support(), None).kept:
+        if isinstance(entry.variant, ArchVariant) and any(fnmatchcase(entry.name, pattern) for pattern in patterns):
+            named.add(Platform(machine=entry.variant.machine, system=entry.variant.system))
+    return named.pop() if len(named) == 1 else None
 
 
 def _other_platform(matrix: Matrix, patterns: tuple[str, ...]) -> str | None:

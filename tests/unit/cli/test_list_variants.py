@@ -148,7 +148,7 @@ def test_names_of_another_platform_lead_to_the_option(tool: Tool, project: Path)
     assert (wrong.code, "--platform 'x86_64-mars' is not a platform" in wrong.stderr) == (2, True), wrong
     here = names(tool("list-variants", project).stdout)[0]
     other = here.replace("x86_64", "arm").replace("aarch64", "x86_64").replace("arm", "aarch64")
-    result = tool("build", project, "--variant", other)
+    result = tool("build", project, "--variant", other, "--platform", "-".join(here.rsplit("-", 2)[1:]))
     assert result.code == 2
     assert f"--platform {'-'.join(other.rsplit('-', 2)[1:])} builds for it" in result.stderr
     both = tool("build", project, "--local", "--set", "latest")
