@@ -1,0 +1,193 @@
+"""Reading kernel-builder.toml: what counts, and every mistake with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.errors import ConfigError, UsageError
+from kernel_builder.toolchain.settings import FILE_NAME, Place, ToolchainSettings, load_settings
+
+
+def load(
+    project: str | None = None,
+    user: str | None = None,
+    *,
+    tmp_path: Path,
+    sources: tuple[str, ...] = (),
+    **environ: str,
+) -> ToolchainSettings:
+    root, config = tmp_path / "project", tmp_path / "config.toml"
+    root.mkdir(exist_ok=True)
+    if project is not None:
+        (root / FILE_NAME).write_text(project, encoding="utf-8")
+    if user is not None:
+        config.write_text(user, encoding="utf-8")
+        environ["KERNEL_BUILDER_CONFIG"] = str(config)
+    else:
+        empty = tmp_path / "empty.toml"
+        empty.touch()
+        environ["KERNEL_BUILDER_CONFIG"] = str(empty)
+    return load_settings(root, environ, sources=sources)
+
+
+def mistakes(text: str, tmp_path: Path) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(text, tmp_path=tmp_path)
+    return [diagnostic.render() for diagnostic in caught.value.diagnostics]
+
+
+def test_without_files_the_index_debian_and_this_machine_are_asked(tmp_path: Path) -> None:
+    settings = load(tmp_path=tmp_path)
+    assert settings.order == ("index", "debian", "local")
+    assert settings.indexes == ()
+
+
+def test_everything_that_can_be_said(tmp_path: Path) -> None:
+    settings = load(
+        """
+sources = ["local", "wheels", "index", "redistrib"]
+[[index]]
+name = "pytorch"
+url = "https://user:secret@host.example/whl/cu118"
+[[index]]
+name = "wheels"
+path = "wheels"
+[redistrib]
+path = "/mirror/redist"
+[debian]
+mirror = "http://mirror.example/debian"
+suites = ["trixie"]
+keyring = "keys.gpg"
+[local]
+toolkits = ["/opt/cuda-12.4"]
+""",
+        tmp_path=tmp_path,
+    )
+    root = tmp_path / "project"
+    assert settings.order == ("local", "wheels", "index", "redistrib")
+    assert [(index.name, str(index.place)) for index in settings.indexes] == [
+        ("pytorch", "https://host.example/whl/cu118"),
+        ("wheels", str(root / "wheels")),
+    ]
+    assert settings.redistrib == Place(path=Path("/mirror/redist"))
+    assert settings.debian_mirror == Place(url="http://mirror.example/debian")
+    assert (settings.debian_suites, settings.debian_keyring) == (("trixie",), root / "keys.gpg")
+    assert settings.toolkits == (Path("/opt/cuda-12.4"),)
+    assert "secret" not in repr(settings)
+
+
+def test_further_indexes_are_asked_behind_the_configured_one(tmp_path: Path) -> None:
+    settings = load('[[index]]\nname = "mine"\nurl = "https://host.example/simple"\n', tmp_path=tmp_path)
+    assert settings.order == ("index", "mine", "debian", "local")
+
+
+def test_nvidias_archives_are_used_only_where_somebody_says_so(tmp_path: Path) -> None:
+    assert "redistrib" not in load(tmp_path=tmp_path).order
+    assert load(tmp_path=tmp_path, KERNEL_BUILDER_REDISTRIB="https://host.example/redist").order == (
+        "index",
+        "redistrib",
+        "debian",
+        "local",
+    )
+    named = load('sources = ["index", "redistrib"]\n', tmp_path=tmp_path)
+    assert (named.order, named.redistrib) == (("index", "redistrib"), None)
+
+
+def test_the_project_wins_over_the_user_key_by_key(tmp_path: Path) -> None:
+    user = '[[index]]\nname = "a"\npath = "/users/a"\n[[index]]\nname = "b"\npath = "/users/b"\n'
+    user += '[debian]\nmirror = "http://user.example/debian"\n[redistrib]\nurl = "https://user.example/"\n'
+    project = '[[index]]\nname = "b"\npath = "/projects/b"\n[redistrib]\nurl = "https://project.example/"\n'
+    settings = load(project, user, tmp_path=tmp_path)
+    assert [(index.name, str(index.place)) for index in settings.indexes] == [("b", "/projects/b"), ("a", "/users/a")]
+    assert str(settings.redistrib) == "https://project.example/"
+    assert str(settings.debian_mirror) == "http://user.example/debian"
+    assert len(settings.files) == 2
+
+
+def test_a_projects_order_may_name_an_index_of_the_users_file(tmp_path: Path) -> None:
+    user = '[[index]]\nname = "mine"\npath = "/wheels"\n'
+    assert load('sources = ["mine"]\n', user, tmp_path=tmp_path).order == ("mine",)
+    with pytest.raises(ConfigError, match="no source 'mine'"):
+        load('sources = ["mine"]\n', tmp_path=tmp_path)
+
+
+def test_the_environment_and_options_win(tmp_path: Path) -> None:
+    project = 'sources = ["index"]\n[debian]\nmirror = "http://project.example/debian"\n'
+    settings = load(
+        project,
+        tmp_path=tmp_path,
+        KERNEL_BUILDER_SOURCES="local, debian",
+        KERNEL_BUILDER_DEBIAN_MIRROR="/mirror/debian",
+    )
+    assert settings.order == ("local", "debian")
+    assert settings.debian_mirror == Place(path=Path("/mirror/debian"))
+    assert load(project, tmp_path=tmp_path, sources=("debian",)).order == ("debian",)
+    with pytest.raises(UsageError, match="no source 'nowhere'"):
+        load(project, tmp_path=tmp_path, KERNEL_BUILDER_SOURCES="nowhere")
+
+
+def test_all_mistakes_are_told_at_once_each_with_its_place(tmp_path: Path) -> None:
+    found = mistakes(
+        """sources = ["index", "index"]
+sorces = []
+[[index]]
+url = "ftp://user:secret@host.example/"
+[[index]]
+name = "debian"
+path = "x"
+[[index]]
+name = "both"
+path = "x"
+url = "https://host.example/"
+[[index]]
+name = "none"
+[redistrib]
+base = "https://host.example/"
+[debian]
+suites = "trixie"
+mirror = 3
+[local]
+toolkits = [""]
+""",
+        tmp_path,
+    )
+    text = "\n".join(found)
+    assert all(str(tmp_path / "project" / FILE_NAME) in line for line in found)
+    for expected in (
+        ":1:21: error: sources[1]: 'index' is listed twice",
+        ":2:1: error: sorces: is no key of [top level]\n    did you mean 'sources'?",
+        "index[0].name: is missing",
+        ":4:7: error: index[0].url: 'ftp://host.example/' is no http or https address",
+        "index[1].name: 'debian' is the name of a source that is always there",
+        "is given beside 'url'",
+        "index[3]: has neither 'url' nor 'path'",
+        "redistrib.base: is no key of [redistrib]",
+        "debian.suites: must be a list of texts",
+        "debian.mirror: must be text, not the number 3",
+        "local.toolkits[0]: must not be empty",
+    ):
+        assert expected in text, f"{expected}\n\n{text}"
+    assert "secret" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sources = [\n", "error"),
+        ("debian = 1\n", "debian: must be a table, not the number 1"),
+        ("index = 1\n", "index: must be a list of tables, not the number 1"),
+        ("index = [1]\n", "index: must be a list of tables"),
+        ('[[index]]\nname = "A b"\npath = "x"\n', "'A b' is no name"),
+        ('[[index]]\nname = "a"\npath = "x"\n[[index]]\nname = "a"\npath = "y"\n', "'a' is given twice"),
+        ('[redistrib]\nurl = "nonsense"\n', "'nonsense' is no http or https address"),
+    ],
+)
+def test_what_cannot_be_read_is_told(tmp_path: Path, text: str, expected: str) -> None:
+    assert expected in "\n".join(mistakes(text, tmp_path))
+
+
+def test_a_file_that_a_variable_names_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="KERNEL_BUILDER_CONFIG names"):
+        load_settings(None, {"KERNEL_BUILDER_CONFIG": str(tmp_path / "absent.toml")})
