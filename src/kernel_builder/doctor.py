@@ -348,9 +348,11 @@ def _sources(settings: ToolchainSettings) -> Check:
 
 
 def _store(store: Store) -> Check:
-    place = next(folder for folder in (store.root.absolute(), *store.root.absolute().parents) if folder.exists())
+    root = store.root.absolute()
+    place = next(folder for folder in (root, *root.parents) if _exists(folder))
     mend = "set KERNEL_BUILDER_CACHE to a directory of yours on a disk with room"
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+    usable = place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+    if not usable and not _exists(store.entries):
         return Check(name="store", standing=Standing.MISSING, found=f"{store.root} cannot be written", remedy=mend)
     try:
         size = sum(entry.size for entry in list_entries(store))
@@ -360,9 +362,16 @@ def _store(store: Store) -> Check:
             name="store", standing=Standing.MISSING, found=f"{store.root} cannot be read: {error.strerror}", remedy=mend
         )
     found = f"{store.root}: {_gib(size)}, {_gib(free)} free"
+    if not usable:
+        found += "; it cannot be written, so it serves only with what it has"
+        return Check(name="store", standing=Standing.ABSENT, found=found, remedy=mend)
     if free < LOW_DISK:
         return Check(name="store", standing=Standing.ABSENT, found=found, remedy=f"free some space, or {mend}")
     return Check(name="store", standing=Standing.OK, found=found)
+
+
+def _exists(path: Path) -> bool:
+    return os.path.exists(path)  # noqa: PTH110  (Path.exists raises where a folder above must not be looked into)
 
 
 def _gib(size: int) -> str:

@@ -226,6 +226,20 @@ def test_a_store_that_cannot_be_is_missing(doctor: Doctor, monkeypatch: pytest.M
     assert "KERNEL_BUILDER_CACHE" in str(check(result, "store")["remedy"])
 
 
+@needs_gcc
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_store_that_can_only_be_read_still_counts(doctor: Doctor) -> None:
+    store = doctor.folder / "store"
+    (store / "store").mkdir(parents=True)
+    store.chmod(0o500)
+    try:
+        found = check(doctor("--offline", "--json"), "store")
+    finally:
+        store.chmod(0o700)
+    assert found["standing"] == "absent"
+    assert "cannot be written" in str(found["found"])
+
+
 def test_mistakes_in_build_toml_do_not_hide_the_machine(doctor: Doctor, make_project: ProjectMaker) -> None:
     project = make_project("bad", {}, toml="[general]\nname = 1\n")
     result = doctor(project, "--offline", "--json")
