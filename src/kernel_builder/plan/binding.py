@@ -20,7 +20,9 @@ _BOUND_LATE = re.compile(
     rb"\b(?:(?:STABLE_)?TORCH_LIBRARY(?:_FRAGMENT|_IMPL)?_EXPAND|REGISTER_EXTENSION)\s*\(\s*"
     rb"(?:CONCAT\s*\(\s*TORCH_EXTENSION_NAME\s*,\s*\w+\s*\)|TORCH_EXTENSION_NAME)"
 )
-_OWN_MACROS = re.compile(rb"^\s*#\s*define\s+(?:TORCH_LIBRARY_EXPAND|REGISTER_EXTENSION)\b", re.MULTILINE)
+_OWN_MACROS = re.compile(
+    rb"^\s*#\s*define\s+(?:(?:STABLE_)?TORCH_LIBRARY(?:_FRAGMENT|_IMPL)?_EXPAND|REGISTER_EXTENSION)\b", re.MULTILINE
+)
 
 
 def _remaining_uses(text: bytes) -> bool:

@@ -42,10 +42,11 @@ def test_other_uses_get_the_final_name(tmp_path: Path, text: str) -> None:
     assert early(tmp_path, a__cpp=text, b__cpp="int b;") == {"a.cpp"}
 
 
-def test_a_kernels_own_macros_bind_every_source_that_says_the_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("macro", ["TORCH_LIBRARY_EXPAND", "STABLE_TORCH_LIBRARY_IMPL_EXPAND"])
+def test_a_kernels_own_macros_bind_every_source_that_says_the_name(tmp_path: Path, macro: str) -> None:
     found = early(
         tmp_path,
-        registration__h="#define TORCH_LIBRARY_EXPAND(N, M) TORCH_LIBRARY(N, M)",
+        registration__h=f"#define {macro}(N, M) TORCH_LIBRARY(N, M)",
         a__cpp="TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, m) {}",
         b__cpp="int b;",
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,13 @@ from conftest import ProjectMaker
 from kernel_builder.config.reader import load_project
 from kernel_builder.plan import planner
 from kernel_builder.plan.identity import Identity
-from kernel_builder.plan.model import BuildPlan
+from kernel_builder.plan.model import BuildPlan, StepKind
 from kernel_builder.plan.planner import Places, plan_build
 from kernel_builder.toolchain.model import CudaSdk, HostCompiler, Sysroot, Toolchain, TorchSdk
 from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet, load_support
+from kernel_builder.versions import Version
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden" / "plan"
 STORE = Path("/store")
@@ -73,10 +75,26 @@ FILES = {
 }
 
 
+Planner = Callable[[str, tuple[str, ...]], BuildPlan]
+
+
 @pytest.fixture
-def plan(make_project: ProjectMaker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> BuildPlan:
+def plan_for(make_project: ProjectMaker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Planner:
+    """Plans the project of a ``build.toml`` for the variants that are named."""
     monkeypatch.setattr(planner, "python_include", lambda: (Path("/python/include"),))
-    root = make_project("two-halves", FILES, toml=TOML)
+
+    def make(toml: str, names: tuple[str, ...]) -> BuildPlan:
+        return make_plan(make_project("two-halves", FILES, toml=toml), names, tmp_path)
+
+    return make
+
+
+@pytest.fixture
+def plan(plan_for: Planner) -> BuildPlan:
+    return plan_for(TOML, NAMES)
+
+
+def make_plan(root: Path, names: tuple[str, ...], tmp_path: Path) -> BuildPlan:
     project, _ = load_project(root)
     stubs = tmp_path / "stubs"
     stubs.mkdir()
@@ -102,7 +120,7 @@ def plan(make_project: ProjectMaker, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     )
     table = load_support()
     everything = all_variants(project, table, Platform.parse("x86_64-linux"))
-    matrix = choose(everything, patterns=NAMES, within=VariantSet.REQUIRED)
+    matrix = choose(everything, patterns=names, within=VariantSet.REQUIRED)
     toolchains = {
         kept.name: Toolchain(
             host=toolchain.host,
@@ -134,3 +152,25 @@ def test_a_plan_for_two_backends(plan: BuildPlan, tmp_path: Path) -> None:
         golden.parent.mkdir(parents=True, exist_ok=True)
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
+
+
+def test_the_stable_abi_is_told_to_the_backends_that_use_it_alone(plan_for: Planner) -> None:
+    cpu, cuda = "torch213-cxx11-cpu-x86_64-linux", "torch-stable-abi211-cu130-x86_64-linux"
+    toml = TOML.replace('minver = "2.13"', 'minver = "2.13"\nstable-abi = { cuda = "2.11" }')
+    plan = plan_for(toml, (cpu, cuda))
+    variants = {variant.name: variant for variant in plan.variants}
+    assert list(variants) == [cpu, cuda]
+
+    def told(name: str) -> dict[str, list[str]]:
+        return {
+            step.source: [word for word in step.command if "TORCH_TARGET_VERSION" in word]
+            for step in variants[name].steps
+            if step.kind is StepKind.COMPILE and step.source != "(module)"
+        }
+
+    assert told(cpu) == {"torch-ext/bind.cpp": [], "src/host.cpp": [], "src/plain.c": []}
+    definition = ["-DTORCH_TARGET_VERSION=0x20b000000000000"]
+    assert told(cuda) == dict.fromkeys(["torch-ext/bind.cpp", "src/device.cu", "src/launch.cc"], definition)
+    policies = {name: variant.undefined and variant.undefined.stable for name, variant in variants.items()}
+    assert policies == {cpu: None, cuda: Version.parse("2.11")}
+    assert variants[cuda].metadata["backend"] == {"type": "cuda", "archs": ["12.0+PTX", "8.0", "9.0", "9.0a"]}
