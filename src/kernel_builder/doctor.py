@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from kernel_builder.build.loading import Environment, find_environment
 from kernel_builder.build.resources import measure
 from kernel_builder.config.model import Backend
 from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.errors import ExitCode, KernelBuilderError
 from kernel_builder.events import Silent
+from kernel_builder.load.client import Environment, find_environment
 from kernel_builder.pipeline import BuildRequest, prepare
 from kernel_builder.selecting import Selection, UnavailableError, select_variants
 from kernel_builder.store.cache import Store

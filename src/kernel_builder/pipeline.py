@@ -25,16 +25,6 @@ from kernel_builder.build.engine import (
     is_up_to_date,
     run_plan,
 )
-from kernel_builder.build.loading import (
-    Environment,
-    LoadResult,
-    LoadStatus,
-    NoEnvironment,
-    find_environment,
-    load_variant,
-    remember,
-    remembered,
-)
 from kernel_builder.build.resources import measure, plan_jobs
 from kernel_builder.build.undefined import blame, find_missing
 from kernel_builder.config.known import dependencies
@@ -44,6 +34,16 @@ from kernel_builder.elf import read_elf
 from kernel_builder.errors import BuildError, ConfigError, Diagnostic, IntegrityError, NetworkError, ToolchainError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.files import write_text
+from kernel_builder.load.client import (
+    Environment,
+    LoadResult,
+    LoadStatus,
+    NoEnvironment,
+    find_environment,
+    load_variant,
+    remember,
+    remembered,
+)
 from kernel_builder.lock import LOCK_NAME, LockedVariant, LockError, LockUse, read_lock
 from kernel_builder.plan.identity import Identity, identify
 from kernel_builder.plan.model import BuildPlan, Step, StepKind, VariantPlan

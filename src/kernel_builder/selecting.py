@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from kernel_builder.build.loading import NoEnvironment, find_environment, why_not_loadable
 from kernel_builder.config.model import Backend, Project
 from kernel_builder.errors import ConfigError, ToolchainError, UsageError
+from kernel_builder.load.client import NoEnvironment, find_environment, why_not_loadable
 from kernel_builder.variants.matrix import Kept, Matrix, all_variants, choose, unmatched
 from kernel_builder.variants.names import ArchVariant, Platform
 from kernel_builder.variants.support import VariantSet, load_support

@@ -348,6 +348,7 @@ def secrets(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
 
 # --- folders ---
 
+_NAMED = 24
 _BESIDE_VARIANTS = frozenset({"benchmarks", "CARD.md", "README.md", "LICENSE", ".gitignore", ".gitattributes"})
 
 
@@ -363,7 +364,8 @@ def folder(folder: BuildFolder, settings: Settings) -> Iterator[Finding]:
     wanted, missing = _missing(folder)
     if missing:
         which = MISSING_VARIANTS_PUBLISHED if folder.repository else MISSING_VARIANTS
-        said = f"{len(missing)} of {wanted} required variants are missing: {', '.join(missing)}"
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        said = f"{len(missing)} of {wanted} required variants are missing: {', '.join(missing[:_NAMED])}{more}"
         yield which.at(folder.shown, said)
 
 

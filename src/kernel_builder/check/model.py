@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
@@ -106,7 +107,8 @@ class Settings:
 
     ``torch_stable_abi`` is the release whose stable ABI libraries must keep to; ``None`` judges only libraries whose
     variant claims it. ``torch_exports`` gives, per torch release (``(2, 13)``), the names that torch and the libraries
-    it brings export, where they are known. ``required`` says that all required variants must be there.
+    it brings export, where they are known. ``required`` says that all required variants must be there. ``load`` says
+    that variants are loaded, too, by the interpreter ``python`` (``None``: the first that has torch and the client).
     """
 
     policy: str = "glibc-2.27-static"
@@ -116,6 +118,8 @@ class Settings:
     torch_exports: Callable[[Variant], frozenset[str] | None] | None = None
     required: bool = True
     hash_files: bool = True
+    load: bool = False
+    python: Path | None = None
     extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 

@@ -12,11 +12,11 @@ from types import FrameType
 
 import click
 
-from kernel_builder.build.loading import LoadStatus
 from kernel_builder.cli.console import ConsoleReporter, mebibytes, show_error
 from kernel_builder.cli.options import offline_option
 from kernel_builder.config.model import Backend
 from kernel_builder.errors import ConfigError, ExitCode, KernelBuilderError, UsageError
+from kernel_builder.load.client import LoadStatus
 from kernel_builder.lock import LockUse
 from kernel_builder.pipeline import (
     BuildOutcome,

@@ -21,8 +21,9 @@ from kernel_builder.config.model import Backend
 from kernel_builder.errors import UsageError
 from kernel_builder.variants.names import Abi, ArchVariant, Machine, Platform, StableAbiTag, System, TorchTag, Variant
 
-_PROBE = Path(__file__).with_name("load_probe.py")
+_PROBE = Path(__file__).with_name("probe.py")
 _ANSWER = "kernel-builder-probe: "
+_CALLS = "kernel-builder-calls: "
 _SECONDS = 300
 _EMULATION_FACTOR = 4
 _ELF_MACHINES = {62: Machine.X86_64, 183: Machine.AARCH64}
@@ -77,7 +78,8 @@ class LoadStatus(StrEnum):
 class LoadResult:
     """``reason`` says why a variant was not loaded, or what went wrong; ``frames`` where in the kernel's files.
 
-    ``ops`` are the ops that the variant registered, ``unimplemented`` those that nothing implements for its backend.
+    ``ops`` are the ops that the variant registered, ``unimplemented`` those that nothing implements for its backend,
+    ``foreign`` the namespaces other than its own that it registered something in. ``crashed``: the process died.
     """
 
     status: LoadStatus
@@ -85,6 +87,27 @@ class LoadResult:
     frames: tuple[str, ...] = ()
     ops: tuple[str, ...] = ()
     unimplemented: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    crashed: bool = False
+
+
+class CallStatus(StrEnum):
+    """What came of calling an op with made-up arguments."""
+
+    COMPILED = "compiled"
+    NOT_COMPILED = "not compiled"
+    NOT_CALLED = "not called"
+    NO_FAKE = "no fake"
+    CRASHED = "crashed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """An op, what came of calling it, and the error's words."""
+
+    op: str
+    status: CallStatus
+    words: str = ""
 
 
 def _candidates(chosen: Path | None, environ: Mapping[str, str]) -> list[Path]:
@@ -137,6 +160,12 @@ def _launcher(python: Path) -> list[str] | str:
     return [found]
 
 
+class _Silence(str):
+    """Why the probe gave no answer. ``calling`` is the op that it called at its end, if any."""
+
+    calling: str | None = None
+
+
 def _ask(python: Path, *arguments: str) -> dict[str, object] | str:
     """The probe's answer, or a sentence saying why there is none."""
     launcher = _launcher(python)
@@ -166,7 +195,10 @@ def _ask(python: Path, *arguments: str) -> dict[str, object] | str:
     end = "\n".join(words[-15:])
     code = completed.returncode
     died = f"died of signal {-code}" if code < 0 else f"ended with code {code}"
-    return f"the Python that loads it {died}{f':{chr(10)}{end}' if end else ''}"
+    silence = _Silence(f"the Python that loads it {died}{f':{chr(10)}{end}' if end else ''}")
+    calls = [line.removeprefix(_CALLS) for line in completed.stdout.splitlines() if line.startswith(_CALLS)]
+    silence.calling = calls[-1] if calls else None
+    return silence
 
 
 def find_environment(
@@ -253,23 +285,82 @@ def load_variant(
     reason = why_not_loadable(variant, environment)
     if reason is not None:
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=reason)
-    request = {
-        "path": str(directory),
-        "backend": variant.backend.value,
-        "id": ops_id,
-        "name": python_name,
-        "depends": dict(depends),
-    }
-    answer = _ask(environment.python, "load", json.dumps(request))
+    request = _request(variant.backend, python_name, depends, path=str(directory), id=ops_id)
+    answer = _ask(environment.python, "load", request)
     if isinstance(answer, str):
-        return LoadResult(status=LoadStatus.FAILED, reason=answer)
+        return LoadResult(status=LoadStatus.FAILED, reason=answer, crashed=isinstance(answer, _Silence))
     if answer["status"] == "unavailable":
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=str(answer["reason"]))
     if answer["status"] == "failed":
         return LoadResult(status=LoadStatus.FAILED, reason=str(answer["reason"]), frames=_texts(answer["trace"]))
     return LoadResult(
-        status=LoadStatus.LOADED, ops=_texts(answer["ops"]), unimplemented=_texts(answer["unimplemented"])
+        status=LoadStatus.LOADED,
+        ops=_texts(answer["ops"]),
+        unimplemented=_texts(answer["unimplemented"]),
+        foreign=_texts(answer["foreign"]),
     )
+
+
+def _request(backend: Backend, python_name: str, depends: Mapping[str, str], **more: object) -> str:
+    return json.dumps({"backend": backend.value, "name": python_name, "depends": dict(depends), **more})
+
+
+def load_together(
+    versions: Mapping[str, Path],
+    *,
+    backend: Backend,
+    python_name: str,
+    depends: Mapping[str, str],
+    environment: Environment,
+) -> LoadResult:
+    """Load several versions of one kernel (ops id -> directory) in one process, in order."""
+    listed = [{"id": ops_id, "path": str(path)} for ops_id, path in versions.items()]
+    answer = _ask(environment.python, "together", _request(backend, python_name, depends, versions=listed))
+    if isinstance(answer, str):
+        return LoadResult(status=LoadStatus.FAILED, reason=answer, crashed=isinstance(answer, _Silence))
+    if answer["status"] == "unavailable":
+        return LoadResult(status=LoadStatus.NOT_LOADED, reason=str(answer["reason"]))
+    if answer["status"] == "failed":
+        return LoadResult(status=LoadStatus.FAILED, reason=str(answer["reason"]), frames=_texts(answer["trace"]))
+    return LoadResult(status=LoadStatus.LOADED)
+
+
+_MOST_CRASHES = 3
+
+
+def call_ops(
+    directory: Path,
+    *,
+    backend: Backend,
+    ops_id: str,
+    python_name: str,
+    depends: Mapping[str, str],
+    environment: Environment,
+) -> tuple[Call, ...]:
+    """Call the ops that have fakes with small made-up arguments, eagerly and under ``torch.compile(fullgraph=True)``.
+
+    An op that ends the process is left out of another attempt, up to three times.
+    """
+    crashed: list[Call] = []
+    while True:
+        request = _request(
+            backend, python_name, depends, path=str(directory), id=ops_id, skip=[call.op for call in crashed]
+        )
+        answer = _ask(environment.python, "call", request)
+        if isinstance(answer, str):
+            op = answer.calling if isinstance(answer, _Silence) else None
+            if op is None:
+                return tuple(crashed)
+            crashed.append(Call(op=op, status=CallStatus.CRASHED, words=answer.splitlines()[0]))
+            if len(crashed) < _MOST_CRASHES:
+                continue
+            return tuple(crashed)
+        results = answer.get("results")
+        found = [
+            Call(op=str(op), status=CallStatus(status), words=str(words))
+            for op, status, words in (results if isinstance(results, list) else ())
+        ]
+        return (*crashed, *found)
 
 
 def remembered(stamp: Path, fingerprint: str, environment: Environment | NoEnvironment) -> LoadResult | None:
@@ -280,7 +371,10 @@ def remembered(stamp: Path, fingerprint: str, environment: Environment | NoEnvir
         kept = json.loads(stamp.read_text(encoding="utf-8"))
         if kept["key"] == _stamp_key(fingerprint, environment):
             return LoadResult(
-                status=LoadStatus.LOADED, ops=_texts(kept["ops"]), unimplemented=_texts(kept["unimplemented"])
+                status=LoadStatus.LOADED,
+                ops=_texts(kept["ops"]),
+                unimplemented=_texts(kept["unimplemented"]),
+                foreign=_texts(kept["foreign"]),
             )
     except (OSError, ValueError, KeyError, TypeError):
         pass  # no proof, or not one of ours: it is made anew
@@ -295,6 +389,7 @@ def remember(stamp: Path, fingerprint: str, environment: Environment | NoEnviron
         "key": _stamp_key(fingerprint, environment),
         "ops": list(result.ops),
         "unimplemented": list(result.unimplemented),
+        "foreign": list(result.foreign),
     }
     stamp.parent.mkdir(parents=True, exist_ok=True)
     stamp.write_text(json.dumps(kept), encoding="utf-8")

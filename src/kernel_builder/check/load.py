@@ -1,0 +1,284 @@
+"""Rules that only loading can judge: ``check --load`` runs the kernel, in processes of its own.
+
+Each variant that the chosen Python can load is imported by the real client, isolated from user site-packages and
+PYTHONPATH; what it registers with torch is compared before and after; a second version of it is loaded beside it; and
+its ops are called under ``torch.compile``. A child that dies is a finding, never this program's end.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
+from kernel_builder.check.subject import VariantDir, is_library_name
+from kernel_builder.config.known import dependencies
+from kernel_builder.config.model import Backend
+from kernel_builder.load.client import (
+    CallStatus,
+    Environment,
+    LoadResult,
+    LoadStatus,
+    NoEnvironment,
+    call_ops,
+    find_environment,
+    load_together,
+    load_variant,
+)
+
+NOT_LOADED = rule(
+    "KB500",
+    "not-loaded",
+    Severity.NOTE,
+    summary="Every variant is loaded by the check",
+    rationale="What this machine cannot load has not been proved to load anywhere.",
+    remedy="Run the check with --python of an environment whose torch fits the variant.",
+    source="kernel-builder",
+)
+FAILED = rule(
+    "KB501",
+    "load-failed",
+    Severity.ERROR,
+    summary="The client can load the variant",
+    rationale="Users get this error.",
+    remedy="Mend what the message says.",
+    source="contract 5.6",
+)
+CRASHED = rule(
+    "KB502",
+    "load-crashed",
+    Severity.ERROR,
+    summary="Loading the variant does not end the process",
+    rationale="Users lose their program.",
+    remedy="Look for static initialisers that fail, ops that are registered twice, and clashing C++ runtimes.",
+    source="contract 5.6, cases T13 and T17",
+)
+FOREIGN = rule(
+    "KB503",
+    "foreign-registration",
+    Severity.ERROR,
+    summary="Loading the kernel registers ops in its own namespace only",
+    rationale="Two versions of the kernel in one process would register the same op, which ends the process or makes"
+    " one version run the other's code.",
+    remedy="Use add_op_namespace_prefix in Python, and TORCH_EXTENSION_NAME with registration.h in C++.",
+    source="requirements page, Torch extension; case T12",
+)
+UNIMPLEMENTED = rule(
+    "KB504",
+    "op-unimplemented",
+    Severity.NOTE,
+    summary="Every declared op has an implementation for the variant's backend",
+    rationale="Calling it raises an error. In a kernel for several backends that may be meant.",
+    remedy="Add an impl() for the backend, or declare the op only where it has one.",
+    source="case T20",
+)
+TOGETHER = rule(
+    "KB505",
+    "versions-clash",
+    Severity.ERROR,
+    summary="Two versions of the kernel can be loaded in one process",
+    rationale="Libraries pin different versions of a kernel; a program that uses two such libraries breaks.",
+    remedy="Keep every name that is registered process-wide (ops, classes, modules) in the kernel's own namespace.",
+    source="requirements page, Torch extension; case T13",
+)
+NOT_COMPILED = rule(
+    "KB506",
+    "op-not-compiled",
+    Severity.ERROR,
+    summary="Ops that have a fake work under torch.compile(fullgraph=True)",
+    rationale="The op works when it is called as it is, and breaks models that are compiled.",
+    remedy="Correct the fake: its results must have the shape, type and device that the op gives them.",
+    source="case T13",
+)
+OP_CRASHED = rule(
+    "KB507",
+    "op-crashed",
+    Severity.WARNING,
+    summary="Calling an op with arguments that do not fit raises an error and does not end the process",
+    rationale="A user's mistake should be an exception, not the end of the program.",
+    remedy="Check shapes and types with TORCH_CHECK at the op's beginning.",
+    source="kernel-builder",
+)
+NOT_CALLED = rule(
+    "KB508",
+    "op-not-called",
+    Severity.NOTE,
+    summary="Ops that have a fake are called by the check",
+    rationale="Arguments are made up from the schema; with these the op raised an error, so that it was not compiled.",
+    remedy="A test of the kernel's own is the place for it.",
+    source="kernel-builder",
+)
+
+_ONE_AT_A_TIME = threading.Lock()  # torch takes memory
+
+
+@cache
+def _environment(python: Path | None) -> Environment | NoEnvironment:
+    return find_environment(python)
+
+
+@checks(VariantDir, NOT_LOADED, FAILED, CRASHED, FOREIGN, UNIMPLEMENTED, TOGETHER, NOT_COMPILED, OP_CRASHED, NOT_CALLED)
+def load(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
+    """Everything about one variant, where loading was asked for."""
+    if not settings.load:
+        return
+    named, name = variant.variant, variant.metadata_text("name")
+    if named is None or variant.id is None or name is None:
+        return  # other rules say so
+    with _ONE_AT_A_TIME:
+        environment = _environment(settings.python)
+        if isinstance(environment, NoEnvironment):
+            yield NOT_LOADED.at(variant, environment.reason)
+            return
+        depends = _depends(variant, named.backend)
+        result = load_variant(
+            variant.path.absolute(),
+            variant=named,
+            ops_id=variant.id,
+            python_name=name.replace("-", "_"),
+            depends=depends,
+            environment=environment,
+        )
+        if result.status is LoadStatus.NOT_LOADED:
+            yield NOT_LOADED.at(variant, result.reason or "")
+        elif result.status is LoadStatus.FAILED:
+            where = f" ({result.frames[-1]})" if result.frames else ""
+            yield (CRASHED if result.crashed else FAILED).at(variant, f"{result.reason}{where}")
+        else:
+            for namespace in result.foreign:
+                said = f"loading it registers ops in the namespace {namespace!r}; its own is {variant.id!r}"
+                yield FOREIGN.at(variant, said, symbol=namespace)
+            for op in result.unimplemented:
+                yield UNIMPLEMENTED.at(variant, f"nothing implements {op}", symbol=op)
+            client = _Client(
+                backend=named.backend,
+                python_name=name.replace("-", "_"),
+                depends=depends,
+                environment=environment,
+            )
+            yield from _second_version(variant, variant.id, result, client)
+            yield from _calls(variant, variant.id, client)
+
+
+def _depends(variant: VariantDir, backend: Backend) -> dict[str, str]:
+    known = dependencies()
+    tables = {**known.python_table(None), **known.python_table(backend)}
+    declared = variant.python.depends or ()
+    return {tables[name].package: tables[name].module for name in declared if name in tables and tables[name].module}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Client:
+    """How a variant of a kernel is loaded here."""
+
+    backend: Backend
+    python_name: str
+    depends: Mapping[str, str]
+    environment: Environment
+
+
+def _second_version(variant: VariantDir, ops_id: str, first: LoadResult, client: _Client) -> Iterator[Finding]:
+    """A copy of the variant under another id, loaded beside it in one process."""
+    named = variant.variant
+    with tempfile.TemporaryDirectory(prefix="kernel-builder-check-") as directory:
+        other = another_version(variant, ops_id, Path(directory))
+        if other is None or named is None:
+            return
+        alone = load_variant(
+            other[1],
+            variant=named,
+            ops_id=other[0],
+            python_name=client.python_name,
+            depends=client.depends,
+            environment=client.environment,
+        )
+        # A copy that keeps some of its names under the old id is no second version, and proves nothing.
+        if alone.status is not LoadStatus.LOADED or len(alone.ops) != len(first.ops) or alone.foreign != first.foreign:
+            yield NOT_LOADED.at(variant, "no second version of it could be made, to load beside it")
+            return
+        together = load_together(
+            {ops_id: variant.path.absolute(), other[0]: other[1]},
+            backend=client.backend,
+            python_name=client.python_name,
+            depends=client.depends,
+            environment=client.environment,
+        )
+        if together.status is LoadStatus.FAILED:
+            said = f"a second version of it cannot be loaded beside it: {together.reason}"
+            yield TOGETHER.at(variant, said)
+
+
+def _calls(variant: VariantDir, ops_id: str, client: _Client) -> Iterator[Finding]:
+    if client.backend is Backend.CUDA and not client.environment.has_gpu:
+        return
+    calls = call_ops(
+        variant.path.absolute(),
+        backend=client.backend,
+        ops_id=ops_id,
+        python_name=client.python_name,
+        depends=client.depends,
+        environment=client.environment,
+    )
+    for call in calls:
+        if call.status is CallStatus.NOT_COMPILED:
+            yield NOT_COMPILED.at(variant, f"{call.op} does not compile: {call.words}", symbol=call.op)
+        elif call.status is CallStatus.CRASHED:
+            said = f"{call.op}, called with small made-up arguments, ended the process: {call.words}"
+            yield OP_CRASHED.at(variant, said, symbol=call.op)
+        elif call.status is CallStatus.NOT_CALLED:
+            said = f"{call.op} raised an error with made-up arguments: {call.words}"
+            yield NOT_CALLED.at(variant, said, symbol=call.op)
+
+
+# --- a second version ---
+
+
+def another_id(ops_id: str, prefix: str) -> str | None:
+    """Another id of the same length whose GNU hash is the same, so that it can stand in a library's symbol table.
+
+    The hash is ``h * 33 + c`` over the characters: one more here and 33 less there change nothing. Only what follows
+    ``prefix`` is changed. ``None`` where no such change gives an identifier.
+    """
+    for index in range(len(prefix), len(ops_id) - 1):
+        for step in (1, -1):
+            pair = chr(ord(ops_id[index]) + step) + chr(ord(ops_id[index + 1]) - 33 * step)
+            changed = ops_id[:index] + pair + ops_id[index + 2 :]
+            if all(character.isascii() and (character.isalnum() or character == "_") for character in pair):
+                return changed
+    return None
+
+
+def another_version(variant: VariantDir, ops_id: str, directory: Path) -> tuple[str, Path] | None:
+    """A copy of the variant under another id: ``(id, directory)``; ``None`` where it has no id that can be changed.
+
+    The id is replaced wherever it stands, in libraries byte by byte, with one of the same length and hash. Our own
+    libraries hold the last part of the id alone, too.
+    """
+    python_name = (variant.metadata_text("name") or "").replace("-", "_")
+    prefix = next((start for start in (f"_{python_name}_{variant.backend}_", f"_{python_name}_", "_")
+                   if ops_id.startswith(start)), "")  # fmt: skip
+    other = another_id(ops_id, prefix)
+    if other is None:
+        return None
+    copy = directory / variant.name
+    shutil.copytree(variant.path, copy, symlinks=False, ignore=shutil.ignore_patterns("__pycache__"))
+    old, new = ops_id.encode(), other.encode()
+    unique, changed = ops_id[len(prefix) :].encode(), other[len(prefix) :].encode()
+    for path in sorted(path for path in copy.rglob("*") if path.is_file()):
+        is_library = is_library_name(path.name)
+        if is_library or path.suffix in {".py", ".json"}:
+            content = path.read_bytes()
+            replaced = content.replace(old, new)
+            if is_library:
+                replaced = re.sub(rb"(?<=\0)" + re.escape(unique) + rb"(?=\0)", lambda _: changed, replaced)
+            if replaced != content:
+                path.write_bytes(replaced)
+        if ops_id in path.name:
+            path.rename(path.with_name(path.name.replace(ops_id, other)))
+    return other, copy
