@@ -215,8 +215,8 @@ class Toolchains:
             return tuple(run_all(tasks, cancel=self._sources.network.cancel))
 
     def differences(self, artefacts: Sequence[Artefact]) -> tuple[str, ...]:
-        """What their indexes say of wheels now that is not what they were: gone, or another file. Raises
-        :class:`NetworkError`.
+        """What their indexes say of wheels now that is not what they were: gone, another file, or with another RECORD.
+        Raises :class:`NetworkError`.
         """
         indexes = {index.label: index for index in self._sources.network.indexes}
 
@@ -225,10 +225,14 @@ class Toolchains:
             if artefact.kind is not ArtefactKind.WHEEL or index is None:
                 return None
             try:
-                locate(index, artefact)
+                with tempfile.TemporaryDirectory(prefix="kernel-builder-") as scratch:
+                    wheel = index.open(locate(index, artefact), Path(scratch), lambda _: None)
+                    found = wheel.record_sha256
             except (ToolchainError, IntegrityError) as error:
                 return error.message
-            return None
+            if artefact.record_sha256 in {None, found}:
+                return None
+            return f"{artefact.filename}: the SHA-256 of its RECORD is {found}, and {artefact.record_sha256} was locked"
 
         with self._transfers():
             tasks = [partial(one, artefact) for artefact in artefacts]
@@ -284,13 +288,24 @@ class Toolchains:
             return kept.resolved
         with contextlib.suppress(NetworkError, ToolchainError):
             resolved = self._describe(request, host, self._choose(request))
-            if all(taken.root is not None or self._sources.is_at_hand(taken.source) for taken in resolved.chain.taken):
+            if self._is_at_hand(resolved):
                 return resolved
-        raise OfflineError(
-            f"the toolchain for {request} is not complete in the store ({self._store.root}), and the network must"
-            " not be used (--offline)",
-            hint=f"where there is a network: kernel-builder toolchain fetch '{request.pattern}'; 'toolchain export'"
-            " and 'toolchain import' bring it to machines that have none",
+        raise self._not_here([request])
+
+    def _not_here(self, requests: Sequence[ToolchainRequest]) -> OfflineError:
+        names = ", ".join(dict.fromkeys(str(request) for request in requests))
+        patterns = " ".join(dict.fromkeys(f"'{request.pattern}'" for request in requests))
+        return OfflineError(
+            f"the toolchain for {names} is not complete in the store ({self._store.root}), and the network must not be"
+            " used (--offline)",
+            hint=f"where there is a network: kernel-builder toolchain fetch {patterns}; 'toolchain export' and"
+            " 'toolchain import' bring it to machines that have none",
+        )
+
+    def _is_at_hand(self, resolved: ResolvedToolchain) -> bool:
+        """Whether everything is on this machine, in the store or elsewhere."""
+        return resolved.expected_bytes == 0 or all(
+            taken.root is not None or self._sources.is_at_hand(taken.source) for taken in resolved.chain.taken
         )
 
     def kept_file(self, request: ToolchainRequest) -> Path | None:
@@ -324,6 +339,8 @@ class Toolchains:
 
     def provide_all(self, wanted: Sequence[ResolvedToolchain]) -> tuple[Provided, ...]:
         """:meth:`provide` for several at once; what they share is fetched once. The first failure ends all of them."""
+        if is_offline() and not all(map(self._is_at_hand, wanted)):
+            raise self._not_here([resolved.request for resolved in wanted if not self._is_at_hand(resolved)])
         trees = {tree.stubs: tree for resolved in wanted for tree in self._trees(resolved)}
         # The compilers first: they take longest.
         ordered = sorted(trees.values(), key=lambda tree: (not tree.compiler, tree.key.name))
