@@ -339,7 +339,7 @@ def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = No
     for diagnostic in prepared.warnings:
         reporter.emit(Notice(message=diagnostic.render(), warning=True))
     for entry in prepared.unavailable:
-        reporter.emit(Notice(message=f"{entry.name} is not built: {entry.reason}", warning=True))
+        reporter.emit(Notice(message=f"{entry.name} is not built: {entry.summary}", warning=True))
     for backend, reason in silent_backends(prepared.project, request.selection):
         reporter.emit(Notice(message=f"nothing is built for {backend.value}: {reason}", warning=True))
     for text in plan.warnings:

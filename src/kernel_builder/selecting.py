@@ -45,6 +45,11 @@ class Unavailable:
     reason: str
     remedy: str | None = None
 
+    @property
+    def summary(self) -> str:
+        """The reason in one line."""
+        return self.reason.partition("\n")[0].rstrip(":")
+
 
 class UnavailableError(ToolchainError):
     """Some of what was asked for cannot be built here: all of it, in plan order."""
@@ -209,7 +214,7 @@ def refuse(unavailable: Sequence[Unavailable], matrix: Matrix, selection: Select
     lines = [f"{len(unavailable)} of the {total} variants {what} cannot be built here:"]
     for (reason, remedy), names in groups.items():
         lines += [f"  {name}" for name in names]
-        lines.append(f"      {reason}")
+        lines += [f"      {line}" for line in reason.splitlines()]
         if remedy is not None:
             lines.append(f"      remedy: {remedy}")
     if rest:

@@ -222,7 +222,7 @@ def _plan_json(prepared: Prepared) -> dict[str, object]:
 
 def _plan_text(prepared: Prepared) -> str:
     plan = prepared.plan
-    lines = [f"{entry.name} cannot be built here: {entry.reason}" for entry in prepared.unavailable]
+    lines = [f"{entry.name} cannot be built here: {entry.summary}" for entry in prepared.unavailable]
     for text in plan.warnings:
         lines.append(f"warning: {text}")
     for text in plan.notes:
@@ -271,7 +271,7 @@ def _summary(outcome: BuildOutcome, seconds: float) -> str:
             details = ["Python only", _load_text(variant)]
         status = "the same as before" if variant.status is VariantStatus.UNCHANGED else variant.status.value
         lines.append(f"{variant.plan.name:<{width}}  {status}: {'; '.join(filter(None, details))}")
-    lines += [f"{entry.name:<{width}}  left out: {entry.reason}" for entry in outcome.unavailable]
+    lines += [f"{entry.name:<{width}}  left out: {entry.summary}" for entry in outcome.unavailable]
     good = sum(variant.path is not None for variant in outcome.variants)
     lines.append(
         f"{good} of {len(names)} variants in {outcome.plan.output};"
