@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
 @click.option("--torch-stable-abi", metavar="VERSION",
               help="Libraries must keep to the stable ABI of this torch (those of torch-stable-abi variants"
               " must keep to theirs in any case).")  # fmt: skip
+@click.option("--load", is_flag=True,
+              help="Load the variants that fit this machine, each in a process of its own, with another version of it"
+              " beside it, and call its ops. This runs the kernel's code.")  # fmt: skip
+@click.option("--python", type=click.Path(path_type=Path), metavar="FILE",
+              help="The interpreter, with torch and kernels, that --load uses. Default: the first that has both of the"
+              " active environment's, this one, and python3 on PATH.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Warnings fail the check as well.")
 @click.option("--verbose", "-v", is_flag=True, help="Show notes, too: what was not or could not be looked at.")
 @click.option("--explain", metavar="RULE", help="Say what a rule wants, why, and where it comes from; check nothing.")
@@ -42,6 +50,8 @@ def command(
     policy: str,
     python_floor: str,
     torch_stable_abi: str | None,
+    load: bool,
+    python: Path | None,
     strict: bool,
     verbose: bool,
     explain: str | None,
@@ -50,11 +60,17 @@ def command(
     """Judge kernels: source trees, build folders, single variants, downloaded repositories or libraries (default: .).
 
     Exits with 0 when there are no errors, with 1 when there are (or, with --strict, warnings), and with another
-    code when it could not look. Nothing that is checked is executed.
+    code when it could not look. Nothing that is checked is executed, unless --load is given.
     """
     if explain is not None or lists:
         return _about_rules(explain)
     settings = make_settings(policy=policy, python_floor=python_floor, torch_stable_abi=torch_stable_abi)
+    if python is not None and not load:
+        raise UsageError("--python says what to load with, and nothing is loaded", hint="add --load")
+    if load:
+        # Not resolved: a virtual environment's python is a link, and what it is depends on where it lies.
+        chosen = Path(os.path.abspath(python)) if python is not None else None  # noqa: PTH100
+        settings = replace(settings, load=True, python=chosen)
     return run_check(
         paths or (Path(),), settings, form=form, select=select, ignore=ignore, strict=strict, verbose=verbose
     )
