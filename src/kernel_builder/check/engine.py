@@ -136,8 +136,7 @@ def check_found(
     codes = select_rules() if chosen is None else chosen
     units = list(dict.fromkeys(unit for one in found for unit in one.units()))
     try:
-        with ThreadPoolExecutor(max_workers=max(1, jobs), thread_name_prefix="check") as pool:
-            findings = [f for part in pool.map(lambda unit: _apply(unit, settings, codes), units) for f in part]
+        findings = _apply_all(units, settings, codes, jobs)
     finally:
         forget_parsed_files()
     kinds = [type(unit) for unit in units]
@@ -149,6 +148,14 @@ def check_found(
         libraries=kinds.count(LibraryFile),
         python_files=sum(len(unit.files) for unit in units if isinstance(unit, PythonTree)),
     )
+
+
+def _apply_all(units: Sequence[object], settings: Settings, codes: frozenset[str], jobs: int) -> list[Finding]:
+    """Findings about all units; with one job in this very thread."""
+    if jobs <= 1:
+        return [finding for unit in units for finding in _apply(unit, settings, codes)]
+    with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="check") as pool:
+        return [found for part in pool.map(lambda unit: _apply(unit, settings, codes), units) for found in part]
 
 
 def _apply(unit: object, settings: Settings, codes: frozenset[str]) -> list[Finding]:

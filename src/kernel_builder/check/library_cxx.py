@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from kernel_builder.check.library_versions import several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
+from kernel_builder.check.scan import contains
 from kernel_builder.check.subject import LibraryFile
-from kernel_builder.elf import ElfFile, mapped
+from kernel_builder.elf import ElfFile
 
 EXPORTED_CXX = rule(
     "KB110",
@@ -87,20 +88,20 @@ def private_unwinder(library: LibraryFile, settings: Settings) -> Iterator[Findi
         yield PRIVATE_UNWINDER.at(library, f"it carries an unwinder of its own: {evidence}")
 
 
+def _parts(library: LibraryFile, name: str) -> list[tuple[int, int]]:
+    return [(s.offset, s.offset + s.size) for s in library.sections if s.name.startswith(name) and s.occupies]
+
+
 def _hidden_unwinder(library: LibraryFile, elf: ElfFile) -> str | None:
     undefined = {symbol.name for symbol in elf.undefined}
     if undefined & _RAISES:
         return None
-    text = [s for s in library.sections if s.name == ".strtab" and s.occupies]
-    with mapped(library.path) as data:
-        if any(data.find(_IN_SYMBOL_TABLE, s.offset, s.offset + s.size) >= 0 for s in text):
-            return "_Unwind_RaiseException is defined in it, and not imported"
-        throws = bool(undefined & {"__gxx_personality_v0", "__cxa_throw"}) or any(
-            data.find(_STATIC_CXX, s.offset, s.offset + s.size) >= 0
-            for s in library.sections
-            if s.name.startswith(".rodata") and s.occupies
-        )
+    if contains(library.path, _parts(library, ".strtab"), _IN_SYMBOL_TABLE):
+        return "_Unwind_RaiseException is defined in it, and not imported"
     listing = undefined & _FINDS_FRAMES
-    if throws and listing:
+    if not listing:
+        return None
+    throws = undefined & {"__gxx_personality_v0", "__cxa_throw"}
+    if throws or contains(library.path, _parts(library, ".rodata"), _STATIC_CXX):
         return f"it throws, imports {' and '.join(sorted(listing))}, and imports nothing of libgcc_s's unwinder"
     return None

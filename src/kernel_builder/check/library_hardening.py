@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from kernel_builder.check.library_versions import several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
+from kernel_builder.check.scan import pieces
 from kernel_builder.check.subject import LibraryFile
-from kernel_builder.elf import Buffer, ElfError, load_ranges, mapped
+from kernel_builder.elf import ElfError, load_ranges, mapped
 
 EXECUTABLE_STACK = rule(
     "KB108",
@@ -79,6 +80,7 @@ _SOURCE = re.compile(
     rb"[^\0-\x20\x7f]{1,400}?\.(?:cpp|cc|cxx|cu|cuh|c|h|hpp|hip|inl|inc|mm|metal|py|o)(?=[\0\s:\"']|$)"
 )
 _STORE = re.compile(rb"[0-9a-z]{32}-[^\0-\x1f\x7f]{1,200}")
+_TEMPORARY = b"XXXXXX"  # the pattern of a file that mkstemp makes while the kernel runs
 _MAX_HITS = 4096
 
 
@@ -109,40 +111,38 @@ def leftovers(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  #
     if debug:
         size = sum(section.size for section in debug)
         yield DEBUG_SECTIONS.at(library, f"{size / 2**20:.1f} MiB of it are debug information")
-    with mapped(library.path) as data:
-        paths = _build_paths(data, _searched(library, data))
+    paths = sorted({path for piece in pieces(library.path, _searched(library)) for path in _build_paths(piece)})
     if paths:
         yield BUILD_PATHS.at(library, f"it names files of the machine it was built on: {several(paths, 2)}")
 
 
-def _searched(library: LibraryFile, data: Buffer) -> list[tuple[int, int]]:
+def _searched(library: LibraryFile) -> list[tuple[int, int]]:
     """(start, end) of the parts of a file where text may be."""
     if library.elf is None:
-        return [(0, len(data))]
+        return [(0, library.size)]
     if library.sections:
         wanted = (".rodata", ".data", ".debug_str", ".debug_line_str", ".dynstr")
         return [(s.offset, s.offset + s.size) for s in library.sections if s.name.startswith(wanted) and s.occupies]
     try:
-        return [(offset, offset + size) for offset, size in load_ranges(data)]
+        with mapped(library.path) as data:
+            return [(offset, offset + size) for offset, size in load_ranges(data)]
     except ElfError:
         return []
 
 
-def _build_paths(data: Buffer, ranges: list[tuple[int, int]]) -> list[str]:
+def _build_paths(data: bytes) -> set[str]:
     found: set[str] = set()
-    for start, end in ranges:
-        for place in _PLACES:
-            pattern = _STORE if place == b"/nix/store/" else _SOURCE
-            at = start
-            for _ in range(_MAX_HITS):
-                at = data.find(place, at, end)
-                if at < 0:
-                    break
-                match = pattern.match(data[at + len(place) : min(at + len(place) + 512, end)])
-                starts_a_word = at == start or not (
-                    data[at - 1 : at].isalnum() or data[at - 1 : at] in {b".", b"_", b"-"}
-                )
-                if match is not None and (starts_a_word or place.startswith(b":")):
-                    found.add((place + match[0]).decode("utf-8", "replace"))
-                at += len(place)
-    return sorted(found)
+    for place in _PLACES:
+        pattern = _STORE if place == b"/nix/store/" else _SOURCE
+        at = 0
+        for _ in range(_MAX_HITS):
+            at = data.find(place, at)
+            if at < 0:
+                break
+            match = pattern.match(data, at + len(place), at + len(place) + 512)
+            before = data[at - 1 : at] if at else b""
+            starts_a_word = not (before.isalnum() or before in {b".", b"_", b"-"})
+            if match is not None and (starts_a_word or place.startswith(b":")) and _TEMPORARY not in match[0]:
+                found.add((place + match[0]).decode("utf-8", "replace"))
+            at += len(place)
+    return found

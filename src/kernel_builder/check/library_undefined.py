@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from kernel_builder.check.library_needed import stem
 from kernel_builder.check.library_versions import several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import LibraryFile
@@ -106,7 +107,8 @@ def _backends(library: LibraryFile) -> tuple[str, ...]:
 def undefined(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     """Undefined names of an ELF library that nobody has.
 
-    Weak names may stay undefined. A name with a version is one that the linker found in a library that is needed.
+    Weak names may stay undefined. A name with a version is one that the linker found in a library that is needed; some
+    of libstdc++ have none.
     """
     if library.elf is None:
         return
@@ -115,13 +117,14 @@ def undefined(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     if known is None and variant is not None:
         known = installed_exports(variant)
     runtimes = [_RUNTIMES[backend] for backend in _backends(library) if backend in _RUNTIMES]
+    has_cxx = any(stem(needed) == "libstdc++" for needed in library.elf.needed)
     missing: list[str] = []
     uncompared: list[str] = []
     for symbol in library.elf.undefined:
         name = symbol.name
         if symbol.binding == "weak" or symbol.version is not None or _OPENMP.fullmatch(name) or _PYTHON.fullmatch(name):
             continue
-        if known is not None and name in known:
+        if (known is not None and name in known) or (has_cxx and readable(name).startswith("std::")):
             continue
         if any(pattern.fullmatch(name) for pattern in (*runtimes, _TVM_FFI)):
             continue

@@ -228,7 +228,7 @@ def test_paths_of_the_build_are_warned_of(workshop: Workshop, tmp_path: Path) ->
     (message,) = messages(library, "KB151")
     assert "/home/user/project/source" in message
     assert messages(workshop.library(code, f"-fmacro-prefix-map={workshop.root}=."), "KB151") == []
-    innocent = f'{INIT}const char *log(void) {{ return "/tmp/log of a.txt /usr/home/x.c"; }}\n'
+    innocent = f'{INIT}const char *log(void) {{ return "/tmp/log of a.txt /usr/home/x.c /tmp/aXXXXXX.cpp"; }}\n'
     assert messages(workshop.library(innocent), "KB151") == []
 
 

@@ -1,0 +1,34 @@
+"""Searches parts of large files piece by piece, so that memory stays flat whatever their size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+PIECE = 4 * 2**20
+OVERLAP = 1024
+"""Bytes that neighbouring pieces share: what is searched for is shorter."""
+
+
+def pieces(path: Path, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+    """The bytes of ``path`` between the offsets of each ``(start, end)``, in pieces that overlap.
+
+    Stops at the end of the file. Raises ``OSError`` when it cannot be read.
+    """
+    with path.open("rb") as file:
+        for start, end in ranges:
+            at = start
+            while at < end:
+                file.seek(at)
+                piece = file.read(min(PIECE, end - at))
+                if not piece:
+                    break
+                yield piece
+                if at + len(piece) >= end:
+                    break
+                at += max(len(piece) - OVERLAP, 1)
+
+
+def contains(path: Path, ranges: Iterable[tuple[int, int]], text: bytes) -> bool:
+    """Whether one of the parts holds ``text`` (shorter than :data:`OVERLAP`)."""
+    return any(text in piece for piece in pieces(path, ranges))
