@@ -149,12 +149,14 @@ def import_store(store: Store, source: Path) -> Transferred:
         store.entries.mkdir(parents=True, exist_ok=True)
         with (
             store.lock(IMPORT_LOCK),
-            _open(source) as tar,
+            _open(source) as (tar, stream),
             tempfile.TemporaryDirectory(prefix=IMPORT_PREFIX, dir=store.root) as scratch,
         ):
             reading = _Reading(tar, source, Path(scratch), store)
             try:
                 reading.run()
+                while stream.read(_COPY):  # what is packed has a checksum at its very end
+                    pass
             except _DAMAGE as error:
                 raise IntegrityError(
                     f"{source} is damaged or was cut off: {error}", hint="copy it again, or export it again"
@@ -172,7 +174,8 @@ def import_store(store: Store, source: Path) -> Transferred:
 
 
 @contextmanager
-def _open(source: Path) -> Iterator[tarfile.TarFile]:
+def _open(source: Path) -> Iterator[tuple[tarfile.TarFile, IO[bytes]]]:
+    """The archive, and the bytes that it is read from."""
     try:
         with ExitStack() as stack:
             stream: IO[bytes] = stack.enter_context(source.open("rb"))
@@ -188,7 +191,7 @@ def _open(source: Path) -> Iterator[tarfile.TarFile]:
                     f"{source} is no file that 'toolchain export' wrote: {error}",
                     hint="copy it again, or export it again",
                 ) from error
-            yield tar
+            yield tar, stream
     except FileNotFoundError as error:
         if error.filename != str(source):
             raise
