@@ -83,10 +83,3 @@ def test_the_tutorial_works_word_for_word(tmp_path: Path, session_store: Path) -
     )
     assert completed.returncode == 0, completed.stderr + completed.stdout
     assert "kernel:" in completed.stdout
-
-
-@pytest.mark.parametrize("option", sorted(set(re.findall(r"`(--?[a-z-]+)", (ROOT / "README.md").read_text("utf-8")))))
-def test_every_option_that_the_readme_names_exists(option: str, tool: object) -> None:
-    assert callable(tool)
-    helps = "".join(tool(command, "--help").stdout for command in ("build", "init", "check-config", "update-build"))
-    assert re.search(rf"{re.escape(option)}\b", helps) or option in {"-fopenmp", "-std"}

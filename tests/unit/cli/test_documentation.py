@@ -1,0 +1,75 @@
+"""What README and docs/ say about the command line is so: every command and option that they name exists."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from kernel_builder.cli import cli
+
+ROOT = Path(__file__).parents[3]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_CODE = re.compile(r"^(?:```\w*\n(?P<block>.*?)^```)|`(?P<inline>[^`\n]+)`", re.DOTALL | re.MULTILINE)
+_INDENTED = re.compile(r"^    (?:\$ )?(kernel-builder .*)$", re.MULTILINE)
+
+
+def _lines(text: str) -> Iterator[str]:
+    for match in _CODE.finditer(text):
+        yield from (match["block"] or match["inline"]).replace("\\\n", " ").splitlines()
+    yield from _INDENTED.findall(text)
+
+
+def _commands(page: Path) -> list[str]:
+    found = []
+    for line in _lines(page.read_text(encoding="utf-8")):
+        match = re.search(r"(?:^|run: |\$ |\$\()kernel-builder (.*)", line.strip())
+        if match:
+            found.append(match[1])
+    return found
+
+
+def _problem(words: str) -> str | None:
+    """Why ``kernel-builder <words>`` is no command line of ours; ``None`` when it is one."""
+    command: click.Command = cli
+    name = ""
+    context = click.Context(cli)
+    try:
+        rest = shlex.split(
+            re.split(r"\s#|[|;)>]\s?|\s\\$", words)[0].replace("...", "").replace("[", " ").replace("]", " ")
+        )
+    except ValueError as error:
+        return str(error)
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        name = rest.pop(0)
+        child = command.get_command(context, name)
+        if child is None:
+            return f"there is no command {name!r}"
+        command = child
+    options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    options |= {"-h", "--help"}
+    unknown = [word for word in rest if word.startswith("-") and word != "-" and word.split("=")[0] not in options]
+    return f"{name} has no {', '.join(unknown)}" if unknown else None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_on_the_page_exist(page: Path) -> None:
+    problems = {words: problem for words in _commands(page) if (problem := _problem(words)) is not None}
+    assert problems == {}
+
+
+def test_there_are_commands_to_find_and_wrong_ones_are_found() -> None:
+    assert len(_commands(ROOT / "README.md")) > 10
+    assert _problem("build --no-such") == "build has no --no-such"
+    assert _problem("bild") == "there is no command 'bild'"
+    assert _problem("toolchain nothing") == "there is no command 'nothing'"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
