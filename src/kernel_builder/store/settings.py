@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -23,14 +24,26 @@ _VARIABLES = ("KERNEL_BUILDER_INDEX_URL", "PIP_INDEX_URL", "UV_DEFAULT_INDEX", "
 _CERTIFICATE_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE")
 
 
+_SPECIAL = re.compile(r"[/?#\\]")
+_QUERY = re.compile(r"[?#]")
+_PLAIN_HOST = re.compile(r"[A-Za-z0-9_.-]+(?::[0-9]+)?|\[[0-9A-Fa-f:.]+\](?::[0-9]+)?")
+
+
 def redact(url: str) -> str:
-    """``url`` without user, password, query and fragment: what may stand in messages, logs and files."""
-    try:
-        parts = urlsplit(url)
-        host = _host(parts)
-    except ValueError:
-        return "(unreadable URL)"
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+    """``url`` without user, password, query and fragment: what may stand in messages, logs and files.
+
+    Whoever writes a password into an address may forget to encode what is special there (``/``, ``#``, ``@``). So all
+    that stands before the last ``@`` is taken away, unless it clearly is a host with the beginning of a path.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        scheme, rest = "", url
+    before, at, after = rest.rpartition("@")
+    if at:
+        host, *path = _SPECIAL.split(before, maxsplit=1)
+        if not path or not _PLAIN_HOST.fullmatch(host) or ":" in path[0]:
+            rest = after
+    return f"{scheme}{separator}{_QUERY.split(rest, maxsplit=1)[0]}"
 
 
 def _host(parts: SplitResult) -> str:
@@ -46,7 +59,7 @@ class IndexSettings:
     ``url`` is ``None`` where nothing is configured: :attr:`address` is then the index client's default.
     """
 
-    url: str | None
+    url: str | None = field(repr=False)
     origin: str
     credentials: tuple[str, str] | None = field(default=None, repr=False)
     certificates: Path | None = None
@@ -83,6 +96,11 @@ def _make(url: str, origin: str, certificates: Path | None) -> IndexSettings:
         scheme = urlsplit(bare).scheme
     except ValueError as error:
         raise NetworkError(f"{origin} does not hold a readable URL", hint="write https://host/simple") from error
+    if redact(bare) != _QUERY.split(bare, maxsplit=1)[0]:
+        raise NetworkError(
+            f"the user or password in {origin} has characters that cannot stand there as they are",
+            hint="encode them: %2F for '/', %23 for '#', %3F for '?', %40 for '@', %3A for ':'",
+        )
     if scheme not in {"http", "https"}:
         raise NetworkError(
             f"the package index of {origin} is {redact(url)!r}, which is neither http nor https",

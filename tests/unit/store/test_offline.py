@@ -1,0 +1,79 @@
+"""``--offline``: no connection is opened, whoever asks."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.events import Silent
+from kernel_builder.store.download import Site
+from kernel_builder.store.index import SimpleIndex
+from kernel_builder.store.offline import VARIABLE, OfflineError, is_offline, offline, refuse_offline
+from kernel_builder.store.settings import IndexSettings
+from kernel_builder.store.transport import Transport
+
+SETTINGS = IndexSettings(url="http://user:secret@127.0.0.1:9/simple", origin="test", credentials=("user", "secret"))
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Everything that was connected to, or looked up."""
+    found: list[object] = []
+
+    def connect(_self: socket.socket, address: object) -> None:
+        found.append(address)
+        raise OSError("connections are watched")
+
+    def look_up(host: object, *_arguments: object, **_named: object) -> None:
+        found.append(host)
+        raise OSError("names are watched")
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("1", True), ("yes", True), ("0", False), ("false", False), ("", False)]
+)
+def test_the_variable_says_it(monkeypatch: pytest.MonkeyPatch, value: str, expected: bool) -> None:
+    monkeypatch.setenv(VARIABLE, value)
+    assert is_offline() is expected
+
+
+def test_a_block_ends_with_what_was_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with offline(), offline():
+        assert is_offline()
+    assert not is_offline()
+    refuse_offline("anything")
+
+
+def test_nothing_is_connected_to_and_the_message_names_what_and_how(connections: list[object], tmp_path: Path) -> None:
+    transport = Transport(SETTINGS)
+    index = SimpleIndex(SETTINGS, Silent(), transport)
+    site = Site("http://user:secret@127.0.0.1:9/archives", transport)
+    attempts: list[Callable[[], object]] = [
+        lambda: index.files("torch"),
+        lambda: transport.range_size("http://user:secret@127.0.0.1:9/f?token=secret"),
+        lambda: transport.download("http://127.0.0.1:9/f", tmp_path / "f", on_bytes=lambda _: None),
+        lambda: list(transport.stream("http://127.0.0.1:9/f", 0, 9, size=9, on_bytes=lambda _: None)),
+        lambda: site.read("index.json", limit=100),
+    ]
+    with offline():
+        for attempt in attempts:
+            with pytest.raises(OfflineError, match="the network must not be used") as caught:
+                attempt()
+            assert "secret" not in f"{caught.value.message} {caught.value.hint}"
+            assert "kernel-builder toolchain fetch" in str(caught.value.hint)
+    assert connections == []
+    assert transport.requests == 0
+
+
+def test_the_watch_sees_connections(connections: list[object]) -> None:
+    with pytest.raises(Exception, match=r"127\.0\.0\.1"):
+        Transport(SETTINGS, backoff=0.0).range_size("http://127.0.0.1:9/f")
+    assert connections
