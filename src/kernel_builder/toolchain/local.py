@@ -107,7 +107,9 @@ class LocalToolkit:
             places += [self.root / "bin", self.root / "nvvm", *header_directories(self.root)[:1]]
         for place in places:
             for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
-                status = path.stat() if path.exists() else path.lstat()
+                if not path.exists():  # a folder that it lacks, or a link that leads nowhere
+                    continue
+                status = path.stat()
                 digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
         return digest.hexdigest()
 

@@ -1,0 +1,354 @@
+"""Each part of a toolchain from the first source that has it, and a reason for everything that was not taken."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from loopback_index import LoopbackIndex, make_wheel, serve
+
+from kernel_builder.errors import NetworkError, ToolchainError
+from kernel_builder.events import Notice, Recorder
+from kernel_builder.store.cache import Store
+from kernel_builder.toolchain.choice import ToolchainRequest
+from kernel_builder.toolchain.host import HostCompilers, inspect_compiler
+from kernel_builder.toolchain.model import HostCompiler
+from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
+from kernel_builder.toolchain.recipe import default_recipe
+from kernel_builder.toolchain.settings import load_settings
+from kernel_builder.toolchain.sources import open_sources
+from kernel_builder.variants.names import Abi, Machine
+
+pytestmark = pytest.mark.slow
+
+TAG = "manylinux_2_28_x86_64"
+OLD_CPU = ToolchainRequest(torch="2.6", machine=Machine.X86_64, abi=Abi.CXX98)
+NEW_CPU = ToolchainRequest(torch="2.6", machine=Machine.X86_64, abi=Abi.CXX11)
+OLD_CUDA = ToolchainRequest(torch="2.6", machine=Machine.X86_64, abi=Abi.CXX98, cuda="12.4")
+
+_C10 = "#include <string>\nnamespace c10 { void check(char const *, std::string const &) {} }\n"
+_NVCC = """#!/bin/sh
+case "$*" in
+--list-gpu-code) printf 'sm_80\\nsm_90\\n' ;;
+*--dryrun*) printf '#$ TOP=%s\\n' "$(dirname "$0")/.." >&2 ;;
+*) echo 'Cuda compilation tools, release 12.4, V12.4.131' ;;
+esac
+"""
+
+
+@pytest.fixture(scope="module")
+def host() -> HostCompiler:
+    found = inspect_compiler(Path("/usr/bin/g++"))
+    if not isinstance(found, HostCompiler) or not found.target.startswith("x86_64"):
+        pytest.skip("needs g++ on x86_64")
+    return found
+
+
+def library(folder: Path, soname: str, source: str, *, abi: int = 1) -> bytes:
+    text, out = folder / f"{soname}.cpp", folder / soname
+    text.write_text(source)
+    command = ["g++", "-shared", "-fPIC", "-O1", f"-D_GLIBCXX_USE_CXX11_ABI={abi}", "-o", str(out), str(text)]
+    subprocess.run([*command, f"-Wl,-soname,{soname}"], check=True)
+    return out.read_bytes()
+
+
+def torch_wheel(folder: Path, version: str, *, abi: int, cuda: bool = True) -> bytes:
+    files = {
+        "torch/version.py": f"__version__ = '{version}'\n".encode(),
+        "torch/include/torch/library.h": b"#pragma once\n",
+        "torch/lib/libc10.so": library(folder, "libc10.so", _C10, abi=abi),
+        "torch/lib/libtorch.so": library(folder, "libtorch.so", ""),
+        "torch/lib/libtorch_cpu.so": library(folder, "libtorch_cpu.so", "void cpu() {}"),
+    }
+    if cuda:
+        files["torch/lib/libc10_cuda.so"] = library(folder, "libc10_cuda.so", "void c10_cuda() {}")
+        files["torch/lib/libtorch_cuda.so"] = library(folder, "libtorch_cuda.so", "void torch_cuda() {}")
+    return make_wheel("torch", version, files)
+
+
+@dataclass
+class Torches:
+    """Wheels of torch 2.6 for x86_64: as the public index has it, and in flavours."""
+
+    old: bytes
+    new: bytes
+    cpu: bytes
+
+
+@pytest.fixture(scope="module")
+def torches(tmp_path_factory: pytest.TempPathFactory) -> Torches:
+    folder = tmp_path_factory.mktemp("torches")
+    return Torches(
+        old=torch_wheel(folder, "2.6.0", abi=0),
+        new=torch_wheel(folder, "2.6.0+cu126", abi=1),
+        cpu=torch_wheel(folder, "2.6.0+cpu", abi=0, cuda=False),
+    )
+
+
+def filename(version: str) -> str:
+    return f"torch-{version}-cp312-cp312-{TAG}.whl"
+
+
+@pytest.fixture
+def server(torches: Torches) -> Iterator[LoopbackIndex]:
+    with serve() as index:
+        index.add(filename("2.6.0"), torches.old)
+        yield index
+
+
+@dataclass
+class Kit:
+    """The object under test, and what it told."""
+
+    toolchains: Toolchains
+    recorder: Recorder
+
+
+def kit(
+    server: LoopbackIndex,
+    tmp_path: Path,
+    host: HostCompiler,
+    settings: str = "",
+    environ: Mapping[str, str] | None = None,
+    max_age: float = 3600,
+) -> Kit:
+    project = tmp_path / "project"
+    project.mkdir(exist_ok=True)
+    (project / "kernel-builder.toml").write_text(settings, encoding="utf-8")
+    (tmp_path / "user.toml").touch()
+    environ = {
+        "KERNEL_BUILDER_CONFIG": str(tmp_path / "user.toml"),
+        "KERNEL_BUILDER_INDEX_URL": server.url,
+        "PATH": "/usr/bin:/bin",
+        **(environ or {}),
+    }
+    recorder = Recorder()
+    store = Store(tmp_path / "store", recorder)
+    sources = open_sources(load_settings(project, environ), store, recorder, environ=environ)
+    compilers = HostCompilers(found=(host,))
+    return Kit(Toolchains(sources, store, compilers, recorder, max_age=max_age), recorder)
+
+
+def sources_of(resolved: ResolvedToolchain) -> dict[str, str]:
+    return {taken.part: taken.source for taken in resolved.chain.taken}
+
+
+def reasons_of(resolved: ResolvedToolchain) -> str:
+    return "\n".join(f"{entry.part}: {entry}" for entry in resolved.chain.refused)
+
+
+def test_the_abi_is_proved_by_the_wheel_and_another_is_refused(
+    server: LoopbackIndex, tmp_path: Path, host: HostCompiler
+) -> None:
+    one = kit(server, tmp_path, host, 'sources = ["index"]\n')
+    resolved = one.toolchains.resolve(OLD_CPU)
+    assert one.toolchains.provide(resolved).torch.version == "2.6.0"
+    with pytest.raises(ToolchainError) as caught:
+        one.toolchains.resolve(NEW_CPU)
+    assert f"index: {filename('2.6.0')}: its libc10.so has the old C++ ABI (cxx98)" in caught.value.message
+    assert "kernel-builder.toml" in (caught.value.hint or "")
+
+
+def test_a_further_index_has_what_the_first_has_not(
+    server: LoopbackIndex, torches: Torches, tmp_path: Path, host: HostCompiler
+) -> None:
+    with serve() as other:
+        other.password = "secret"  # noqa: S105
+        other.add(filename("2.6.0+cu126"), torches.new)
+        other.add(filename("2.6.0+rocm6.2"), torches.new)
+        url = other.url.replace("http://", "http://user:secret@")
+        one = kit(server, tmp_path, host, f'[[index]]\nname = "private"\nurl = "{url}"\n')
+        resolved = one.toolchains.resolve(NEW_CPU)
+        one.toolchains.provide(resolved)
+    assert sources_of(resolved) == {"torch": "private"}
+    assert "rocm6.2 builds carry other headers" in reasons_of(resolved)
+    texts = [path.read_text(errors="replace") for path in (tmp_path / "store").rglob("*.json")]
+    assert texts
+    assert not any("secret" in text or "127.0.0.1" in text for text in texts)
+    (artefact,) = one.toolchains.artefacts(resolved)
+    assert (artefact.source, artefact.version) == ("private", "2.6.0+cu126")
+    assert artefact.record_sha256
+
+
+@pytest.mark.parametrize("layout", [".", "torch"])
+def test_a_folder_of_wheels_is_an_index(
+    server: LoopbackIndex, torches: Torches, tmp_path: Path, host: HostCompiler, layout: str
+) -> None:
+    folder = tmp_path / "project" / "wheels" / layout
+    folder.mkdir(parents=True)
+    (folder / filename("2.6.0+cu126")).write_bytes(torches.new)
+    settings = 'sources = ["here"]\n[[index]]\nname = "here"\npath = "wheels"\n'
+    one = kit(server, tmp_path, host, settings)
+    resolved = one.toolchains.resolve(NEW_CPU)
+    provided = one.toolchains.provide(resolved)
+    assert sources_of(resolved) == {"torch": "here"}
+    assert (provided.torch.include[0] / "torch" / "library.h").is_file()
+    assert server.requests == []
+
+
+def test_the_flavour_of_the_very_cuda_comes_first_and_a_cpu_one_never_serves_cuda(
+    server: LoopbackIndex, torches: Torches, tmp_path: Path, host: HostCompiler
+) -> None:
+    folder = tmp_path / "project" / "wheels"
+    folder.mkdir(parents=True)
+    for version, data in (("2.6.0+cpu", torches.cpu), ("2.6.0+cu118", torches.old), ("2.6.0+cu124", torches.old)):
+        (folder / filename(version)).write_bytes(data)
+    toolkit = make_toolkit(tmp_path / "cuda-12.4")
+    settings = 'sources = ["here", "local"]\n[[index]]\nname = "here"\npath = "wheels"\n'
+    one = kit(server, tmp_path, host, settings, {"CUDA_HOME": str(toolkit)})
+    assert one.toolchains.resolve(OLD_CPU).chain.taken[0].artefact.version == "2.6.0+cpu"
+    resolved = one.toolchains.resolve(OLD_CUDA)
+    assert resolved.chain.taken[0].artefact.version == "2.6.0+cu124"
+    (folder / filename("2.6.0+cu124")).unlink()
+    (folder / filename("2.6.0+cu118")).unlink()
+    with pytest.raises(ToolchainError, match="cpu builds have no CUDA libraries"):
+        kit(server, tmp_path, host, settings, {"CUDA_HOME": str(toolkit)}, max_age=-1).toolchains.resolve(OLD_CUDA)
+
+
+def make_toolkit(root: Path, *, without: str = "") -> Path:
+    """What a toolkit of CUDA 12.4 looks like from outside."""
+    components = default_recipe().cuda.components("12.4")
+    headers = ["crt/host_defines.h", "cuda_runtime_api.h", "thrust/version.h", "nvrtc.h", "cuda_profiler_api.h"]
+    headers += ["nvtx3/nvToolsExt.h", "nvJitLink.h", "cublas_v2.h", "cusparse.h", "cusolverDn.h", "cufft.h", "curand.h"]
+    programs = ["bin/nvcc", "bin/nvcc.profile", "bin/cudafe++", "bin/fatbinary", "bin/ptxas", "nvvm/bin/cicc"]
+    for name in [*programs, *(f"include/{header}" for header in headers)]:
+        if name != without:
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(_NVCC if name.startswith(("bin", "nvvm")) else "#pragma once\n")
+            path.chmod(0o755)
+    (root / "lib").mkdir(exist_ok=True)
+    for component in components:
+        for entry in component.libraries:
+            if entry.soname != without:
+                name = entry.soname.partition(".")[0].removeprefix("lib")
+                library(root / "lib", entry.soname, f'extern "C" void {name}Create() {{}}')
+    return root
+
+
+def test_a_toolkit_of_this_machine_is_used_in_place(server: LoopbackIndex, tmp_path: Path, host: HostCompiler) -> None:
+    root = make_toolkit(tmp_path / "cuda-12.4")
+    one = kit(server, tmp_path, host, 'sources = ["index", "local"]\n', {"CUDA_HOME": str(root)})
+    resolved = one.toolchains.resolve(OLD_CUDA)
+    cuda = one.toolchains.provide(resolved).cuda
+    assert cuda is not None
+    assert (cuda.nvcc, cuda.include) == (root / "bin" / "nvcc", (root / "include",))
+    assert cuda.known_codes() == ("sm_80", "sm_90")
+    assert {name for name, source in sources_of(resolved).items() if source == "index"} == {"torch"}
+    assert "nvcc: index: nvcc: the wheels of CUDA 12 hold ptxas alone" in reasons_of(resolved)
+    table = next(path for path in cuda.exports if path.name.startswith("libcublas.so"))
+    assert table.read_text() == "cublasCreate\n"
+    assert (cuda.libraries / "libcublas.so").is_file()
+
+
+def test_an_updated_toolkit_is_another_one(server: LoopbackIndex, tmp_path: Path, host: HostCompiler) -> None:
+    root = make_toolkit(tmp_path / "cuda-12.4")
+    environ = {"CUDA_HOME": str(root)}
+    before = kit(server, tmp_path, host, 'sources = ["index", "local"]\n', environ).toolchains
+    first = before.resolve(OLD_CUDA)
+    before.provide(first)
+    again = kit(server, tmp_path, host, 'sources = ["index", "local"]\n', environ).toolchains
+    assert again.resolve(OLD_CUDA).cuda_key == first.cuda_key
+    os.utime(root / "bin" / "ptxas", (1, 1))
+    changed = kit(server, tmp_path, host, 'sources = ["index", "local"]\n', environ).toolchains
+    assert changed.resolve(OLD_CUDA).cuda_key != first.cuda_key
+
+
+@pytest.mark.parametrize(
+    ("without", "reason"),
+    [
+        ("nvvm/bin/cicc", "it has no cicc"),
+        ("include/nvrtc.h", "it has no nvrtc.h"),
+        ("libcusolver.so.11", "it has no libcusolver.so.11"),
+    ],
+)
+def test_what_a_toolkit_lacks_is_named(
+    server: LoopbackIndex, tmp_path: Path, host: HostCompiler, without: str, reason: str
+) -> None:
+    root = make_toolkit(tmp_path / "cuda-12.4", without=without)
+    one = kit(server, tmp_path, host, 'sources = ["index", "local"]\n', {"CUDA_HOME": str(root)})
+    with pytest.raises(ToolchainError) as caught:
+        one.toolchains.resolve(OLD_CUDA)
+    assert f"local: {root}: {reason}" in caught.value.message
+
+
+def test_of_two_toolkits_the_matching_one_is_taken_and_the_other_is_named(
+    server: LoopbackIndex, tmp_path: Path, host: HostCompiler
+) -> None:
+    root = make_toolkit(tmp_path / "cuda-12.4")
+    other = make_toolkit(tmp_path / "cuda-11.8")
+    nvcc = other / "bin" / "nvcc"
+    nvcc.write_text(_NVCC.replace("12.4, V12.4.131", "11.8, V11.8.89"))
+    settings = f'sources = ["index", "local"]\n[local]\ntoolkits = ["{other}"]\n'
+    one = kit(server, tmp_path, host, settings, {"CUDA_HOME": str(root)})
+    resolved = one.toolchains.resolve(OLD_CUDA)
+    assert resolved.cuda is not None
+    assert resolved.cuda.nvcc == root / "bin" / "nvcc"
+    with pytest.raises(ToolchainError, match=rf"{other} is CUDA 11\.8"):
+        kit(server, tmp_path, host, settings).toolchains.resolve(OLD_CUDA)
+
+
+def test_the_torch_of_the_active_environment_serves_where_no_index_does(
+    server: LoopbackIndex, torches: Torches, tmp_path: Path, host: HostCompiler
+) -> None:
+    site = tmp_path / "venv" / "lib" / "python3.12" / "site-packages"
+    for name, data in (
+        ("version.py", b"__version__ = '2.6.0+cu126'\n"),
+        ("include/torch/library.h", b"#pragma once\n"),
+        ("lib/libc10.so", library(tmp_path, "libc10.so", _C10)),
+        ("lib/libtorch.so", library(tmp_path, "libtorch.so", "")),
+        ("lib/libtorch_cpu.so", library(tmp_path, "libtorch_cpu.so", "void cpu() {}")),
+    ):
+        path = site / "torch" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    one = kit(server, tmp_path, host, 'sources = ["index", "local"]\n', {"VIRTUAL_ENV": str(tmp_path / "venv")})
+    resolved = one.toolchains.resolve(NEW_CPU)
+    torch = one.toolchains.provide(resolved).torch
+    assert sources_of(resolved) == {"torch": "local"}
+    assert torch.include[0] == site / "torch" / "include"
+    assert any("_Z3cpuv" in table.read_text() for table in torch.exports)
+    with pytest.raises(ToolchainError, match=r"it is torch 2\.6\.0\+cu126"):
+        one.toolchains.resolve(ToolchainRequest(torch="2.7", machine=Machine.X86_64, abi=Abi.CXX11))
+
+
+def test_a_source_that_does_not_answer_is_passed_over_with_a_warning(
+    server: LoopbackIndex, torches: Torches, tmp_path: Path, host: HostCompiler
+) -> None:
+    folder = tmp_path / "project" / "wheels"
+    folder.mkdir(parents=True)
+    (folder / filename("2.6.0+cu124")).write_bytes(torches.old)
+    dead = 'url = "http://127.0.0.1:9/simple"'
+    settings = (
+        f'sources = ["dead", "here"]\n[[index]]\nname = "dead"\n{dead}\n[[index]]\nname = "here"\npath = "wheels"\n'
+    )
+    one = kit(server, tmp_path, host, settings)
+    assert sources_of(one.toolchains.resolve(OLD_CPU)) == {"torch": "here"}
+    (notice,) = [event for event in one.recorder.events if isinstance(event, Notice)]
+    assert notice.warning
+    assert "dead is passed over" in notice.message
+    with pytest.raises(NetworkError):
+        kit(server, tmp_path, host, f'sources = ["dead"]\n[[index]]\nname = "dead"\n{dead}\n').toolchains.resolve(
+            OLD_CPU
+        )
+
+
+def test_a_toolchain_from_exactly_the_files_of_a_lock(
+    server: LoopbackIndex, tmp_path: Path, host: HostCompiler
+) -> None:
+    root = make_toolkit(tmp_path / "cuda-12.4")
+    environ = {"CUDA_HOME": str(root)}
+    one = kit(server, tmp_path, host, 'sources = ["index", "local"]\n', environ).toolchains
+    resolved = one.resolve(OLD_CUDA)
+    locked = one.resolve_locked(OLD_CUDA, resolved.artefacts)
+    assert (locked.torch, locked.cuda) == (resolved.torch, resolved.cuda)
+    with pytest.raises(ToolchainError, match="it has none for torch"):
+        one.resolve_locked(OLD_CUDA, resolved.artefacts[1:])
+    os.utime(root / "bin" / "ptxas", (1, 1))
+    later = kit(server, tmp_path, host, 'sources = ["index", "local"]\n', environ).toolchains
+    with pytest.raises(ToolchainError, match="has changed or is gone"):
+        later.resolve_locked(OLD_CUDA, resolved.artefacts)
