@@ -457,7 +457,7 @@ def test_two_processes_fetch_once(server: LoopbackIndex, tmp_path: Path, host: H
         process.communicate(timeout=120)
         assert process.returncode == 0
     fetched = [path for path, _ in server.requests if "/files/nvidia" in path]
-    assert len(fetched) == len(parts())  # each of these small wheels takes one request
+    assert len(fetched) == len({part.project for part in parts()})  # each of these small wheels takes one request
     assert len(set(fetched)) == len(fetched)
 
 
