@@ -109,6 +109,19 @@ def tool(session_store: Path) -> Tool:
     return Tool({**os.environ, "KERNEL_BUILDER_CACHE": str(session_store), "PYTHONDONTWRITEBYTECODE": "1"})
 
 
+@pytest.fixture(scope="session")
+def init_project(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``init`` writes, committed, with its CPU variant built for the torch here. Not to be changed."""
+    parent = tmp_path_factory.mktemp("init")
+    written = tool("init", "--name", "me/my-scale", cwd=parent)
+    assert written.code == 0, written.stderr
+    root = parent / "my-scale"
+    commit(root)
+    built = tool("build", root, "--local", "--backend", "cpu")
+    assert built.code == 0, built.stderr
+    return root
+
+
 ProjectMaker = Callable[..., Path]
 
 

@@ -40,13 +40,11 @@ def run(directory: Path, *command: str) -> str:
 @pytest.fixture(scope="module", params=["init", "relu"])
 def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with its CPU variant built for the torch of this environment."""
-    parent = tmp_path_factory.mktemp(request.param)
     if request.param == "init":
-        run(parent, "-m", "kernel_builder", "init", "--name", "me/my-scale")
-        root = parent / "my-scale"
-    else:
-        root = parent / "relu"
-        shutil.copytree(EXAMPLES / "relu", root, ignore=shutil.ignore_patterns("build", "__pycache__", ".*builder"))
+        found: Path = request.getfixturevalue("init_project")
+        return found
+    root = tmp_path_factory.mktemp("relu") / "relu"
+    shutil.copytree(EXAMPLES / "relu", root, ignore=shutil.ignore_patterns("build", "__pycache__", ".*builder"))
     run(root, "-m", "kernel_builder", "build", "--local", "--backend", "cpu")
     (variant,) = (root / "build").glob("torch*")
     assert "-cpu-" in variant.name
