@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from conftest import ProjectMaker, Tool
+from kernel_builder.elf import read_elf
 from kernel_builder.events import Recorder
 from kernel_builder.store.cache import Store
 from kernel_builder.toolchain.choice import ToolchainRequest
@@ -110,4 +112,59 @@ def test_a_cuda_toolchain_stays_below_its_limit_and_compiles_and_links(
 
 
 def test_the_index_has_a_complete_compiler_for_the_cuda_releases_of_torch(root: Path, host: HostCompiler) -> None:
-    assert {"13.0", "13.2"} <= set(toolchains(root, host).cuda_releases(13))
+    for cuda in ("13.0", "13.2"):
+        chain = toolchains(root, host).resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64, cuda=cuda)).chain
+        assert {taken.source for taken in chain.taken} == {INDEX}
+
+
+TINY = """
+#include <torch/library.h>
+#include "registration.h"
+namespace {
+void twice(at::Tensor &out, at::Tensor const &x, std::string const &how) {
+  TORCH_CHECK(x.numel() == out.numel(), "sizes differ in ", how);
+}
+}  // namespace
+TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {
+  ops.def("twice(Tensor! out, Tensor x, str how) -> ()");
+  ops.impl("twice", at::kCPU, twice);
+}
+REGISTER_EXTENSION(TORCH_EXTENSION_NAME)
+"""
+
+
+def test_a_kernel_for_the_old_abi_uses_its_names_and_shares_the_runtime(tool: Tool, make_project: ProjectMaker) -> None:
+    project = make_project("old-abi", {"binding.cpp": TINY})
+    result = tool("build", project, "--variant", "torch26-cxx98-cpu-x86_64-linux", "--json")
+    assert result.code == 0, result.stderr
+    (library,) = (project / "build" / "torch26-cxx98-cpu-x86_64-linux").glob("*.abi3.so")
+    elf = read_elf(library.read_bytes())
+    undefined = {symbol.name: symbol.version for symbol in elf.undefined}
+    assert "_ZN3c106detail14torchCheckFailEPKcS2_jRKSs" in undefined
+    assert undefined["_ZNSs4_Rep20_S_empty_rep_storageE"] == "GLIBCXX_3.4"
+    assert not any("__cxx11" in name for name in undefined)
+    assert "libstdc++.so.6" in elf.needed
+    (row,) = result.json["variants"]  # type: ignore[misc]
+    assert row["status"] == "built"
+
+
+def test_a_variant_whose_wheel_has_another_abi_is_refused_with_what_helps(
+    tool: Tool, make_project: ProjectMaker
+) -> None:
+    result = tool("toolchain", "explain", "torch26-cxx11-cu126-x86_64-linux", cwd=make_project("none", {}))
+    assert result.code == 4
+    assert "its libc10.so has the old C++ ABI (cxx98)" in result.stderr
+    assert "kernel-builder.toml" in result.stderr
+
+
+def test_explain_tells_parts_sources_and_reasons(tool: Tool, make_project: ProjectMaker) -> None:
+    project = make_project("some", {})
+    result = tool("toolchain", "explain", "torch213-cxx11-cu130-x86_64-linux", "--json", cwd=project)
+    assert result.code == 0, result.stderr
+    taken = result.json["taken"]
+    assert isinstance(taken, list)
+    assert [entry["part"] for entry in taken][:3] == ["torch", "nvcc", "nvvm"]
+    assert {entry["source"] for entry in taken} == {"index"}
+    text = tool("toolchain", "explain", "torch213-cxx11-cu130-x86_64-linux", cwd=project).stdout
+    assert "sources, in their order: index, debian, local" in text
+    assert "host compiler" in text
