@@ -27,6 +27,7 @@ WRONG_MACHINE = rule(
     source="requirements page, 'Directory layout'",
 )
 _FORMATS = {System.LINUX: "ELF", System.DARWIN: "Mach-O", System.WINDOWS: "PE"}
+_SYSTEMS = {form: system.value for system, form in _FORMATS.items()}
 
 
 @checks(LibraryFile, UNREADABLE_LIBRARY)
@@ -46,7 +47,7 @@ def wrong_machine(library: LibraryFile, settings: Settings) -> Iterator[Finding]
         return
     if library.format != _FORMATS[variant.system]:
         yield WRONG_MACHINE.at(
-            library, f"the variant is for {variant.system.value}, and this is a {library.format} file"
+            library, f"the variant is for {variant.system.value}, and this is a file for {_SYSTEMS[library.format]}"
         )
         return
     machines = [part.machine for part in library.macho]

@@ -87,6 +87,8 @@ def readable(symbol: str) -> str:
         while digits < len(symbol) and symbol[digits].isdigit() and digits - at < 6:
             digits += 1
         length = int(symbol[at:digits])
+        if digits + length > len(symbol):
+            return symbol
         parts.append(symbol[digits : digits + length])
         at = digits + length
         while symbol.startswith("B5cxx11", at):

@@ -16,11 +16,10 @@ cannot be looked at, KB1xx libraries, KB2xx op namespace, KB3xx Python, KB4xx la
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from kernel_builder.variants.names import Variant
@@ -106,9 +105,10 @@ class Settings:
     """What to judge by. ``policy`` names one of :mod:`kernel_builder.check.policies`.
 
     ``torch_stable_abi`` is the release whose stable ABI libraries must keep to; ``None`` judges only libraries whose
-    variant claims it. ``torch_exports`` gives, per torch release (``(2, 13)``), the names that torch and the libraries
-    it brings export, where they are known. ``required`` says that all required variants must be there. ``load`` says
-    that variants are loaded, too, by the interpreter ``python`` (``None``: the first that has torch and the client).
+    variant claims it. ``torch_exports`` gives the names that the torch of a variant exports, ``None`` where they are
+    not known. ``hash_files`` says that digests are compared with the files, ``required`` that all required variants
+    must be there. ``load`` says that variants are loaded, too, by the interpreter ``python`` (``None``: the first that
+    has torch and the client).
     """
 
     policy: str = "glibc-2.27-static"
@@ -120,7 +120,6 @@ class Settings:
     hash_files: bool = True
     load: bool = False
     python: Path | None = None
-    extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 _CODE = re.compile(r"KB[0-9]{3}")

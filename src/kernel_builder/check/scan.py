@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -16,8 +17,9 @@ def pieces(path: Path, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
     Stops at the end of the file. Raises ``OSError`` when it cannot be read.
     """
     with path.open("rb") as file:
-        for start, end in ranges:
-            at = start
+        size = file.seek(0, os.SEEK_END)
+        for start, stop in ranges:
+            at, end = start, min(stop, size)
             while at < end:
                 file.seek(at)
                 piece = file.read(min(PIECE, end - at))

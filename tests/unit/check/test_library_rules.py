@@ -72,7 +72,7 @@ def test_a_library_for_another_processor_or_system_is_refused(clean: Path, works
     variant = workshop.variant(CPU.replace("x86_64", "aarch64"), clean)
     assert messages(variant, "KB102") == ["the variant is for aarch64, and the library for x86_64"]
     mac = workshop.variant("torch213-cpu-x86_64-darwin", clean)
-    assert messages(mac, "KB102") == ["the variant is for darwin, and this is a ELF file"]
+    assert messages(mac, "KB102") == ["the variant is for darwin, and this is a file for linux"]
     assert messages(workshop.variant(CPU, clean), "KB102") == []
 
 
