@@ -271,6 +271,7 @@ class SimpleIndex:
         self.label = label
         self.transport = transport or Transport(settings)
         self._reporter = reporter
+        self._opened: set[Path] = set()
 
     @property
     def fingerprint(self) -> str:
@@ -358,8 +359,10 @@ class SimpleIndex:
     def _with_kept_parts(self, reader: RangeReader, path: Path, filename: str) -> RangeReader:
         """Parts of exactly this file that an earlier attempt left in the scratch directory are not fetched again."""
         parts = KeptParts(reader, path)
-        if parts.kept >= _WORTH_TELLING:
+        # Not what this very process had a look at before.
+        if parts.kept >= _WORTH_TELLING and path not in self._opened:
             self._reporter.emit(Notice(message=f"{filename}: {parts.kept / 2**20:.0f} MiB came in an earlier attempt"))
+        self._opened.add(path)
         return parts
 
     def _download(self, file: IndexFile, scratch: Path, on_bytes: Callable[[int], None]) -> RangeReader:
