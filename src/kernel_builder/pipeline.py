@@ -27,6 +27,7 @@ from kernel_builder.build.engine import (
 )
 from kernel_builder.build.resources import measure, plan_jobs
 from kernel_builder.build.undefined import blame, find_missing
+from kernel_builder.checking import Conformance
 from kernel_builder.config.known import dependencies
 from kernel_builder.config.model import Backend, Project
 from kernel_builder.config.reader import load_project
@@ -82,7 +83,8 @@ class BuildRequest:
     ``patterns`` are globs over variant names, ``local`` means the one variant that fits the torch in the active
     environment, ``platform`` and ``within`` are as in :class:`Selection`; ``available`` leaves out what cannot be built
     here; ``lock`` says what becomes of the project's lock. ``jobs`` overrides the number of jobs, ``output`` the
-    directory for variants (default ``build``), ``python`` the interpreter that loads them.
+    directory for variants (default ``build``), ``python`` the interpreter that loads them, ``ignore`` the conformance
+    rules that are passed over.
     """
 
     root: Path
@@ -98,6 +100,7 @@ class BuildRequest:
     verbose: bool = False
     output: Path | None = None
     python: Path | None = None
+    ignore: tuple[str, ...] = ()
 
     @property
     def selection(self) -> Selection:
@@ -346,6 +349,8 @@ def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = No
         reporter.emit(Notice(message=text, warning=True))
     for text in plan.notes:
         reporter.emit(Notice(message=text))
+    conformance = Conformance(project=prepared.project, work=plan.work, ignore=request.ignore)
+    conformance.check_sources(prepared.identity.unique, reporter)
     check_space(plan.output, _space_needed(plan))
     environment = find_environment(request.python)
     fetched = provide(prepared)
@@ -359,7 +364,8 @@ def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = No
             )
         foreign = foreign_headers(plan, _toolchain_folders(prepared)) if plan.steps else {}
         outcomes = [
-            _finish(prepared, variant, result, environment, foreign.get(variant.name, ())) for variant in plan.variants
+            _finish(prepared, variant, result, environment, foreign.get(variant.name, ()), conformance)
+            for variant in plan.variants
         ]
         _fill_card(prepared.project, plan.output, reporter)
     return BuildOutcome(plan=plan, variants=tuple(outcomes), fetched=fetched, unavailable=prepared.unavailable)
@@ -484,6 +490,7 @@ def _finish(
     result: EngineResult,
     environment: Environment | NoEnvironment,
     foreign: tuple[str, ...],
+    conformance: Conformance,
 ) -> VariantOutcome:
     """Check, install and load one variant whose steps have ended."""
     ran = result.ran.get(variant.name, ())
@@ -510,7 +517,7 @@ def _finish(
             variant.library.unlink()
             return VariantOutcome(plan=variant, status=VariantStatus.FAILED, compiled=compiled, problem=problem)
         _remove_earlier_libraries(variant.library)
-    return _install(prepared, variant, environment, compiled)
+    return _install(prepared, variant, environment, compiled, conformance)
 
 
 def _foreign_text(foreign: tuple[str, ...]) -> str | None:
@@ -583,6 +590,7 @@ def _install(
     variant: VariantPlan,
     environment: Environment | NoEnvironment,
     compiled: tuple[str, ...],
+    conformance: Conformance,
 ) -> VariantOutcome:
     plan = prepared.plan
     with staged(variant, plan.output) as stage:
@@ -600,7 +608,7 @@ def _install(
                 environment=environment,
             )
             remember(stamp, fingerprint, environment, load)
-        problem = _load_problem(prepared.project, load)
+        problem = _load_problem(prepared.project, load) or conformance.check_variant(stage, variant.name, fingerprint)
         if problem is not None:
             return VariantOutcome(
                 plan=variant, status=VariantStatus.FAILED, compiled=compiled, load=load, problem=problem

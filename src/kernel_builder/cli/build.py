@@ -119,6 +119,12 @@ def _root(directory: Path | None) -> Path:
     help="The interpreter, with torch and kernels, that variants are loaded with. Default: the first that has both of"
     " this one, the active environment's, and python3 on PATH.",
 )
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="RULE",
+    help="Build although this conformance rule is broken (KB302, KB3 or python-newer). Can be given several times.",
+)
 def command(
     directory: Path | None,
     *,
@@ -137,6 +143,7 @@ def command(
     as_json: bool,
     output: Path | None,
     python: Path | None,
+    ignore: tuple[str, ...],
 ) -> int:
     """Build the kernel in DIR (default: here, or the only project right below) into DIR/build/<variant>/.
 
@@ -159,6 +166,7 @@ def command(
         output=output,
         # Not resolved: a virtual environment's python is a link, and what it is depends on where it lies.
         python=Path(os.path.abspath(python)) if python else None,  # noqa: PTH100
+        ignore=ignore,
     )
     for wanted in (signal.SIGTERM, signal.SIGHUP):  # a stopped build ends like an interrupted one: in order
         signal.signal(wanted, _stop)
