@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from kernel_libraries import Workshop
+
 ROOT = Path(__file__).parent.parent
 PROJECTS = Path(__file__).parent / "projects"
 CPU = "torch213-cxx11-cpu-x86_64-linux"
@@ -178,3 +180,11 @@ def copy_project(source: Path, target: Path) -> Path:
     """Copy a project without what builds left in it."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("build", ".kernel-builder", "__pycache__"))
     return target
+
+
+@pytest.fixture(scope="session")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    """Makes tiny real libraries."""
+    if shutil.which("g++") is None:
+        pytest.skip("this machine has no g++")
+    return Workshop(tmp_path_factory.mktemp("libraries"))
