@@ -10,7 +10,6 @@ with the name) shows when the kernel is loaded: see ``load``.
 from __future__ import annotations
 
 import ast
-import mmap
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from enum import StrEnum
 
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.python_facts import Module, Place, assigned_values, dotted_name, package_of
+from kernel_builder.check.scan import pieces
 from kernel_builder.check.subject import LibraryFile, PythonTree, SourceTree, join
 
 _PAGE = "requirements page, Torch extension"
@@ -449,25 +449,30 @@ def library_registrations(library: LibraryFile, _settings: Settings) -> Iterator
 
 
 def _namespaces(library: LibraryFile) -> set[str]:
-    """Namespaces that certainly occur in a library. Plain searches find the few places; the bulk is device code."""
-    if not library.size:
-        return set()
+    """Namespaces that certainly occur in a library: in its texts, not in its code."""
     found: set[bytes] = set()
-    with library.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        for position in _positions(data, b"TORCH_LIBRARY_"):
-            namespace = _of_initialiser(data[max(0, position - 4) : position + 1024])
+    for piece in _texts(library):
+        for position in _positions(piece, b"TORCH_LIBRARY_"):
+            namespace = _of_initialiser(piece[max(0, position - 4) : position + 1024])
             if namespace:
                 found.add(namespace)
-        for position in _positions(data, b") ->"):
-            start = data.rfind(b"\0", max(0, position - _LONGEST_SCHEMA), position) + 1
-            end = data.find(b"\0", position, position + _LONGEST_SCHEMA)
-            match = _SCHEMA.fullmatch(data[start:end]) if start and end > 0 else None
+        for position in _positions(piece, b") ->"):
+            start = piece.rfind(b"\0", max(0, position - _LONGEST_SCHEMA), position) + 1
+            end = piece.find(b"\0", position, position + _LONGEST_SCHEMA)
+            match = _SCHEMA.fullmatch(piece[start:end]) if start and end > 0 else None
             if match is not None:
                 found.add(match[1])
     return {namespace.decode("ascii") for namespace in found}
 
 
-def _positions(data: mmap.mmap, needle: bytes) -> Iterator[int]:
+def _texts(library: LibraryFile) -> Iterator[bytes]:
+    """The parts of a library where texts are. A zero stands before the first text of each part, as before all others."""
+    for part in library.text_ranges:
+        for number, piece in enumerate(pieces(library.path, [part], overlap=2 * _LONGEST_SCHEMA)):
+            yield piece if number else b"\0" + piece
+
+
+def _positions(data: bytes, needle: bytes) -> Iterator[int]:
     position = data.find(needle)
     while position >= 0:
         yield position

@@ -8,11 +8,12 @@ from pathlib import Path
 
 PIECE = 4 * 2**20
 OVERLAP = 1024
-"""Bytes that neighbouring pieces share: what is searched for is shorter."""
+"""Bytes that neighbouring pieces share if nothing else is said: what is searched for is shorter."""
 
 
-def pieces(path: Path, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-    """The bytes of ``path`` between the offsets of each ``(start, end)``, in pieces that overlap.
+def pieces(path: Path, ranges: Iterable[tuple[int, int]], *, overlap: int = OVERLAP) -> Iterator[bytes]:
+    """The bytes of ``path`` between the offsets of each ``(start, end)``, in pieces of which neighbours share
+    ``overlap`` bytes.
 
     Stops at the end of the file. Raises ``OSError`` when it cannot be read.
     """
@@ -28,7 +29,7 @@ def pieces(path: Path, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
                 yield piece
                 if at + len(piece) >= end:
                     break
-                at += max(len(piece) - OVERLAP, 1)
+                at += max(len(piece) - overlap, 1)
 
 
 def contains(path: Path, ranges: Iterable[tuple[int, int]], text: bytes) -> bool:

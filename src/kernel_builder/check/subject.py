@@ -42,6 +42,19 @@ MAX_TEXT = 16 * 2**20
 """Bytes of a Python or metadata file that are read; no honest one has as many."""
 
 
+_NO_TEXT = (
+    ".text",
+    ".nv_fatbin",
+    "__nv_relfatbin",
+    ".hip_fatbin",
+    ".debug_",
+    ".eh_frame",
+    ".rela",
+    ".plt",
+    ".gnu.hash",
+)
+
+
 class EntryKind(StrEnum):
     """What a directory entry is. Links are not followed to tell."""
 
@@ -333,6 +346,20 @@ class LibraryFile:
             return self.path.stat().st_size
         except OSError:
             return 0
+
+    @property
+    def text_ranges(self) -> tuple[tuple[int, int], ...]:
+        """(start, end) of the parts of the file where texts may be: all but code, GPU code and debug information.
+
+        The whole file, where there are no section headers.
+        """
+        if not self.sections:
+            return ((0, self.size),)
+        return tuple(
+            (section.offset, section.offset + section.size)
+            for section in self.sections
+            if section.occupies and section.size and not section.name.startswith(_NO_TEXT)
+        )
 
 
 @dataclass(eq=False)

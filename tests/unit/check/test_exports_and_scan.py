@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -61,9 +62,7 @@ def test_the_store_gives_the_names_of_a_release_for_the_backends_it_has(tmp_path
 
 @pytest.mark.torch
 def test_the_installed_torch_gives_its_names_for_its_own_release_alone() -> None:
-    import torch
-
-    major, minor = torch.__version__.split(".")[:2]
+    major, minor = version("torch").split(".")[:2]
     names = installed_exports(parse_variant(f"torch{major}{minor}-cxx11-cpu-x86_64-linux"))
     assert names is not None
     assert "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE" in names

@@ -427,3 +427,15 @@ def test_undefined_names_of_a_library_without_exports_are_seen(workshop: Worksho
     """
     library = workshop.library(code, "-nostdlib", name="x.so")
     assert messages(library, "KB122") == ["_PyObject_GetState: private to CPython"]
+
+
+# Registrations of ops.
+
+
+@pytest.mark.parametrize("place", ["start", "after a megabyte of constants"])
+def test_op_schemas_of_another_namespace_are_found(workshop: Workshop, tmp_path: Path, place: str) -> None:
+    filler = "char filler[1 << 20] = {1};" if place != "start" else ""
+    code = f'{INIT}{filler}const char *schema = "{{}}::relu(Tensor x) -> Tensor";\n'
+    foreign = workshop.variant(CPU, workshop.library(code.replace("{}", "relu")))
+    assert messages(foreign, "KB2") == [f"it registers ops in the namespace 'relu'; the kernel's own is '{ID}'"]
+    assert messages(workshop.variant(CPU, workshop.library(code.replace("{}", ID))), "KB2") == []
