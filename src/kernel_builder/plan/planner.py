@@ -316,7 +316,7 @@ class _CompiledVariant:
             registration=vendored if (vendored / _VENDORED).is_file() else generated,
             refused=self.places.work / "generated" / "refused",
             exports_map=self.places.work / "generated" / "exports.map",
-            compiler_stamp=self.places.work / "generated" / "compiler.txt",
+            compiler_stamp=variant / "generated" / "compiler.txt",  # variants may have compilers of their own
             headers_stamp=self.places.work / "generated" / "includable.txt",
             store=self.places.store,
         )
