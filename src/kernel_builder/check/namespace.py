@@ -466,7 +466,7 @@ def _namespaces(library: LibraryFile) -> set[str]:
 
 
 def _texts(library: LibraryFile) -> Iterator[bytes]:
-    """The parts of a library where texts are. A zero stands before the first text of each part, as before all others."""
+    """The parts of a library where texts are; a zero stands before the first text of each, as before all others."""
     for part in library.text_ranges:
         for number, piece in enumerate(pieces(library.path, [part], overlap=2 * _LONGEST_SCHEMA)):
             yield piece if number else b"\0" + piece
