@@ -133,6 +133,8 @@ class ConsoleReporter:
 
     def _upload(self, event: UploadStarted | UploadProgress | UploadFinished) -> None:
         if isinstance(event, UploadStarted):
+            if event.what in self._fetches:  # planned anew
+                self._live.remove_task(self._fetches.pop(event.what))
             self._fetches[event.what] = self._live.add_task(f"sending {event.what}", total=event.total, figure="")
             self._last_sign = time.monotonic()
             return

@@ -342,7 +342,7 @@ class Remote:
 
     def _missing(self, doing: str) -> Exception:
         who = self.account()
-        seen = f"{who} cannot see it" if who else "it cannot be seen without logging in"
+        seen = f"the account {who} cannot see it" if who else "it cannot be seen without logging in"
         return MissingRepositoryError(
             f"cannot {doing}: there is no {self.repo_type} repository {self.repo_id} on {self.endpoint}, or {seen}",
             hint=_LOGIN if who is None else "check the name (--repo-id) and the type (--repo-type)",
@@ -355,6 +355,11 @@ class Remote:
             return self._missing(doing)
         if status == 401:
             return NetworkError(f"cannot {doing}: {self.endpoint} does not accept the token{said}", hint=_LOGIN)
+        if status in {400, 403} and not str(error.response.url).startswith(self.endpoint):
+            return NetworkError(
+                f"cannot {doing}: the storage behind the Hub refuses a file ({status}){said}",
+                hint="its addresses hold for a while only: run the same command again, it goes on where this one stopped",
+            )
         if status == 403:
             return self._forbidden(doing, said, creating=creating)
         if status in {409, 412}:
@@ -376,7 +381,10 @@ class Remote:
         return NetworkError(f"cannot {doing}: the Hub refuses it ({status}){said}")
 
     def _forbidden(self, doing: str, said: str, *, creating: bool) -> Exception:
-        who = self.account() or "this account"
+        name = self.account()
+        who = f"the account {name}" if name else "this account"
+        if "create_pr=1" in said:  # advice for programs; ours is in the hint
+            said = ""
         owner = self.repo_id.split("/", maxsplit=1)[0]
         if creating and self.repo_type == "kernel":
             return NetworkError(

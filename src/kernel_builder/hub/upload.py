@@ -199,6 +199,7 @@ def upload(request: UploadRequest, reporter: Reporter, *, stop: threading.Event 
             reporter.emit(Notice(message=f"{error.message}; planning anew", warning=True))
         except LostAnswerError as error:
             lost += 1
+            run.is_uncertain = True
             if request.create_pr or lost > _LOST_ANSWERS:
                 where = (
                     f"look at {remote.url}/discussions before: a pull request may be there" if request.create_pr else ""
@@ -405,7 +406,10 @@ class _Planner:
 
 
 class _Run:
-    """Carries out plans, and knows what is published by now."""
+    """Carries out plans, and knows what is published by now.
+
+    ``is_uncertain`` says that the answer to a commit was lost: if nothing is left to do then, that commit was made.
+    """
 
     def __init__(
         self, remote: Remote, reporter: Reporter, *, as_pull_request: bool, stop: threading.Event | None
@@ -414,6 +418,7 @@ class _Run:
         self._reporter = reporter
         self._as_pull_request = as_pull_request
         self._stop = stop
+        self.is_uncertain = False
         self._sent = 0
         self._done: list[str] = []
         self._current: str | None = None
@@ -522,7 +527,7 @@ class _Run:
         """The result, when everything is done."""
         if self._pull_requests:
             status = UploadStatus.PULL_REQUEST_CREATED
-        elif self._done:
+        elif self._done or self.is_uncertain:
             status = UploadStatus.UPLOADED
         else:
             status = UploadStatus.NO_CHANGES
