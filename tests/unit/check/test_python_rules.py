@@ -1,0 +1,197 @@
+"""Rules about Python: each with what breaks it and what does not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernel_trees import codes, findings, source, variant
+
+IMPORTED = "from . import part\n\n__all__ = []\n"
+
+
+def in_part(tmp_path: Path, code: str, *rules: str, **more: str) -> list[str]:
+    """Codes of what is found in a module that importing the kernel runs."""
+    return codes(source(tmp_path, {"__init__.py": IMPORTED, "part.py": code}, **more), *(rules or ("KB3",)))
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("def f(x: int | None = None): ...\n", ["KB302"]),
+        ("class A:\n    x: 'int' = 1\n    y: int | str = 1\n", ["KB302"]),
+        ("Size = int | None\n", ["KB302"]),
+        ("import tomllib\n", ["KB302"]),
+        ("from itertools import pairwise\n", ["KB302"]),
+        ("match 1:\n    case _:\n        pass\n", ["KB301"]),
+        ("def f(:\n", ["KB301"]),
+        ("def f(x):\n    return list(zip(x, x, strict=True))\n", ["KB303"]),
+        ("def f(x):\n    return isinstance(x, int | str)\n", ["KB303"]),
+        ("def f(x):\n    y: int | None = x\n    return y\n", []),
+        ("from __future__ import annotations\ndef f(x: int | None = None): ...\n", []),
+        ("from typing import Literal\ndef f(x: Literal['a|b'], flags: 'int | None'): ...\n", []),
+        ("A, B = 1, 2\nC = A | B\nD = {1} | {2}\n", []),
+        ("import sys\nif sys.version_info >= (3, 11):\n    import tomllib\n", []),
+        ("try:\n    from typing import ParamSpec\nexcept ImportError:\n    ParamSpec = None\n", []),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from typing import TypeAlias\n", []),
+        ("with (open('a') as a, open('b') as b):\n    pass\n", []),
+    ],
+)
+def test_the_floor_of_python(tmp_path: Path, code: str, expected: list[str]) -> None:
+    assert in_part(tmp_path, code, "KB301", "KB302", "KB303") == expected
+
+
+def test_another_floor(tmp_path: Path) -> None:
+    root = source(tmp_path, {"__init__.py": "__all__ = []\ndef f(x: int | None): ...\n"})
+    assert codes(root, "KB302") == ["KB302"]
+    assert codes(root, "KB302", python_floor=(3, 10)) == []
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="this Python cannot parse them")
+def test_newer_f_strings(tmp_path: Path) -> None:
+    assert in_part(tmp_path, "d = {}\nx = f'{d['a']}'\n", "KB302") == ["KB302"]
+    assert in_part(tmp_path, "d = {}\nx = f'{d[\"a\"]}'\n", "KB302") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("import numpy\n", ["KB312"]),
+        ("import importlib\nimportlib.import_module('numpy.linalg')\n", ["KB312"]),
+        ("from importlib import import_module as load\nload('numpy')\n", ["KB312"]),
+        ("__import__('numpy')\n", ["KB312"]),
+        ("try:\n    import numpy\nexcept ImportError:\n    raise\n", ["KB312"]),
+        ("try:\n    import numpy\nexcept ImportError:\n    numpy = None\n", ["KB313"]),
+        ("import contextlib\nwith contextlib.suppress(ImportError):\n    import numpy\n", ["KB313"]),
+        ("def f():\n    import numpy\n", ["KB313"]),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import numpy\n", ["KB313"]),
+        ("import os\nif os.name == 'nt':\n    import numpy\n", ["KB313"]),
+        ("import typing_extensions\n", ["KB313"]),
+        ("import distutils.util\n", ["KB304"]),
+        ("try:\n    import distutils\nexcept ImportError:\n    pass\n", []),
+        ("import os, torch, triton.language as tl\nfrom torch import nn\n", []),
+        ("import my_kernel\n", ["KB310"]),
+        ("from my_kernel.part import f\n", ["KB310"]),
+        ("def f():\n    import my_kernel.part as p\n", ["KB310"]),
+        ("import importlib\nimportlib.import_module('my_kernel.part')\n", ["KB310"]),
+        ("import importlib\nname = 'a'\nimportlib.import_module(f'my_kernel.{name}')\n", ["KB310"]),
+        ("import sys\nm = sys.modules.get('my_kernel.part')\n", ["KB311"]),
+        ("try:\n    import my_kernel\nexcept ImportError:\n    pass\n", ["KB311"]),
+        ("names = {}\nname = names.get('a', f'my_kernel.{1}.x')\n__import__(name)\n", ["KB311"]),
+        ("import importlib\nimportlib.import_module('.part', __package__)\n", []),
+        ("from . import part\nfrom .part import os\nimport os\n", []),
+        ("from . import _ops\nfrom ._ops import ops\n", []),
+        ("from .nothing import x\n", ["KB314"]),
+        ("from ... import x\n", ["KB314"]),
+        ("from .deeper.leaf import missing\n", ["KB314"]),
+        ("from .deeper import leaf\nfrom .deeper.leaf import value\n", []),
+        ("def f():\n    from .nothing import x\n", ["KB315"]),
+        ("try:\n    from .nothing import x\nexcept ImportError:\n    x = None\n", []),
+    ],
+)
+def test_imports(tmp_path: Path, code: str, expected: list[str]) -> None:
+    files = {"__init__.py": IMPORTED, "part.py": code, "deeper/leaf.py": "value = 1\n"}
+    assert codes(source(tmp_path, files), "KB304", "KB31") == expected
+
+
+def test_an_absolute_self_import_is_told_with_its_relative_form(tmp_path: Path) -> None:
+    files = {"__init__.py": "__all__ = []\n", "a/b.py": "x = 1\nfrom my_kernel.a.c import y\n", "a/c.py": "y = 1\n"}
+    (found,) = findings(source(tmp_path, files), "KB310")
+    assert (found.path.endswith("a/b.py"), found.line) == (True, 2)
+    assert found.hint == "write: from ..a.c import y"
+
+
+def test_modules_that_importing_the_kernel_does_not_run_may_need_more(tmp_path: Path) -> None:
+    files = {"__init__.py": "__all__ = []\n", "part.py": "import numpy\n", "part_test.py": "import pytest\n"}
+    assert codes(source(tmp_path, files), "KB31") == ["KB313", "KB313"]
+
+
+def test_declared_dependencies_by_the_modules_they_bring(tmp_path: Path) -> None:
+    code = "import cutlass\nimport cuda.bindings.driver\nimport einops\n"
+    general = 'python-depends = ["einops"]\n[general.cuda]\npython-depends = ["nvidia-cutlass-dsl"]\n'
+    assert in_part(tmp_path / "declared", code, "KB31", general=general) == []
+    assert sorted(in_part(tmp_path / "not", code, "KB31")) == ["KB312", "KB312", "KB313"]
+
+
+def test_triton_in_a_kernel_for_the_cpu(tmp_path: Path) -> None:
+    assert in_part(tmp_path / "a", "import triton\n", "KB316", backends='"cpu", "cuda"') == ["KB316"]
+    assert in_part(tmp_path / "b", "import triton\n", "KB316", backends='"cuda"') == []
+    assert in_part(tmp_path / "c", "def f():\n    import triton\n", "KB316", backends='"cpu"') == []
+
+
+def test_a_module_named_like_the_standard_librarys(tmp_path: Path) -> None:
+    assert codes(source(tmp_path / "a", {"types.py": ""}), "KB320") == ["KB320"]
+    assert codes(source(tmp_path / "b", {"inner/types.py": "", "_types.py": ""}), "KB320") == []
+
+
+@pytest.mark.parametrize(
+    ("init", "expected"),
+    [
+        ("", ["KB330"]),
+        ("__all__ = ['f']\n", ["KB331"]),
+        ("def f(): ...\n__all__ = [f]\n", ["KB331"]),
+        ("from .part import f\n__all__ = ['f', 'part', 'layers']\n", ["KB331"]),
+        ("def f(): ...\n__all__ = ['f']\n__all__ += ['g']\n", ["KB331"]),
+        ("from .part import *\n__all__ = ['f', 'part']\n", []),
+        ("if True:\n    f = 1\nelse:\n    g = 2\n__all__ = ['f', 'g']\n", []),
+        ("__all__ = ['f']\ndef __getattr__(name): ...\n", []),
+        ("from . import part\n__all__ = part.__all__\n", []),
+    ],
+)
+def test_public_names(tmp_path: Path, init: str, expected: list[str]) -> None:
+    root = source(tmp_path, {"__init__.py": init, "part.py": "def f(): ...\n"})
+    assert codes(root, "KB33") == expected
+
+
+LAYERS = "import torch.nn as nn\nfrom dataclasses import dataclass\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("class L(nn.Module):\n    def forward(self, x): return x\n", []),
+        ("class L(nn.Module):\n    has_backward = False\n    can_torch_compile: bool = True\n    eps: float\n", []),
+        ("class L(nn.Module):\n    def extra_repr(self): return ''\n", []),
+        ("@dataclass\nclass Output:\n    loss: float = 0\n    def helper(self): ...\n", []),
+        ("class L(nn.Module):\n    def __init__(self): super().__init__()\n", ["KB340"]),
+        ("class L(nn.Module):\n    eps = 1e-5\n", ["KB340"]),
+        ("class _B(nn.Module):\n    def helper(self): ...\nclass L(_B):\n    pass\n", ["KB340"]),
+    ],
+)
+def test_layers(tmp_path: Path, code: str, expected: list[str]) -> None:
+    files = {"__init__.py": "from . import layers\n__all__ = ['layers']\n", "layers.py": LAYERS + code}
+    assert codes(source(tmp_path, files), "KB340") == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("import sys\nsys.exit(1)\n", ["KB350"]),
+        ("raise SystemExit\n", ["KB350"]),
+        ("def f():\n    exit(1)\n", ["KB351"]),
+        ("import os\ndef f():\n    os._exit(1)\n", ["KB351"]),
+        ("import sys\nif __name__ == '__main__':\n    sys.exit(1)\n", []),
+        ("def exit(): ...\nexit()\n", []),
+        ("def f(pool):\n    pool.exit()\n", []),
+    ],
+)
+def test_ends_of_the_process(tmp_path: Path, code: str, expected: list[str]) -> None:
+    assert in_part(tmp_path, code, "KB35") == expected
+
+
+def test_a_variant_is_judged_like_its_sources(tmp_path: Path) -> None:
+    code = {"__init__.py": "import numpy\nimport my_kernel.part\nfrom . import _ops\n__all__ = ['x']\n"}
+    assert codes(variant(tmp_path, files=code), "KB3") == ["KB312", "KB310", "KB331"]
+    assert codes(variant(tmp_path / "good"), "KB3") == []
+
+
+def test_the_package_one_level_down_as_variants_had_it_once(tmp_path: Path) -> None:
+    root = variant(tmp_path, "torch-cuda", {"my_kernel/__init__.py": "from .part import f\n__all__ = ['f']\n",
+                                            "my_kernel/part.py": "def f(): ...\n"})  # fmt: skip
+    (root / "__init__.py").unlink()
+    (root / "_ops.py").unlink()
+    assert codes(root, "KB3") == []
+    (root / "my_kernel/part.py").write_text("import numpy\n", encoding="utf-8")
+    assert codes(root, "KB3") == ["KB314", "KB312"]
