@@ -232,6 +232,16 @@ def test_libraries_of_backends_that_cannot_be_compiled_are_refused(bench: Bench,
 VARIANT = "torch213-cxx11-cu130-x86_64-linux"
 
 
+def test_the_build_command_refuses_a_directory_of_another_version(tool: Tool, tmp_path: Path) -> None:
+    root = shutil.copytree(PROJECTS / "cutlass-copy", tmp_path / "cutlass-copy")
+    mine = write_tree(tmp_path / "mine")
+    result = tool("build", root, "--variant", VARIANT, "--dry-run", env={"CUTLASS_SRC_DIR": str(mine)})
+    assert result.code == 4
+    assert (
+        f"cutlass_3_6 means CUTLASS 3.6.0, and CUTLASS_SRC_DIR names another: {mine} is CUTLASS 3.8.0" in result.stderr
+    )
+
+
 @pytest.mark.network
 def test_two_releases_of_a_library_in_one_project_stay_apart(tool: Tool, tmp_path: Path) -> None:
     root = shutil.copytree(PROJECTS / "cutlass-copy", tmp_path / "cutlass-copy")
