@@ -72,6 +72,7 @@ def hashes(root: Path) -> dict[str, str]:
 def variant(
     build: Path,
     name: str = "torch-cuda",
+    /,
     files: Mapping[str, str | bytes] | None = None,
     *,
     ops_id: str = "_my_kernel_cuda_1a2b3c4",
