@@ -5,6 +5,7 @@ Nothing here prints; progress goes to a reporter and the result is a value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,15 +33,23 @@ class Explanation:
     rejected: tuple[Rejected, ...]
 
 
-def explain(variant: str, reporter: Reporter, *, root: Path | None = None, store: Store | None = None) -> Explanation:
-    """Choose the toolchain of ``variant`` anew, as the settings of the project in ``root`` say.
+def explain(
+    variant: str,
+    reporter: Reporter,
+    *,
+    root: Path | None = None,
+    sources: Sequence[str] = (),
+    store: Store | None = None,
+) -> Explanation:
+    """Choose the toolchain of ``variant`` anew, as the settings of the project in ``root`` say; ``sources`` is another
+    order.
 
     Raises :class:`UsageError` for a name that the support table does not have, and what choosing raises: then the
     message has all reasons.
     """
     row = _row(variant)
     request = toolchain_request(row)
-    settings = load_settings(root)
+    settings = load_settings(root, sources=sources)
     store = store or Store(reporter=reporter)
     compilers = find_host_compilers(machine=request.machine.value)
     _, rejected = judge_host_compilers(compilers, torch=request.torch, cuda=request.cuda)

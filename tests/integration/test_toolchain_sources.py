@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import subprocess
+import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -352,3 +355,72 @@ def test_a_toolchain_from_exactly_the_files_of_a_lock(
     later = kit(server, tmp_path, host, 'sources = ["index", "local"]\n', environ).toolchains
     with pytest.raises(ToolchainError, match="has changed or is gone"):
         later.resolve_locked(OLD_CUDA, resolved.artefacts)
+
+
+def make_mirror(folder: Path, toolkit: Path, *, without: str = "") -> None:
+    """NVIDIA's archives of CUDA 12.4, in their layout, out of the files of a toolkit."""
+    files = {
+        "cuda_nvcc": ["bin", "nvvm", "include/crt"],
+        "cuda_cudart": ["include/cuda_runtime_api.h", "lib/libcudart.so.12"],
+        "cuda_cccl": ["include/thrust"],
+        "cuda_nvrtc": ["include/nvrtc.h", "lib/libnvrtc.so.12"],
+        "cuda_profiler_api": ["include/cuda_profiler_api.h"],
+        "cuda_nvtx": ["include/nvtx3"],
+        "libnvjitlink": ["include/nvJitLink.h"],
+        "libcublas": ["include/cublas_v2.h", "lib/libcublas.so.12", "lib/libcublasLt.so.12"],
+        "libcusparse": ["include/cusparse.h", "lib/libcusparse.so.12"],
+        "libcusolver": ["include/cusolverDn.h", "lib/libcusolver.so.11"],
+        "libcufft": ["include/cufft.h", "lib/libcufft.so.11"],
+        "libcurand": ["include/curand.h", "lib/libcurand.so.10"],
+    }
+    folder.mkdir()
+    manifest: dict[str, object] = {"release_date": "2024-04-01"}
+    for component, paths in files.items():
+        if component == without:
+            continue
+        stem = f"{component}-linux-x86_64-12.4.131-archive"
+        path = folder / f"{stem}.tar.xz"
+        with tarfile.open(path, "w:xz", preset=0) as archive:
+            for name in paths:
+                archive.add(toolkit / name, f"{stem}/{name}")
+        data = path.read_bytes()
+        entry = {"relative_path": path.name, "sha256": hashlib.sha256(data).hexdigest(), "size": str(len(data))}
+        manifest[component] = {"name": component, "version": "12.4.131", "linux-x86_64": entry}
+    (folder / "redistrib_12.4.1.json").write_text(json.dumps(manifest))
+
+
+def test_nvidias_archives_make_a_whole_toolkit(server: LoopbackIndex, tmp_path: Path, host: HostCompiler) -> None:
+    make_mirror(tmp_path / "redist", make_toolkit(tmp_path / "toolkit"))
+    settings = f'sources = ["index", "redistrib"]\n[redistrib]\npath = "{tmp_path / "redist"}"\n'
+    one = kit(server, tmp_path, host, settings)
+    resolved = one.toolchains.resolve(OLD_CUDA)
+    cuda = one.toolchains.provide(resolved).cuda
+    assert cuda is not None
+    tree = cuda.nvcc.parents[1]
+    assert tree.is_relative_to(tmp_path / "store")
+    assert sorted(path.name for path in tree.iterdir() if not path.name.startswith(".")) == [
+        "bin",
+        "exports",
+        "gpu-codes.txt",
+        "include",
+        "nvvm",
+        "symbols",
+    ]
+    assert (tree / "include" / "thrust" / "version.h").is_file()
+    assert all(table.is_file() for table in cuda.exports)
+    assert {source for part, source in sources_of(resolved).items() if part != "torch"} == {"redistrib"}
+    # One archive has three of the parts.
+    archives = [artefact for artefact in one.toolchains.artefacts(resolved) if artefact.source == "redistrib"]
+    assert len({artefact.filename for artefact in archives}) == 12
+    locked = one.toolchains.resolve_locked(OLD_CUDA, resolved.artefacts)
+    assert locked.cuda_key == resolved.cuda_key
+
+
+def test_what_the_archives_lack_is_named(server: LoopbackIndex, tmp_path: Path, host: HostCompiler) -> None:
+    make_mirror(tmp_path / "redist", make_toolkit(tmp_path / "toolkit"), without="libcufft")
+    settings = f'sources = ["index", "redistrib"]\n[redistrib]\npath = "{tmp_path / "redist"}"\n'
+    with pytest.raises(ToolchainError) as caught:
+        kit(server, tmp_path, host, settings).toolchains.resolve(OLD_CUDA)
+    assert "the cufft of CUDA 12.4" in caught.value.message
+    assert "index: nvidia-cufft-cu12: the package index has no such project" in caught.value.message
+    assert "redistrib: libcufft: CUDA 12.4 has none there" in caught.value.message

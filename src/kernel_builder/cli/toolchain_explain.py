@@ -22,15 +22,22 @@ from kernel_builder.store.artefact import Artefact
     metavar="DIR",
     help="The project whose kernel-builder.toml counts. Default: here.",
 )
+@click.option(
+    "--source",
+    "sources",
+    metavar="NAME",
+    multiple=True,
+    help="Try this source, and others given so, in this order, instead of those that are configured.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @offline_option
-def command(variant: str, *, project: Path | None, as_json: bool) -> None:
+def command(variant: str, *, project: Path | None, sources: tuple[str, ...], as_json: bool) -> None:
     """Tell what VARIANT is compiled with: where each part comes from, and why other candidates were not taken.
 
     Sources are asked anew, in the order of kernel-builder.toml. Nothing is fetched but what that takes.
     """
     with ConsoleReporter() as reporter:
-        found = explain(variant, reporter, root=(project or Path.cwd()).resolve())
+        found = explain(variant, reporter, root=(project or Path.cwd()).resolve(), sources=sources)
     click.echo(json.dumps(_report(found), indent=2) if as_json else _text(found))
 
 
