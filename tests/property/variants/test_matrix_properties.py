@@ -30,7 +30,7 @@ from kernel_builder.versions import Version
 TABLE = load_support()
 RELEASES = sorted({row.torch for row in TABLE.rows})
 PLATFORMS = [None, *sorted({row.platform for row in TABLE.rows})]
-lawful = settings(max_examples=50, deadline=None)
+lawful = settings(max_examples=50)
 toolkits = st.sampled_from([None, *(Version.parse(text) for text in ("11.8", "12.6", "13", "13.0", "13.2"))])
 
 
