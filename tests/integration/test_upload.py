@@ -629,6 +629,18 @@ def test_five_thousand_files(hub: Hub, project: Path) -> None:
     assert writes(hub, mark) == []
 
 
+def test_five_hundred_files_in_a_dry_run(hub: Hub, project: Path) -> None:
+    """Case T20 (d): several commits, and what is deleted are files."""
+    files = {f"data/{number}.txt": b"%d" % number for number in range(500)}
+    write_variant(project / "build", CPU, files)
+    hub.write(REPO, "v1", {f"build/{CPU}/gone/{number}.txt": b"" for number in range(30)})
+    request = UploadRequest(directory=project, ignore=("KB",), commit_operations=200)
+    branch = dry_run(request, Recorder()).plan.branches[0]
+    assert [len(batch) for batch in branch.batches] == [200, 200, 134]
+    deleted = {change.path for change in branch.changes if change.action.value == "delete"}
+    assert deleted == {f"build/{CPU}/gone/{number}.txt" for number in range(30)}
+
+
 @pytest.mark.slow
 def test_a_file_of_two_gibibytes(hub: Hub, project: Path) -> None:
     """Sparse here and there; every byte of it crosses the wire, in parts, once."""

@@ -358,7 +358,7 @@ class Remote:
         if status in {400, 403} and not str(error.response.url).startswith(self.endpoint):
             return NetworkError(
                 f"cannot {doing}: the storage behind the Hub refuses a file ({status}){said}",
-                hint="its addresses hold for a while only: run the same command again, it goes on where this one stopped",
+                hint="its addresses hold for a while only; the same command again goes on where this one stopped",
             )
         if status == 403:
             return self._forbidden(doing, said, creating=creating)
