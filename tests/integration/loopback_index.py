@@ -53,13 +53,16 @@ class LoopbackIndex:
 
     ``faults`` holds, per file name or project, what the next requests get, one each (``"*"`` at the end: all that
     follow): ``reset`` and ``short`` (after half of the body), ``error`` (500), ``forbidden``, ``slow``,
-    ``redirect``, ``shifted`` (another part than asked for), ``ok``.
+    ``redirect`` (to ``elsewhere``, or to another path), ``shifted`` (another part than asked for), ``longer`` (more
+    bytes than the part has), ``altered`` (a byte is another), ``ok``.
     """
 
     url: str = ""
     ranges: bool = True
     html: bool = False
     password: str | None = None
+    elsewhere: str = ""
+    authorizations: list[str | None] = field(default_factory=list)
     pages: dict[str, dict[str, bytes]] = field(default_factory=dict)
     yanked: set[str] = field(default_factory=set)
     wrong_sha256: set[str] = field(default_factory=set)
@@ -94,6 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         index = self.index
         index.requests.append((self.path, self.headers.get("Range")))
+        index.authorizations.append(self.headers.get("Authorization"))
         parts = self.path.strip("/").split("/")
         if index.password is not None:
             expected = "Basic " + base64.b64encode(f"user:{index.password}".encode()).decode()
@@ -156,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer({"error": 500, "forbidden": 403}[fault], b"no")
             return
         if fault == "redirect":
-            self._answer(302, b"", {"Location": f"/elsewhere/{name}"})
+            self._answer(302, b"", {"Location": f"{index.elsewhere}/elsewhere/{name}"})
             return
         if fault == "slow":
             time.sleep(1.5)
@@ -172,6 +176,10 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_response(200)
             body = data
+        if fault == "altered":
+            body = body[:-1] + bytes([body[-1] ^ 1])
+        if fault == "longer":
+            body += b"more"
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if fault in {"reset", "short"}:

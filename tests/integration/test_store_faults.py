@@ -238,6 +238,39 @@ def test_credentials_are_not_sent_to_another_host(recorder: Recorder, tmp_path: 
             client.open(elsewhere, tmp_path, lambda _: None)
 
 
+def test_a_redirect_to_another_host_takes_no_credentials_along(recorder: Recorder, tmp_path: Path) -> None:
+    with serve() as index, serve() as files:
+        data = make_wheel("demo", "1.0", FILES)
+        index.add(NAME, data)
+        files.add(NAME, data)
+        index.password = "hunter2"  # noqa: S105
+        index.elsewhere = files.url.removesuffix("/simple")
+        index.faults[NAME] = ["redirect*"]
+        fetch(SimpleIndex(replace(index.settings(), credentials=("user", "hunter2")), recorder), tmp_path)
+        assert files.requests
+        assert files.authorizations == [None] * len(files.requests)
+        assert None not in index.authorizations
+
+
+def test_more_bytes_than_asked_for_are_refused(server: LoopbackIndex, recorder: Recorder, tmp_path: Path) -> None:
+    server.faults[NAME] = ["ok", "longer*"]
+    with pytest.raises(IntegrityError, match="more bytes than asked for"):
+        fetch(client(server, recorder), tmp_path)
+
+
+def test_a_byte_that_changed_on_the_way_is_found(server: LoopbackIndex, recorder: Recorder, tmp_path: Path) -> None:
+    index = client(server, recorder)
+    scratch = tmp_path / "s"
+    scratch.mkdir()
+    wheel = index.open(the_file(index), scratch, lambda _: None)
+    member = wheel.members["demo/large.bin"]
+    data = bytearray(server.pages["demo"][NAME])
+    data[member.offset + member.compressed // 2] ^= 1
+    server.add(NAME, bytes(data))
+    with pytest.raises(IntegrityError, match=r"demo/large\.bin"):
+        wheel.extract([member], tmp_path)
+
+
 def test_a_missing_certificate_file_is_named(recorder: Recorder, tmp_path: Path) -> None:
     settings = IndexSettings(url="https://127.0.0.1:1/simple", origin="t", certificates=tmp_path / "no.pem")
     with pytest.raises(NetworkError, match=r"no\.pem does not exist"):
