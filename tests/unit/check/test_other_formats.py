@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+import runpy
+import shutil
 import struct
 from pathlib import Path
 
 import pytest
 
+from kernel_builder.check.engine import check_paths
 from kernel_builder.check.model import Settings
 from kernel_builder.macho import MachOError, read_macho
 from kernel_builder.pe import PeError, read_pe
@@ -164,3 +168,16 @@ def test_truncated_files_are_errors_and_never_another_exception(data: bytes) -> 
         except error:
             failed += 1
     assert failed > len(data) // 2
+
+
+def test_a_short_fuzz_run_ends_in_findings_alone(tmp_path: Path) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("this machine has no gcc")
+    fuzz = runpy.run_path(str(Path(__file__).parents[3] / "scripts" / "fuzz_check.py"))
+    chance, known = random.Random(5), fuzz["seeds"](tmp_path)  # noqa: S311
+    library = tmp_path / f"{ID}.so"
+    found = 0
+    for number in range(100):
+        library.write_bytes(fuzz["damaged"](known[sorted(known)[number % len(known)]], chance))
+        found += bool(check_paths([library], select=["KB0", "KB1"], jobs=1).findings)
+    assert found > 30
