@@ -29,7 +29,8 @@ before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_co
 cpu = time.process_time()
 report = check_paths([Path(sys.argv[1])], Settings(hash_files=sys.argv[2] == "hash"), select=sys.argv[3:])
 took, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(f"{took:.2f} s ({time.process_time() - cpu:.2f} s of processor), {(after - before) / 1024:.0f} MiB more memory at most, {len(report.findings)} findings")
+print(f"{took:.2f} s ({time.process_time() - cpu:.2f} s of processor),", end=" ")
+print(f"{(after - before) / 1024:.0f} MiB more memory at most, {len(report.findings)} findings")
 """
 
 
@@ -86,12 +87,12 @@ def main() -> None:
         library = _library(work, FOLDER_BYTES // VARIANTS)
         for number in range(VARIANTS):
             _variant(folder, f"torch2{number}-cxx11-cu130-x86_64-linux", library)
-        _measure("16 variants, 1 GB, libraries alone", folder, "no-hash", "KB1")
-        _measure("16 variants, 1 GB, without hashing", folder, "no-hash")
-        _measure("16 variants, 1 GB, with hashing   ", folder, "hash")
         start = time.perf_counter()
         subprocess.run([sys.executable, "-m", "kernel_builder", "hash", folder], check=True, stdout=subprocess.DEVNULL)
         print(f"16 variants, 1 GB, kernel-builder hash: {time.perf_counter() - start:.2f} s")
+        _measure("16 variants, 1 GB, libraries alone", folder, "no-hash", "KB1")
+        _measure("16 variants, 1 GB, without hashing", folder, "no-hash")
+        _measure("16 variants, 1 GB, with hashing   ", folder, "hash")
         large = _library(work, LARGE_BYTES)
         _measure("one library of 3 GB", large, "no-hash")
 
