@@ -398,3 +398,78 @@ cuda-capabilities = ["9.0a"]
     text = (root / "build.toml").read_text(encoding="ascii").replace('["9.0a"]', '["9.0a", "10.0f"]')
     (root / "build.toml").write_text(text, encoding="ascii")
     assert tool("build", root, "--variant", name, "--json").compiled(name) == ["b/k.cu"]
+
+
+def found_by_loading(tool: Tool, path: Path) -> dict[str, str]:
+    """Rule -> message of what ``check --load`` finds by loading."""
+    result = tool("check", path, "--load", "--select", "KB5", "--format", "json")
+    findings = result.json["findings"]
+    assert isinstance(findings, list)
+    assert result.code == (1 if any(finding["severity"] == "error" for finding in findings) else 0)
+    return {finding["rule"]: finding["message"] for finding in findings}
+
+
+def test_check_load_finds_nothing_wrong_with_a_good_kernel(tool: Tool, relu: dict[str, Path]) -> None:
+    """Cases T12 and T13: its own namespace alone, another version beside it, ops compiled with fullgraph."""
+    assert found_by_loading(tool, relu["first"] / "build" / CPU).keys() <= {"KB504", "KB508"}
+
+
+HIDDEN = """\
+import os
+
+import torch
+
+from . import _ops
+
+__all__ = ["twice", "thrice", "plain"]
+
+
+def register(name):
+    return torch.library.custom_op(name, mutates_args=())
+
+
+@register("myns::double")
+def double(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x
+
+
+@register(_ops.add_op_namespace_prefix("plain"))
+def plain(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x
+
+
+@plain.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+@register(_ops.add_op_namespace_prefix("twice"))
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x
+
+
+@twice.register_fake
+def _(x):
+    return x.new_empty(x.sum().item())
+
+
+@register(_ops.add_op_namespace_prefix("thrice"))
+def thrice(x: torch.Tensor) -> torch.Tensor:
+    return 3 * x
+
+
+@thrice.register_fake
+def _(x):
+    os.abort()
+"""
+
+
+def test_check_load_sees_what_no_reading_of_the_code_can(tool: Tool, make_project: ProjectMaker) -> None:
+    """Case T12: a wrapper hides the registration. What dies is the process that loads it, not ours."""
+    root = make_project("double-it", {"torch-ext/double_it/__init__.py": HIDDEN}, toml=NOARCH)
+    checked(tool("build", root, "--variant", "torch-cpu", "--ignore", "KB351"))
+    found = found_by_loading(tool, root / "build" / "torch-cpu")
+    assert "'myns'" in found["KB503"]
+    assert "::twice does not compile" in found["KB506"]
+    assert "::thrice" in found["KB507"]
+    assert not {"KB500", "KB501", "KB502"} & found.keys()
