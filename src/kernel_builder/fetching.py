@@ -24,6 +24,7 @@ from kernel_builder.toolchain.settings import load_settings
 from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.toolchain.sysroot import provide_sysroot
 from kernel_builder.variants.matrix import COMPILED_BACKENDS
+from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import SupportRow, VariantSet, load_support
 
 
@@ -32,14 +33,15 @@ class FetchRequest:
     """Which toolchains are wanted.
 
     With ``root``, those of a project's variants: that match ``patterns``, or of the set ``within`` (default: what is
-    required). Without, those of the support table for this machine in the same way (default: the newest ones).
-    ``available`` leaves out what cannot be had.
+    required). Without, those of the support table in the same way (default: the newest ones). ``platform`` is what
+    the variants run on (default: this machine); ``available`` leaves out what cannot be had.
     """
 
     root: Path | None = None
     patterns: tuple[str, ...] = ()
     backends: tuple[Backend, ...] = ()
     within: VariantSet | None = None
+    platform: Platform | None = None
     available: bool = False
 
 
@@ -75,16 +77,17 @@ def _build_request(request: FetchRequest) -> BuildRequest:
         patterns=request.patterns,
         backends=request.backends,
         within=request.within,
+        platform=request.platform,
         available=request.available,
     )
 
 
 def _rows(request: FetchRequest) -> tuple[SupportRow, ...]:
-    """The rows of the support table that are meant, for this machine.
+    """The rows of the support table that are meant.
 
     Backends that no compiler is known for are meant only when they are named.
     """
-    platform = this_platform()
+    platform = request.platform or this_platform()
     table = load_support()
     here = [row for row in table.rows if row.platform == platform]
     for pattern in request.patterns:
@@ -105,7 +108,7 @@ def _rows(request: FetchRequest) -> tuple[SupportRow, ...]:
 
 
 def _fetch_rows(request: FetchRequest, reporter: Reporter, store: Store) -> Fetched:
-    provider = _provider(store, reporter)
+    provider = _provider(store, reporter, request.platform)
     resolved, unavailable = _resolve_rows(request, provider)
     # Every build needs the link-time view of the C library, too.
     for host in dict.fromkeys(answer.host for answer in resolved.values()):
@@ -143,8 +146,9 @@ def _refusal(unavailable: list[Unavailable], total: int) -> ToolchainError:
     return ToolchainError("\n".join(lines), hint="--available fetches the others" if some else None)
 
 
-def _provider(store: Store, reporter: Reporter) -> Toolchains:
-    return Toolchains(open_sources(load_settings(None), store, reporter), store, find_host_compilers(), reporter)
+def _provider(store: Store, reporter: Reporter, platform: Platform | None = None) -> Toolchains:
+    hosts = find_host_compilers(machine=platform.machine if platform is not None else None)
+    return Toolchains(open_sources(load_settings(None), store, reporter), store, hosts, reporter)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +177,7 @@ def portion(request: FetchRequest, reporter: Reporter, *, store: Store) -> Porti
             resolved, provider = prepared.resolved, prepared.toolchains
             keys += [library.key for libraries in prepared.depends.values() for library in libraries]
         else:
-            provider = _provider(store, reporter)
+            provider = _provider(store, reporter, request.platform)
             resolved, _ = _resolve_rows(request, provider)
     kept: set[Path] = set()
     for answer in resolved.values():

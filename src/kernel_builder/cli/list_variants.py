@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kernel_builder.cli.options import offline_option
 from kernel_builder.config.model import Backend, Project
 from kernel_builder.config.reader import load_project
 from kernel_builder.errors import ExitCode
@@ -49,6 +50,7 @@ RUNNERS = {"x86_64-linux": "ubuntu-latest", "aarch64-linux": "ubuntu-24.04-arm"}
     show_default=True,
     help='github: a matrix for a workflow, {"include": [...]}, on one line.',
 )
+@offline_option
 def command(
     directory: Path,
     *,

@@ -7,21 +7,12 @@ from pathlib import Path
 import click
 
 from kernel_builder.cli.console import ConsoleReporter
-from kernel_builder.cli.options import offline_option
+from kernel_builder.cli.options import offline_option, platform_option
 from kernel_builder.errors import ExitCode, UsageError
 from kernel_builder.lock import LOCK_NAME, write_lock
 from kernel_builder.locking import Locking, LockRequest, drift, make_lock
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet
-
-
-def _platform(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> Platform | None:
-    if value is None:
-        return None
-    try:
-        return Platform.parse(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
 
 
 @click.command(name="lock")
@@ -37,7 +28,7 @@ def _platform(_ctx: click.Context, _parameter: click.Parameter, value: str | Non
     type=click.Choice([which.value for which in VariantSet]),
     help="The variants of this set. Default: what Hub kernels must have now, and what is locked already.",
 )
-@click.option("--platform", metavar="NAME", callback=_platform, help="Variants for another platform: aarch64-linux.")
+@platform_option
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 and a list when something differs.")
 @click.option("--upgrade", is_flag=True, help="Choose anew what the variants are compiled with, and show what changed.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")

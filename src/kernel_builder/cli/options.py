@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from kernel_builder.variants.names import Platform
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -25,4 +28,22 @@ def offline_option(command: _Command) -> _Command:
         expose_value=False,
         callback=_enter,
         help="Never use the network; what is not in the store is an error. KERNEL_BUILDER_OFFLINE=1 does the same.",
+    )(command)
+
+
+def _read_platform(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> Platform | None:
+    if value is None:
+        return None
+    from kernel_builder.variants.names import Platform  # noqa: PLC0415  (start-up time)
+
+    try:
+        return Platform.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def platform_option(command: _Command) -> _Command:
+    """``--platform``: the function gets ``platform``, or ``None`` for this machine's."""
+    return click.option(
+        "--platform", metavar="NAME", callback=_read_platform, help="Variants for another platform: aarch64-linux."
     )(command)

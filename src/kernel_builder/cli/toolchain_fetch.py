@@ -9,11 +9,12 @@ from pathlib import Path
 import click
 
 from kernel_builder.cli.console import ConsoleReporter, mebibytes
-from kernel_builder.cli.options import offline_option
+from kernel_builder.cli.options import offline_option, platform_option
 from kernel_builder.config.model import Backend
 from kernel_builder.config.reader import FILE_NAME
 from kernel_builder.errors import ExitCode
 from kernel_builder.fetching import Fetched, FetchRequest, fetch
+from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet
 
 
@@ -40,6 +41,7 @@ from kernel_builder.variants.support import VariantSet
     type=click.Choice([backend.value for backend in Backend], case_sensitive=False),
     help="Variants of this backend only. Can be given several times.",
 )
+@platform_option
 @click.option("--available", is_flag=True, help="Leave out what cannot be had instead of refusing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
@@ -51,6 +53,7 @@ def command(
     no_project: bool,
     within: str | None,
     backends: tuple[str, ...],
+    platform: Platform | None,
     available: bool,
     as_json: bool,
     quiet: bool,
@@ -69,6 +72,7 @@ def command(
         patterns=variants,
         backends=tuple(Backend(name) for name in backends),
         within=VariantSet(within) if within else None,
+        platform=platform,
         available=available,
     )
     started = time.monotonic()
