@@ -246,7 +246,7 @@ def test_a_kernel_that_does_not_load_is_not_installed(
     installed.mkdir(parents=True)
     (installed / "__init__.py").write_text("", encoding="ascii")
     (installed / "part.py").write_text("value = 'of the wrong package'\n", encoding="ascii")
-    arguments = ["build", root, "--variant", "torch-cpu"]
+    arguments: list[str | Path] = ["build", root, "--variant", "torch-cpu"]
     if package.startswith(("from", "import")):
         refused = tool(*arguments)
         assert refused.code == 1
@@ -406,7 +406,7 @@ def found_by_loading(tool: Tool, path: Path) -> dict[str, str]:
     findings = result.json["findings"]
     assert isinstance(findings, list)
     assert result.code == (1 if any(finding["severity"] == "error" for finding in findings) else 0)
-    return {finding["rule"]: finding["message"] for finding in findings}
+    return {finding["code"]: finding["message"] for finding in findings}
 
 
 def test_check_load_finds_nothing_wrong_with_a_good_kernel(tool: Tool, relu: dict[str, Path]) -> None:
