@@ -19,6 +19,7 @@ from kernel_builder.variants.names import (
     Platform,
     StableAbiTag,
     System,
+    Tag,
     TorchTag,
     TvmFfiTag,
     Variant,
@@ -95,16 +96,13 @@ def variants(draw: st.DrawFn) -> Variant:
         return NoarchVariant(backend=backend)
     version = draw(st.tuples(st.integers(1, 2030), st.integers(0, 9))) if backend in Compute.PREFIXES else None
     release = draw(st.tuples(st.integers(1, 9), st.integers(0, 30)))
+    tags: list[Tag] = [
+        *(TorchTag(version=release, abi=abi) for abi in (*Abi, None)),
+        StableAbiTag(version=release),
+        TvmFfiTag(version=release),
+    ]
     return ArchVariant(
-        tag=draw(
-            st.sampled_from(
-                [
-                    *(TorchTag(version=release, abi=abi) for abi in (*Abi, None)),
-                    StableAbiTag(version=release),
-                    TvmFfiTag(version=release),
-                ]
-            )
-        ),
+        tag=draw(st.sampled_from(tags)),
         compute=Compute(backend=backend, version=version),
         machine=draw(st.sampled_from(Machine)),
         system=draw(st.sampled_from(System)),

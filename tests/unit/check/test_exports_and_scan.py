@@ -54,7 +54,7 @@ def test_the_store_gives_the_names_of_a_release_for_the_backends_it_has(tmp_path
     exports.mkdir(parents=True)
     for name in ("libtorch", "libtorch_cpu", "libc10"):
         (exports / f"{name}.so.txt").write_text(f"of_{name}\n", encoding="ascii")
-    assert stored_exports(tmp_path, CPU) == {"of_libtorch", "of_libtorch_cpu", "of_libc10"}
+    assert stored_exports(tmp_path, CPU) == frozenset({"of_libtorch", "of_libtorch_cpu", "of_libc10"})
     assert stored_exports(tmp_path, CUDA) is None
     assert stored_exports(tmp_path, parse_variant("torch212-cxx11-cpu-x86_64-linux")) is None
     assert stored_exports(tmp_path, parse_variant("torch-cpu")) is None

@@ -23,7 +23,8 @@ def test_a_conforming_variant_is_clean(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["name", "id", "version", "license", "python-depends", "backend"])
 def test_a_key_that_the_client_requires(tmp_path: Path, key: str) -> None:
-    root = variant(tmp_path, **{key: None})
+    missing: dict[str, Any] = {key: None}
+    root = variant(tmp_path, **missing)
     assert [(f.rule.code, f.symbol) for f in findings(root, "KB41")] == [("KB411", key)]
 
 

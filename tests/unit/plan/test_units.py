@@ -9,8 +9,14 @@ from kernel_builder.plan.units import SectionInput, Units, merge, raise_standard
 
 def section(name: str, *src: str, **values: tuple[str, ...]) -> SectionInput:
     capabilities = tuple(parse_capability(text) for text in values.pop("caps", ()))
-    empty: dict[str, tuple[str, ...]] = {"include": (), "cxx_flags": (), "cuda_flags": ()}
-    return SectionInput(id=name, src=src, capabilities=capabilities, **{**empty, **values})
+    return SectionInput(
+        id=name,
+        src=src,
+        capabilities=capabilities,
+        include=values.pop("include", ()),
+        cxx_flags=values.pop("cxx_flags", ()),
+        cuda_flags=values.pop("cuda_flags", ()),
+    )
 
 
 def merged(backend: Backend, *sections: SectionInput) -> Units:
