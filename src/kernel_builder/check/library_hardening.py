@@ -74,6 +74,8 @@ OVERSIZED = rule(
     source="kernel-builder; x86-64 psABI, small code model",
 )
 _MAX_LIBRARY = 2 * 2**30
+# The empty string of the old C++ ABI must be one object in the whole process (std::string and std::wstring).
+_EMPTY_STRING = re.compile(r"_ZNS(s|bIwSt11char_traitsIwESaIwEE)4_Rep20_S_empty_rep_storageE")
 
 _PLACES = (b"/home/", b"/root/", b"/tmp/", b"/Users/", b"/build/", b"/workspace/", b"/nix/store/", b":\\Users\\")
 _SOURCE = re.compile(
@@ -93,7 +95,11 @@ def loading(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # n
         yield EXECUTABLE_STACK.at(library, "it asks for an executable stack")
     if library.elf.text_relocations:
         yield TEXT_RELOCATIONS.at(library, "its code is changed when it is loaded (DT_TEXTREL)")
-    unique = sorted(symbol.name for symbol in library.elf.exports if symbol.binding == "unique")
+    unique = sorted(
+        symbol.name
+        for symbol in library.elf.exports
+        if symbol.binding == "unique" and not _EMPTY_STRING.fullmatch(symbol.name)
+    )
     if unique:
         yield UNIQUE_SYMBOLS.at(
             library, f"it defines symbols that are merged over the whole process: {several(unique)}", symbol=unique[0]

@@ -12,17 +12,14 @@ from importlib import resources
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.policies import find_policy
 from kernel_builder.check.subject import LibraryFile, printable
-from kernel_builder.variants.names import Abi, ArchVariant, TorchTag, TvmFfiTag
+from kernel_builder.variants.names import ArchVariant, TvmFfiTag
 
 DYNAMIC_CXX = rule(
     "KB105",
     "dynamic-cxx-runtime",
     Severity.ERROR,
     summary="libstdc++ and libc++ are linked statically",
-    rationale=(
-        "The C++ runtime of the user's machine, or the one torch has loaded, may be older than the kernel's. Variants"
-        " for the old C++ ABI (cxx98) are excepted: with a runtime of their own they would abort the process."
-    ),
+    rationale="The C++ runtime of the user's machine, or the one torch has loaded, may be older than the kernel's.",
     remedy=(
         "Link with -static-libstdc++ and -Wl,--exclude-libs,ALL (but not -static-libgcc), or judge by a policy that"
         " allows a dynamic one: --policy manylinux_2_28."
@@ -117,7 +114,7 @@ def needed(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     for name in sorted(set(library.elf.needed)):
         own = stem(name)
         if own in cxx:
-            if own != "libstdc++" or (policy.static_cxx and not _has_old_abi(library)):
+            if policy.static_cxx or own != "libstdc++":
                 yield DYNAMIC_CXX.at(library, f"{printable(name)} is linked dynamically", symbol=name)
         elif own not in allowed:
             yield NEEDED.at(
@@ -126,14 +123,6 @@ def needed(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
                 symbol=name,
                 hint=_hint(own),
             )
-
-
-def _has_old_abi(library: LibraryFile) -> bool:
-    """Whether it is of a variant for the old C++ ABI: that must share libstdc++ with torch, because its empty string is
-    one static object, and a process with two of these aborts.
-    """
-    variant = library.variant.variant if library.variant else None
-    return isinstance(variant, ArchVariant) and isinstance(variant.tag, TorchTag) and variant.tag.abi is Abi.CXX98
 
 
 def _hint(own: str) -> str | None:

@@ -192,9 +192,9 @@ def module_step(context: Context, generated: Path) -> Step:
 def link_step(context: Context, objects: tuple[Path, ...], library: Path) -> Step:
     """Link the library: floor stubs for the C library, libstdc++ static and hidden, libgcc_s shared (F6, F7).
 
-    With the old C++ ABI libstdc++ is shared: all empty strings of that ABI are one static object, with which whoever
-    destroys a string compares it, so where there are two of these, memory is freed that nobody allocated (torch 2.6
-    aborted while a kernel with its own was loaded). What is newer than the floor still comes from the static one.
+    With the old C++ ABI the version script hides what ``--exclude-libs`` hides otherwise, all but the empty string:
+    that is one static object, with which whoever destroys a string compares it, so where a process has two of these,
+    memory is freed that nobody allocated (torch 2.6 aborted while a kernel was loaded). A unique symbol is merged.
 
     ``objects`` are passed in plan order. libtorch.so stays needed even if no symbol of it is, because torch's
     libraries are not in the global scope (F7).
@@ -202,10 +202,6 @@ def link_step(context: Context, objects: tuple[Path, ...], library: Path) -> Ste
     layout, toolchain = context.layout, context.toolchain
     sysroot, torch, cuda = toolchain.sysroot, toolchain.torch, toolchain.cuda
     libraries = [torch.libraries, *([cuda.libraries] if cuda else []), sysroot.libraries]
-    runtime = ["-l:libstdc++.a"]
-    if not context.cxx11_abi and sysroot.cxx is not None:
-        libraries.append(sysroot.cxx)
-        runtime.insert(0, "-l:libstdc++.so.6")
     tables = [*torch.exports, *(cuda.exports if cuda else ())]
     # A table is named by soname, its stub by the name that -l looks for: libcublas.so.13.txt, libcublas.so.
     needed = [table.name[: table.name.index(".so") + 3] for table in tables]
@@ -217,7 +213,7 @@ def link_step(context: Context, objects: tuple[Path, ...], library: Path) -> Ste
         str(library),
         f"-Wl,-soname,{library.name}",
         f"-Wl,--version-script,{layout.exports_map}",
-        "-Wl,--exclude-libs,ALL",
+        *(["-Wl,--exclude-libs,ALL"] if context.cxx11_abi else []),
         "-Wl,--gc-sections",
         "-Wl,--build-id=sha1",
         "-Wl,-z,relro,-z,now,-z,noexecstack",
@@ -226,13 +222,13 @@ def link_step(context: Context, objects: tuple[Path, ...], library: Path) -> Ste
         *(str(path) for path in objects),
         # Before torch: its libraries export the parts of libstdc++ that they were linked with, and half of a C++
         # runtime from there and half from here does not work.
-        *runtime,
+        "-l:libstdc++.a",
         "-Wl,--no-as-needed",
         "-l:libtorch.so",
         "-Wl,--as-needed",
         *(f"-l:{name}" for name in needed if name != "libtorch.so"),
         "-Wl,--start-group",
-        *runtime,
+        "-l:libstdc++.a",
         str(sysroot.shim),
         "-l:libm.so.6",
         "-l:libgcc_s.so.1",

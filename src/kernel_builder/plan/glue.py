@@ -32,9 +32,9 @@ def registration_header() -> str:
     return _verbatim("registration.h")
 
 
-def exports_map() -> str:
-    """The version script that keeps C++ names inside the library."""
-    return _verbatim("exports.map")
+def exports_map(*, cxx11_abi: bool) -> str:
+    """The version script that keeps C++ names inside a library for the new, or the old, C++ ABI of libstdc++."""
+    return _verbatim("exports.map" if cxx11_abi else "exports-old-abi.map")
 
 
 REFUSED_HEADERS = ("pybind11/pybind11.h", "torch/extension.h", "torch/python.h")

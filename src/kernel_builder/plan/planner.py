@@ -241,7 +241,7 @@ class _CompiledVariant:
             ops_stem=ops_id.removesuffix(self.identity.unique),
             binding=decide_binding(project.root, sources, includable),
             cxx_standard=self.row.cxx_standard,
-            cxx11_abi=not (isinstance(self.row.variant.tag, TorchTag) and self.row.variant.tag.abi is Abi.CXX98),
+            cxx11_abi=self._cxx11_abi,
             headers_include=python_include(),
             stable_target=stable_target(self.kept),
         )
@@ -250,7 +250,7 @@ class _CompiledVariant:
             content=glue.module_source(ops_id, self.identity.unique),
         )
         generated = [
-            GeneratedFile(path=layout.exports_map, content=glue.exports_map()),
+            GeneratedFile(path=layout.exports_map, content=glue.exports_map(cxx11_abi=self._cxx11_abi)),
             # A file that is added can take the place of another one of its name, without any file having changed.
             GeneratedFile(path=layout.headers_stamp, content="".join(f"{path}\n" for path in includable)),
             GeneratedFile(path=layout.compiler_stamp, content=f"{self.toolchain.host}\n"),
@@ -305,6 +305,12 @@ class _CompiledVariant:
                     f" {' and '.join(library.name for library in clash)}: a file is compiled once, with one of them"
                 )
 
+    @property
+    def _cxx11_abi(self) -> bool:
+        """Whether the variant is for the new C++ ABI of libstdc++."""
+        tag = self.row.variant.tag
+        return not (isinstance(tag, TorchTag) and tag.abi is Abi.CXX98)
+
     def _layout(self) -> Layout:
         vendored = self.project.root / self.project.framework.directory
         variant = self.places.work / self.kept.name
@@ -315,7 +321,7 @@ class _CompiledVariant:
             variant=variant,
             registration=vendored if (vendored / _VENDORED).is_file() else generated,
             refused=self.places.work / "generated" / "refused",
-            exports_map=self.places.work / "generated" / "exports.map",
+            exports_map=self.places.work / "generated" / ("exports.map" if self._cxx11_abi else "exports-old-abi.map"),
             compiler_stamp=variant / "generated" / "compiler.txt",  # variants may have compilers of their own
             headers_stamp=self.places.work / "generated" / "includable.txt",
             store=self.places.store,

@@ -27,14 +27,12 @@ class Sysroot:
     """Link-time view of an older C library, generated from the host's own (DESIGN.md F6, F7).
 
     ``libraries`` holds stub shared objects that offer only symbol versions up to the floor; ``shim`` is the object
-    that defines, hidden, the few newer names that static libstdc++ asks for. ``floor`` is e.g. ``2.27``. ``cxx`` holds
-    a stub of a shared libstdc++ of that age, for the old C++ ABI.
+    that defines, hidden, the few newer names that static libstdc++ asks for. ``floor`` is e.g. ``2.27``.
     """
 
     libraries: Path
     shim: Path
     floor: str
-    cxx: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

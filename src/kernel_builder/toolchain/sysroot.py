@@ -5,8 +5,7 @@ a stub library is generated that offers, per symbol, only the newest version tha
 the stubs, whatever existed then binds to its old version, and anything newer is an undefined symbol. The few newer
 names that static libstdc++ itself asks for come from an archive of shims (``templates/floor``).
 
-The C++ runtime is linked as F7 found to be the only right way: libstdc++ static and hidden, ``libgcc_s`` shared. With
-the old C++ ABI it must be the shared one (see ``plan/compile.py``), for which there is a stub in its own directory.
+The C++ runtime is linked as F7 found to be the only right way: libstdc++ static and hidden, ``libgcc_s`` shared.
 """
 
 from __future__ import annotations
@@ -33,14 +32,10 @@ _LIMITS: dict[str, tuple[int, ...]] = {
     "GLIBC_": tuple(int(part) for part in GLIBC_FLOOR.split(".")),
     # libgcc_s of the same age: what manylinux_2_28, the nearest policy, allows.
     "GCC_": (7, 0, 0),
-    # libstdc++ of the same age (GCC 7): what manylinux_2_27 allows.
-    "GLIBCXX_": (3, 4, 24),
-    "CXXABI_": (1, 3, 11),
 }
 
 _REQUIRED = ("libc.so.6", "libm.so.6", "libgcc_s.so.1")
 _OPTIONAL = ("libmvec.so.1", "libpthread.so.0", "libdl.so.2", "librt.so.1")
-_CXX = "libstdc++.so.6"
 _LOADERS = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}
 _SHIMS = Path(__file__).parent.parent / "templates" / "floor"
 _SHIM_FLAGS = ("-O2", "-fPIC", "-fno-builtin", "-ffunction-sections", "-fdata-sections", "-fno-stack-protector", "-w")
@@ -72,7 +67,7 @@ def select_floor(symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
 
 
 def _host_libraries(host: HostCompiler) -> dict[str, Path]:
-    """soname -> file of the host's C library, its siblings, libgcc_s and libstdc++."""
+    """soname -> file of the host's C library, its siblings and libgcc_s."""
     machine = host.target.split("-")[0]
     loader = _LOADERS.get(machine)
     if loader is None:
@@ -80,7 +75,7 @@ def _host_libraries(host: HostCompiler) -> dict[str, Path]:
             f"{host.cxx} compiles for {host.target}; kernels are built for {' and '.join(_LOADERS)}",
             hint="set CXX to a compiler for one of them",
         )
-    found = {name: compiler_file(host, name) for name in (*_REQUIRED, _CXX, loader)}
+    found = {name: compiler_file(host, name) for name in (*_REQUIRED, loader)}
     for name in _OPTIONAL:
         try:
             found[name] = compiler_file(host, name)
@@ -114,9 +109,7 @@ def provide_sysroot(store: Store, host: HostCompiler) -> Sysroot:
 
 def sysroot_at(directory: Path) -> Sysroot:
     """The value for a sysroot that :func:`write_sysroot` wrote, or will write, to ``directory``."""
-    return Sysroot(
-        libraries=directory / "lib", shim=directory / "libfloor.a", floor=GLIBC_FLOOR, cxx=directory / "lib-c++"
-    )
+    return Sysroot(libraries=directory / "lib", shim=directory / "libfloor.a", floor=GLIBC_FLOOR)
 
 
 def write_sysroot(directory: Path, host: HostCompiler) -> None:
@@ -125,16 +118,14 @@ def write_sysroot(directory: Path, host: HostCompiler) -> None:
     Raises :class:`ToolchainError` when the host's libraries or tools cannot be used.
     """
     sysroot = sysroot_at(directory)
-    for folder in (sysroot.libraries, directory / "lib-c++"):
-        folder.mkdir()
+    sysroot.libraries.mkdir()
     for soname, path in sorted(_host_libraries(host).items()):
         try:
             symbols = select_floor(read_elf(path.read_bytes()).exports)
         except ElfError as error:
             raise ToolchainError(f"{path} cannot be read as a shared library: {error}") from error
         if symbols:
-            folder = directory / "lib-c++" if soname == _CXX else sysroot.libraries
-            write_stub(folder / soname, soname=soname, symbols=symbols, host=host)
+            write_stub(sysroot.libraries / soname, soname=soname, symbols=symbols, host=host)
         elif soname in _REQUIRED:
             raise ToolchainError(
                 f"{path} has no symbol that glibc {GLIBC_FLOOR} had",

@@ -6,11 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from kernel_builder.elf import read_elf
-from kernel_builder.toolchain.host import find_host_compiler
-from kernel_builder.toolchain.sysroot import sysroot_at, write_sysroot
+from kernel_builder.plan.glue import exports_map
 from kernel_builder.toolchain.torch_abi import prove_abi
 from kernel_builder.variants.names import Abi
 
@@ -42,13 +39,6 @@ extern "C" int run() { take("a text that is long enough not to be stored in plac
 _LOAD = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print(ctypes.CDLL(sys.argv[2]).run())"
 
 
-@pytest.fixture(scope="module")
-def sysroot(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("sysroot")
-    write_sysroot(directory, find_host_compiler())
-    return directory
-
-
 def build(folder: Path, name: str, source: str, *options: str) -> Path:
     text, out = folder / f"{name}.cpp", folder / f"lib{name}.so"
     text.write_text(source)
@@ -62,26 +52,17 @@ def run(*libraries: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_two_libraries_can_pass_empty_strings_only_with_one_runtime(sysroot: Path, tmp_path: Path) -> None:
-    cxx = sysroot_at(sysroot).cxx
-    assert cxx is not None
+def test_two_libraries_can_pass_empty_strings_only_when_they_share_the_empty_one(tmp_path: Path) -> None:
     other = build(tmp_path, "other", _OTHER)
-    common = ("-nodefaultlibs", f"-L{cxx}", f"-L{tmp_path}", "-Wl,--exclude-libs,ALL", f"-Wl,-rpath,{tmp_path}")
-    rest = ("-lother", "-lm", "-lgcc_s", "-lc", "-lgcc")
-    static = build(tmp_path, "static", _OWN, *common, "-l:libstdc++.a", *rest)
-    shared = build(tmp_path, "shared", _OWN, *common, "-l:libstdc++.so.6", "-l:libstdc++.a", *rest)
-    assert run(other, static).returncode != 0
+    script = tmp_path / "exports.map"
+    script.write_text(exports_map(cxx11_abi=False).replace("PyInit_*", "run"))
+    common = ("-nodefaultlibs", "-fno-gnu-unique", f"-L{tmp_path}", f"-Wl,-rpath,{tmp_path}")
+    rest = ("-l:libstdc++.a", "-lother", "-lm", "-lgcc_s", "-lc", "-lgcc")
+    apart = build(tmp_path, "apart", _OWN, *common, "-Wl,--exclude-libs,ALL", *rest)
+    shared = build(tmp_path, "shared", _OWN, *common, f"-Wl,--version-script,{script}", *rest)
+    assert run(other, apart).returncode != 0
     answer = run(other, shared)
     assert (answer.returncode, answer.stdout) == (0, "7\n"), answer.stderr
-
-
-def test_the_shared_runtime_is_of_the_floors_age(sysroot: Path) -> None:
-    cxx = sysroot_at(sysroot).cxx
-    assert cxx is not None
-    limits = {"GLIBCXX": (3, 4, 24), "CXXABI": (1, 3, 11)}
-    exports = read_elf((cxx / "libstdc++.so.6").read_bytes()).exports
-    versions = {symbol.version for symbol in exports if symbol.version is not None}
-    assert len(exports) > 3000
-    for version in versions:
-        family, _, number = version.partition("_")
-        assert tuple(map(int, number.split("."))) <= limits[family]
+    elf = read_elf(shared.read_bytes())
+    assert "libstdc++.so.6" not in elf.needed
+    assert {symbol.name for symbol in elf.exports} == {"run", "_ZNSs4_Rep20_S_empty_rep_storageE"}
