@@ -157,7 +157,7 @@ NO_ALL = rule(
 ALL_UNDEFINED = rule(
     "KB331",
     "all-undefined",
-    Severity.ERROR,
+    Severity.WARNING,
     summary="__all__ holds names that exist",
     rationale="'from kernel import *' raises an error, and the kernel's page lists what is not there.",
     remedy="Correct or remove the entry; entries are strings.",

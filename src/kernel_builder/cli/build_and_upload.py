@@ -14,8 +14,8 @@ from kernel_builder.cli.upload import run_upload, upload_options
 from kernel_builder.errors import BuildError, ExitCode
 from kernel_builder.hub.upload import UploadRequest
 
-_OF_UPLOAD = {"dry_run", "as_json", "output", "quiet"}
-"""Options of build that mean the upload here, or make no sense before one."""
+_OF_UPLOAD = {"dry_run", "as_json", "output", "quiet", "ignore"}
+"""Options of build that are the upload's here, too, or make no sense before one."""
 
 
 @click.command(short_help="Build the project's variants, then publish them on the Hub.")
@@ -45,7 +45,7 @@ def command(
     written = io.StringIO()
     with contextlib.redirect_stdout(written):
         code = click.get_current_context().invoke(
-            build.command, **build_options, quiet=quiet, dry_run=False, as_json=True, output=None
+            build.command, **build_options, quiet=quiet, ignore=ignore, dry_run=False, as_json=True, output=None
         )
     outcome = json.loads(written.getvalue())
     built = tuple(variant["name"] for variant in outcome["variants"] if variant["path"] is not None)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--select", multiple=True, metavar="RULE", help="Apply these rules alone: KB103, KB1 or run-path.")
 @click.option("--ignore", multiple=True, metavar="RULE", help="Do not apply these rules.")
 @click.option("--policy", default="glibc-2.27-static", show_default=True, metavar="NAME",
-              help="Which versions of the C and C++ runtimes libraries may need: or manylinux_2_28, ...")  # fmt: skip
+              help="Which C and C++ runtimes libraries may need: this, or manylinux_2_28 and its like.")  # fmt: skip
 @click.option("--python-floor", default="3.9", show_default=True, metavar="VERSION", help="Oldest supported Python.")
 @click.option("--torch-stable-abi", metavar="VERSION",
               help="Libraries must keep to the stable ABI of this torch (those of torch-stable-abi variants"

@@ -18,6 +18,7 @@ from kernel_builder.errors import NetworkError, ToolchainError
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.progress import Progress
 from kernel_builder.toolchain.recipe import Component
+from kernel_builder.toolchain.settings import LOCAL
 from kernel_builder.variants.names import Abi, Machine
 
 _Answer = TypeVar("_Answer")
@@ -206,10 +207,15 @@ def choose_torch(request: ToolchainRequest, sources: Sequence[TorchSource]) -> C
     """The torch for ``request``: from the first source with one whose C++ ABI, proved by its export table, fits (a
     request without ABI takes the first one of the release, unseen).
 
+    A torch that is installed takes the place of sources that lack the release, not of sources that do not answer: what
+    a kernel is compiled with must not depend on the weather.
+
     Raises :class:`ToolchainError` with all reasons when there is none, :class:`NetworkError`.
     """
     decisions = _Decisions()
     for source in sources:
+        if decisions.failures and source.label == LOCAL:
+            break
         for candidate in _in_question(decisions, request, source):
             reason: str | None = None
             if request.abi is not None:

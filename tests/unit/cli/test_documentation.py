@@ -73,3 +73,23 @@ def test_there_are_commands_to_find_and_wrong_ones_are_found() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def _all_commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield f"{path}{name}", command
+        if isinstance(command, click.Group):
+            yield from _all_commands(command, f"{path}{name} ")
+
+
+@pytest.mark.parametrize(
+    ("path", "command"), _all_commands(cli), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_every_command_has_help_and_no_option_twice(path: str, command: click.Command) -> None:
+    options = [option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)]
+    assert sorted(set(options)) == sorted(options)
+    assert command.get_help(click.Context(command, info_name=path)).startswith("Usage: ")
+    assert all(parameter.help for parameter in command.params if isinstance(parameter, click.Option))
