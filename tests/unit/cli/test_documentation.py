@@ -86,7 +86,7 @@ def _all_commands(group: click.Group, path: str = "") -> Iterator[tuple[str, cli
 
 
 @pytest.mark.parametrize(
-    ("path", "command"), _all_commands(cli), ids=lambda value: value if isinstance(value, str) else ""
+    ("path", "command"), list(_all_commands(cli)), ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_every_command_has_help_and_no_option_twice(path: str, command: click.Command) -> None:
     options = [option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)]
