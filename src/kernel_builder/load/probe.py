@@ -145,14 +145,15 @@ class Registrations:
     def watch(self) -> None:
         import torch
 
-        original = torch.library.Library.__init__
+        registrar: Any = torch.library.Library
+        original = registrar.__init__
         watcher = self
 
         def noting(library: Any, ns: str, *rest: Any, **words: Any) -> None:
             watcher.note(ns)
             original(library, ns, *rest, **words)
 
-        torch.library.Library.__init__ = noting
+        registrar.__init__ = noting
 
     def note(self, namespace: str) -> None:
         frame: Any = sys._getframe(2)
