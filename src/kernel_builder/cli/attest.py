@@ -72,14 +72,24 @@ def _attest(source: Source, output: Path | None, *, signs: bool) -> None:
         statements_text,
     )
     from kernel_builder.hub.local import variant_files  # noqa: PLC0415
+    from kernel_builder.lock import read_lock  # noqa: PLC0415
 
     for variant in source.variants:
         if variant.is_dirty:
             click.echo(f"warning: {variant.name} was built from sources that are in no commit", err=True)
-    statements = [
-        make_statement(variant, variant_files(variant, source.folder), source.project, environment=os.environ)
-        for variant in source.variants
-    ]
+    lock = read_lock(source.project.root) if source.project is not None else None
+    statements = []
+    for variant in source.variants:
+        locked = lock.get(variant.name) if lock is not None else None
+        statements.append(
+            make_statement(
+                variant,
+                variant_files(variant, source.folder),
+                source.project,
+                dependencies=locked.artefacts if locked is not None else (),
+                environment=os.environ,
+            )
+        )
     text = statements_text(statements)
     if str(output) == "-":
         click.echo(text, nl=False)

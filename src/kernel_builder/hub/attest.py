@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from kernel_builder.errors import BuildError, KernelBuilderError, UsageError
 from kernel_builder.files import write_bytes
 from kernel_builder.hub.local import variant_files
 from kernel_builder.hub.plan import BUILD, LocalFile
+from kernel_builder.store.artefact import Artefact
 
 if TYPE_CHECKING:
     from sigstore.verify import Verifier
@@ -38,25 +38,18 @@ _BUILD_TYPE = "urn:kernel-builder:hub-kernel:1"
 _LOCAL_BUILDER = "urn:kernel-builder:local"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Dependency:
-    """A file that the build used besides the kernel's own sources: from the lock. ``sha256`` is hex."""
-
-    name: str
-    sha256: str
-
-
 def make_statement(
     variant: BuiltVariant,
     files: Iterable[LocalFile],
     project: Project | None,
     *,
-    dependencies: Iterable[Dependency] = (),
+    dependencies: Iterable[Artefact] = (),
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
     """The statement about ``variant`` and its ``files``, as :func:`variant_files` found them.
 
-    ``project`` adds the digest of ``build.toml`` and the address of the sources; ``environment`` is looked at for the
+    ``dependencies`` are the files of its toolchain, as the lock names them. ``project`` adds the digest of
+    ``build.toml`` and the address of the sources; ``environment`` is looked at for the
     run of a GitHub workflow, which then is the builder. The same inputs give the same statement.
     """
     environment = environment or {}
@@ -76,7 +69,7 @@ def make_statement(
             "internalParameters": {"provenance": variant.metadata.get("provenance", {})},
             "resolvedDependencies": [
                 *_sources(variant),
-                *({"name": item.name, "digest": {"sha256": item.sha256}} for item in dependencies),
+                *map(_dependency, dependencies),
             ],
         },
         "runDetails": _run_details(variant, environment),
@@ -91,6 +84,14 @@ def make_statement(
         "predicateType": _PREDICATE_TYPE,
         "predicate": predicate,
     }
+
+
+def _dependency(artefact: Artefact) -> dict[str, object]:
+    """A file of the toolchain. Where its publisher gives no digest of the whole, that of its RECORD stands for it."""
+    if artefact.sha256 is not None:
+        return {"name": artefact.filename, "digest": {"sha256": artefact.sha256}}
+    digest = {} if artefact.record_sha256 is None else {"digest": {"sha256": artefact.record_sha256}}
+    return {"name": f"{artefact.filename}/RECORD", **digest}
 
 
 def _sources(variant: BuiltVariant) -> list[dict[str, object]]:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from conftest import Tool
+from hub.kernels import write_project, write_variant
 from kernel_builder.artifact.built import BuiltVariant, variants_in
 from kernel_builder.artifact.digest import hash_variant
 from kernel_builder.errors import KernelBuilderError, UsageError
 from kernel_builder.hub.attest import (
-    Dependency,
     identity_policy,
     make_statement,
     make_verifier,
@@ -21,6 +22,8 @@ from kernel_builder.hub.attest import (
     verify,
 )
 from kernel_builder.hub.local import variant_files
+from kernel_builder.lock import Lock, LockedVariant, write_lock
+from kernel_builder.store.artefact import Artefact
 from sigstore_instance import Instance
 
 COMMIT = "0123456789" * 4
@@ -49,7 +52,7 @@ def test_a_statement_names_every_file_and_where_it_came_from(variant: BuiltVaria
         variant,
         variant_files(variant, variant.path.parent),
         None,
-        dependencies=[Dependency(name="torch.whl", sha256="ab")],
+        dependencies=[Artefact(name="torch", version="2", filename="torch.whl", sha256="ab")],
     )
     metadata = hashlib.sha256((variant.path / "metadata.json").read_bytes()).hexdigest()
     assert statement["subject"] == [
@@ -129,3 +132,15 @@ def test_a_signature_holds_for_its_bytes_its_signer_and_the_files_they_cover(
     trust.write_text("{}")
     with pytest.raises(KernelBuilderError, match="no trust configuration"):
         make_verifier(offline=True, trust_config=trust)
+
+
+def test_the_command_names_the_toolchain_that_is_locked(tmp_path: Path, tool: Tool) -> None:
+    root = write_project(tmp_path / "scale")
+    write_variant(root / "build", "torch-cpu")
+    artefact = Artefact(name="torch", version="2.13.0", filename="torch-2.13.0.whl", size=1, sha256="ab" * 32)
+    write_lock(root, Lock.of([LockedVariant(name="torch-cpu", host_compiler=">=11", artefacts=(artefact,))]))
+    result = tool("attest", root)
+    assert result.code == 0, result.stderr
+    (line,) = (root / "build" / "provenance.intoto.jsonl").read_text().splitlines()
+    dependencies = json.loads(line)["predicate"]["buildDefinition"]["resolvedDependencies"]
+    assert {"name": "torch-2.13.0.whl", "digest": {"sha256": "ab" * 32}} in dependencies
