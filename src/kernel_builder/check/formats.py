@@ -11,6 +11,7 @@ import os
 from urllib.parse import quote
 
 from kernel_builder import __version__
+from kernel_builder.annotations import annotation
 from kernel_builder.check.engine import Report
 from kernel_builder.check.model import Finding, Rule, Severity
 from kernel_builder.check.subject import printable
@@ -68,20 +69,13 @@ def as_github(report: Report) -> str:
 
 
 def _annotation(finding: Finding) -> str:
-    properties = [f"file={_property(printable(finding.path))}"]
-    if finding.line is not None:
-        properties.append(f"line={finding.line}")
-    properties.append(f"title={_property(f'{finding.rule.code} {finding.rule.slug}')}")
+    place = {
+        "file": printable(finding.path),
+        "line": finding.line,
+        "title": f"{finding.rule.code} {finding.rule.slug}",
+    }
     text = f"{printable(finding.message)}\n{advice(finding)}"
-    return f"::{_COMMANDS[finding.severity]} {','.join(properties)}::{_data(text)}"
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return annotation(_COMMANDS[finding.severity], place, text)
 
 
 def as_sarif(report: Report) -> str:

@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from kernel_builder.artifact.digest import METADATA
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
-from kernel_builder.check.subject import METADATA, BuildFolder, VariantDir, join, printable
+from kernel_builder.check.subject import BuildFolder, VariantDir, join, printable
 from kernel_builder.config.capabilities import parse_capability
 from kernel_builder.config.known import dependencies
 from kernel_builder.config.model import Backend

@@ -26,6 +26,7 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
+from kernel_builder.artifact.digest import METADATA
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.elf import ElfError, ElfFile, NamedSection, mapped, named_sections, read_elf_file
@@ -34,7 +35,6 @@ from kernel_builder.macho import MAGICS, MachOError, MachOSlice, read_macho
 from kernel_builder.pe import PeError, PeFile, read_pe
 from kernel_builder.variants.names import Variant, parse_variant
 
-METADATA = "metadata.json"
 LIBRARY_SUFFIXES = frozenset({".so", ".pyd", ".dylib", ".dll"})
 MAX_ENTRIES = 100_000
 """Files looked at in one tree. The Hub takes fewer in a whole repository."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kernel_builder.annotations import annotation
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.errors import ConfigError, Diagnostic, Severity
@@ -94,16 +95,7 @@ def _report(project: Project | None, diagnostics: Sequence[Diagnostic], director
 def _annotation(diagnostic: Diagnostic) -> str:
     """A workflow command of GitHub Actions, which shows the message beside the line."""
     place = {"file": diagnostic.file, "line": diagnostic.line, "col": diagnostic.column}
-    properties = ",".join(f"{name}={_property(str(value))}" for name, value in place.items() if value is not None)
     text = f"{diagnostic.key}: {diagnostic.message}" if diagnostic.key else diagnostic.message
     if diagnostic.hint:
         text += f"\n{diagnostic.hint}"
-    return f"::{diagnostic.severity.value}{' ' if properties else ''}{properties}::{_data(text)}"
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return annotation(diagnostic.severity.value, place, text)

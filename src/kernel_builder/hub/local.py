@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.artifact.built import CARD, BuiltVariant, variants_in
+from kernel_builder.artifact.digest import METADATA, SIGNATURE
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.errors import BuildError, ConfigError, UsageError
-from kernel_builder.hub.plan import BENCHMARK_FILES, BENCHMARKS, BUILD, METADATA, SIGNATURE, SMALL, LocalFile
+from kernel_builder.hub.plan import BENCHMARK_FILES, BENCHMARKS, BUILD, SMALL, LocalFile
 from kernel_builder.variants.names import parse_variant
 
 _CANDIDATES = ("result", BUILD)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from kernel_builder.artifact.digest import METADATA, SIGNATURE
+
 MAIN = "main"
 README = "README.md"
 BUILD = "build"
 BENCHMARKS = "benchmarks"
 BENCHMARK_FILES = "benchmark*.py"
-METADATA = "metadata.json"
-SIGNATURE = "metadata.json.sigstore"
 
 COMMIT_OPERATIONS = 1000
 """Files in one commit, at most (contract 6.4, step 7)."""

@@ -12,9 +12,9 @@ from kernel_builder.config.model import Project
 from kernel_builder.errors import UsageError
 from kernel_builder.hub.api_diff import Published
 from kernel_builder.hub.interface import ops_of_library, ops_of_sources, read_interface
+from kernel_builder.hub.plan import BUILD
 from kernel_builder.hub.remote import Remote
 
-_BUILD = "build"
 _LIBRARIES = (".so", ".pyd")
 _LARGEST_LIBRARY = 64 << 20
 """A library of more bytes is not fetched for the sake of its op schemas, which then are not compared."""
@@ -64,19 +64,19 @@ def of_revision(remote: Remote, revision: str, scratch: Path) -> Side:
     Raises :class:`UsageError` when there are no variants, and what :class:`Remote` raises.
     """
     files = remote.snapshot(revision).files
-    names = sorted({path.split("/")[1] for path in files if path.startswith(f"{_BUILD}/") and path.endswith(METADATA)})
+    names = sorted({path.split("/")[1] for path in files if path.startswith(f"{BUILD}/") and path.endswith(METADATA)})
     if not names:
         raise UsageError(f"{remote.repo_id} has no variants at {revision}", hint="name another revision with --against")
     first = _reference(names)
     wanted = [
         path
         for path, file in files.items()
-        if path.startswith(f"{_BUILD}/{first}/")
+        if path.startswith(f"{BUILD}/{first}/")
         and (path.endswith((".py", METADATA)) or (path.endswith(_LIBRARIES) and file.size <= _LARGEST_LIBRARY))
     ]
     for path in wanted:
         remote.download(path, revision, scratch)
-    side = of_variants(variants_in(scratch / _BUILD))
+    side = of_variants(variants_in(scratch / BUILD))
     return Side(published=replace(side.published, variants=tuple(names)), place=f"{remote.repo_id} at {revision}")
 
 

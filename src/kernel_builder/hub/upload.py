@@ -21,6 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from kernel_builder.artifact.built import BuiltVariant
+from kernel_builder.artifact.digest import METADATA
 from kernel_builder.errors import KernelBuilderError, NetworkError, UsageError
 from kernel_builder.events import Notice, Reporter, UploadFinished, UploadStarted, Waiting
 from kernel_builder.hub.api_diff import Published, compare
@@ -31,7 +32,6 @@ from kernel_builder.hub.plan import (
     BUILD,
     COMMIT_OPERATIONS,
     MAIN,
-    METADATA,
     README,
     BranchPlan,
     Change,
