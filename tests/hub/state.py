@@ -6,6 +6,7 @@ SHA-256 as in git LFS, and a large file's blob is its pointer. One JSON file per
 
 from __future__ import annotations
 
+import codecs
 import fnmatch
 import hashlib
 import json
@@ -148,6 +149,15 @@ def tree_names(files: Mapping[str, Blob]) -> dict[str, str]:
         )
         names[directory] = git_name("tree", data)
     return names
+
+
+def _is_text(sample: bytes) -> bool:
+    """Whether the beginning of a file is text: UTF-8 without NUL; its last character may be cut off."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample)
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in sample
 
 
 class State:
@@ -293,7 +303,7 @@ class State:
     def is_large(self, files: Mapping[str, Blob], path: str, size: int, sample: bytes) -> bool:
         """Whether a file is to be sent as a large file: by ``.gitattributes``, its size, or bytes that are no text."""
         name = path.rsplit("/", 1)[-1]
-        large = size > LARGE or b"\0" in sample
+        large = size > LARGE or not _is_text(sample)
         attributes = files.get(".gitattributes")
         text = self.content(attributes).read_text(encoding="utf-8") if attributes else ""
         for line in text.splitlines():
