@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.build.undefined import find_missing
+from kernel_builder.config.known import OLDEST_STABLE_ABI
 from kernel_builder.elf import ElfFile, Symbol
 from kernel_builder.plan.model import UndefinedPolicy
 from kernel_builder.stable_abi import stable_functions, stable_header_roots, target_definition, why_not_stable
@@ -32,6 +33,11 @@ def test_the_target_is_told_to_the_headers_in_torchs_own_encoding(release: str, 
 )
 def test_functions_are_known_by_the_release_they_came_with(function: str, since: str) -> None:
     assert stable_functions()[function] == Version.parse(since)
+
+
+def test_the_oldest_target_is_the_first_release_that_can_register_operators() -> None:
+    registering = ("aoti_torch_library_init_def", "aoti_torch_library_def", "aoti_torch_library_impl")
+    assert {stable_functions()[name] for name in registering} == {OLDEST_STABLE_ABI}
 
 
 def test_the_table_covers_every_release_since_the_first() -> None:

@@ -16,6 +16,9 @@ from kernel_builder.versions import Version
 
 _DATA = Path(__file__).parent.parent / "data"
 
+OLDEST_STABLE_ABI = Version.parse("2.7")
+"""The release of torch from which on a kernel can register its operators through the stable ABI."""
+
 
 class PythonPackage(NamedTuple):
     """A Python package that kernels may import: what to install, and the module to import (``""``: none)."""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from kernel_builder.config.capabilities import parse_capability
 from kernel_builder.config.checks import Tree, listed_twice
-from kernel_builder.config.known import dependencies, licenses, newest_torch
+from kernel_builder.config.known import OLDEST_STABLE_ABI, dependencies, licenses, newest_torch
 from kernel_builder.config.model import Backend, Capability, KernelDependency, Suffix
 from kernel_builder.config.nodes import ListNode, TableNode, describe, quoted, shortened
 from kernel_builder.config.report import Report
@@ -439,7 +439,14 @@ def stable_abi(
 
 def _is_stable_target(version: Version, path: tuple[str | int, ...], maxver: Version | None, report: Report) -> bool:
     if len(version.parts) < 2:
-        report.error(path, f"'{version}' lacks the minor number", hint=f'write: "{version}.0"')
+        report.error(path, f"'{version}' lacks the minor number", hint='write both, such as "2.11"')
+        return False
+    if version < OLDEST_STABLE_ABI:
+        report.error(
+            path,
+            f"torch {version} has no stable ABI that kernels can be built for: the first is that of {OLDEST_STABLE_ABI}",
+            hint=f'write "{OLDEST_STABLE_ABI}" or newer',
+        )
         return False
     newest = newest_torch()
     if not version.is_at_most(newest):
