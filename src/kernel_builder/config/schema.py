@@ -76,7 +76,8 @@ EXAMPLES: Mapping[Kind, str] = {
 
 class Key(NamedTuple):
     """One key. ``field`` is the attribute of the model that holds its value; ``only`` the backends whose
-    kernel sections may have it (empty: all); ``aliases`` other spellings that are read.
+    kernel sections may have it (empty: all); ``aliases`` other spellings that are read; ``shown`` a value as it is
+    written, where that of its kind would mislead.
     """
 
     name: str
@@ -87,6 +88,12 @@ class Key(NamedTuple):
     only: tuple[Backend, ...] = ()
     aliases: tuple[str, ...] = ()
     default: str | None = None
+    shown: str | None = None
+
+    @property
+    def example(self) -> str:
+        """A value, as it is written."""
+        return self.shown or EXAMPLES[self.kind]
 
 
 class Table(NamedTuple):

@@ -66,7 +66,7 @@ class TableReader:
             # What has a typing mistake in its name, or cannot be read, has been noticed; it is not missing as well.
             noticed = key.name in meant or path in report.broken or key.name in optional
             if key.required and not noticed and self.node(key.name) is None:
-                hint = f"add: {key.name} = {EXAMPLES[key.kind]}"
+                hint = f"add: {key.name} = {key.example}"
                 report.error(path, "is missing", hint=hint, at_key=True)
 
     def node(self, name: str) -> Node | None:
@@ -113,7 +113,7 @@ class TableReader:
         return tuple(entry for entry in found if entry is not None)
 
     def _example(self, name: str) -> str:
-        return EXAMPLES[self._table.key(name).kind]
+        return self._table.key(name).example
 
     def _spellings(self, name: str) -> tuple[str, ...]:
         key = self._table.key(name)

@@ -286,8 +286,7 @@ class SimpleIndex:
 
     def transport_without_credentials(self) -> Transport:
         """A transport for other servers: the same certificates, and nothing that is meant for the index alone."""
-        certificates = self.settings.certificates
-        return Transport(IndexSettings(url=None, origin=self.settings.origin, certificates=certificates))
+        return Transport(replace(self.settings, url=None, credentials=None))
 
     def cancel(self) -> None:
         """See :class:`Index`."""

@@ -56,11 +56,13 @@ class IndexSettings:
 
     ``origin`` is for messages (``PIP_INDEX_URL``, the path of a file, ``default``). ``certificates`` is a
     file or directory of certificate authorities; ``None`` leaves the choice to the HTTP library.
-    ``url`` is ``None`` where nothing is configured: :attr:`address` is then the index client's default.
+    ``url`` is ``None`` where nothing is configured: :attr:`address` is then the index client's default. ``place`` is
+    where hints tell people to write another address.
     """
 
     url: str | None = field(repr=False)
     origin: str
+    place: str = "KERNEL_BUILDER_INDEX_URL"
     credentials: tuple[str, str] | None = field(default=None, repr=False)
     certificates: Path | None = None
 
@@ -85,7 +87,19 @@ def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
     return urlunsplit(parts._replace(netloc=_host(parts))), (unquote(name), unquote(password))
 
 
-def _make(url: str, origin: str, certificates: Path | None) -> IndexSettings:
+def names_a_server(url: str) -> bool:
+    """Whether ``url`` is an address of http or https with a host, and with a port that there can be."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(host) and port != 0 and not re.search(r"\s", parts.netloc)
+
+
+def _make(
+    url: str, origin: str, certificates: Path | None, *, place: str = "KERNEL_BUILDER_INDEX_URL"
+) -> IndexSettings:
     # uv allows "name=url" in UV_DEFAULT_INDEX.
     name, equals, rest = url.strip().partition("=")
     if equals and name.replace("-", "").replace("_", "").replace(".", "").isalnum():
@@ -104,9 +118,14 @@ def _make(url: str, origin: str, certificates: Path | None) -> IndexSettings:
     if scheme not in {"http", "https"}:
         raise NetworkError(
             f"the package index of {origin} is {redact(url)!r}, which is neither http nor https",
-            hint="set KERNEL_BUILDER_INDEX_URL to the address of a simple index, such as https://host/simple",
+            hint=f"write the address of a simple index, such as https://host/simple, into {place}",
         )
-    return IndexSettings(url=bare, origin=origin, credentials=credentials, certificates=certificates)
+    if not names_a_server(bare):
+        raise NetworkError(
+            f"the package index of {origin} is {redact(url)!r}, which names no server",
+            hint=f"write the address of a simple index, such as https://host/simple, into {place}",
+        )
+    return IndexSettings(url=bare, origin=origin, place=place, credentials=credentials, certificates=certificates)
 
 
 def index_at(
@@ -116,7 +135,7 @@ def index_at(
 
     Raises :class:`NetworkError` when ``url`` is no http(s) address.
     """
-    return _make(url, f"the index {name!r}", find_certificates(environment, home))
+    return _make(url, f"the index {name!r}", find_certificates(environment, home), place="kernel-builder.toml")
 
 
 def pip_configuration_files(environment: Mapping[str, str], home: Path) -> tuple[Path, ...]:

@@ -81,7 +81,7 @@ def _words(error: BaseException) -> str:
     return type(error).__name__
 
 
-_NO_NETWORK = "check the network, or name a mirror in KERNEL_BUILDER_INDEX_URL"
+_NO_NETWORK = "check the network, or name a mirror in {place}"
 _REFUSALS: tuple[tuple[type[Exception], str, str | None], ...] = (
     (
         requests.exceptions.SSLError,
@@ -120,7 +120,7 @@ def _describe(error: Exception) -> str:
     return f"the transfer failed ({_words(error)})"
 
 
-def _check_status(response: requests.Response, url: str) -> None:
+def _check_status(response: requests.Response, url: str, place: str) -> None:
     status = response.status_code
     if status < 400:
         return
@@ -128,11 +128,7 @@ def _check_status(response: requests.Response, url: str) -> None:
         raise _TransientError(f"the server answered {status} {response.reason}")
     if status in {404, 410}:
         raise NotFoundError(f"{redact(url)} does not exist (the server answered {status})")
-    hint = (
-        "put the index's user and password into KERNEL_BUILDER_INDEX_URL or ~/.netrc"
-        if status in {401, 403, 407}
-        else None
-    )
+    hint = f"put user and password into the address in {place}, or into ~/.netrc" if status in {401, 403, 407} else None
     raise NetworkError(f"{redact(url)} was refused: the server answered {status} {response.reason}", hint=hint)
 
 
@@ -151,6 +147,7 @@ class Transport:
         self._session.mount("https://", adapter)
         if settings.credentials is not None:
             self._session.auth = _IndexAuth(settings)
+        self._place = settings.place
         self._verify = _existing(settings.certificates)
         self._timeout = (CONNECT_SECONDS, read_seconds)
         self._backoff = backoff
@@ -272,13 +269,14 @@ class Transport:
                 url, headers=dict(headers), stream=True, timeout=self._timeout, verify=self._verify
             )
             with response:
-                _check_status(response, url)
+                _check_status(response, url, self._place)
                 yield response
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             refusal = _refusal(error)
             if refusal is None:
                 raise _TransientError(_describe(error)) from error
-            raise NetworkError(f"{redact(url)}: {refusal[0]}", hint=refusal[1]) from error
+            what, hint = refusal
+            raise NetworkError(f"{redact(url)}: {what}", hint=hint and hint.replace("{place}", self._place)) from error
 
     def _retry(self, url: str, once: Callable[[], _Result]) -> _Result:
         failures = 0

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import platformdirs
 
@@ -24,7 +23,7 @@ from kernel_builder.config.schema import Key, Kind, Table
 from kernel_builder.config.tables import Entry, TableReader
 from kernel_builder.errors import ConfigError, Severity, UsageError
 from kernel_builder.store.index import DEFAULT_LABEL
-from kernel_builder.store.settings import redact
+from kernel_builder.store.settings import names_a_server, redact
 
 FILE_NAME = "kernel-builder.toml"
 MAX_BYTES = 1 << 20
@@ -84,8 +83,8 @@ class ToolchainSettings:
     files: tuple[Path, ...] = ()
 
 
-def _key(name: str, kind: Kind, summary: str, *, required: bool = False) -> Key:
-    return Key(name=name, kind=kind, summary=summary, field=name.replace("-", "_"), required=required)
+def _key(name: str, kind: Kind, summary: str, shown: str, *, required: bool = False) -> Key:
+    return Key(name=name, kind=kind, summary=summary, field=name.replace("-", "_"), required=required, shown=shown)
 
 
 _TOP = Table(
@@ -93,11 +92,16 @@ _TOP = Table(
     model="ToolchainSettings",
     summary="Where toolchains come from.",
     keys=(
-        _key("sources", Kind.TEXTS, "The order in which sources are tried; those that are not named are not used."),
-        _key("index", Kind.TEXTS, "Further indexes of wheels, one [[index]] each."),
-        _key("redistrib", Kind.TEXT, "A table: NVIDIA's redistributable archives."),
-        _key("debian", Kind.TEXT, "A table: Debian's package of the CUDA compiler."),
-        _key("local", Kind.TEXT, "A table: what this machine has."),
+        _key(
+            "sources",
+            Kind.TEXTS,
+            "The order in which sources are tried; those that are not named are not used.",
+            '["index", "redistrib", "debian", "local"]',
+        ),
+        _key("index", Kind.TEXTS, "Further indexes of wheels, one [[index]] each.", "[]"),
+        _key("redistrib", Kind.TEXT, "A table: NVIDIA's redistributable archives.", "{}"),
+        _key("debian", Kind.TEXT, "A table: Debian's package of the CUDA compiler.", "{}"),
+        _key("local", Kind.TEXT, "A table: what this machine has.", "{}"),
     ),
 )
 _INDEX = Table(
@@ -105,9 +109,9 @@ _INDEX = Table(
     model="FurtherIndex",
     summary="An index of wheels besides the one that pip is configured for.",
     keys=(
-        _key("name", Kind.TEXT, "What sources and messages call it.", required=True),
-        _key("url", Kind.TEXT, "Its address: what pip takes as --index-url."),
-        _key("path", Kind.TEXT, "A folder of wheels, instead of an address."),
+        _key("name", Kind.TEXT, "What sources and messages call it.", '"mine"', required=True),
+        _key("url", Kind.TEXT, "Its address: what pip takes as --index-url.", '"https://host/simple"'),
+        _key("path", Kind.TEXT, "A folder of wheels, instead of an address.", '"wheels"'),
     ),
 )
 _REDISTRIB = Table(
@@ -115,8 +119,8 @@ _REDISTRIB = Table(
     model="ToolchainSettings",
     summary="NVIDIA's redistributable archives.",
     keys=(
-        _key("url", Kind.TEXT, "Where redistrib_*.json lie."),
-        _key("path", Kind.TEXT, "A folder that holds them, and the archives that they name."),
+        _key("url", Kind.TEXT, "Where redistrib_*.json lie.", '"https://host/redist"'),
+        _key("path", Kind.TEXT, "A folder that holds them, and the archives that they name.", '"redist"'),
     ),
 )
 _DEBIAN = Table(
@@ -124,16 +128,28 @@ _DEBIAN = Table(
     model="ToolchainSettings",
     summary="Debian's package of the CUDA compiler.",
     keys=(
-        _key("mirror", Kind.TEXT, "A URL or a folder. Default: the mirror that apt uses."),
-        _key("suites", Kind.TEXTS, "Suites to look in. Default: those known to have a CUDA release."),
-        _key("keyring", Kind.TEXT, "The archive's keys. Default: where debian-archive-keyring puts them."),
+        _key("mirror", Kind.TEXT, "A URL or a folder. Default: the mirror that apt uses.", '"http://host/debian"'),
+        _key("suites", Kind.TEXTS, "Suites to look in. Default: those known to have a CUDA release.", '["trixie"]'),
+        _key(
+            "keyring",
+            Kind.TEXT,
+            "The archive's keys. Default: where debian-archive-keyring puts them.",
+            '"/usr/share/keyrings/debian-archive-keyring.gpg"',
+        ),
     ),
 )
 _LOCAL = Table(
     name="local",
     model="ToolchainSettings",
     summary="What this machine has.",
-    keys=(_key("toolkits", Kind.TEXTS, "Folders of CUDA toolkits, besides CUDA_HOME, /usr/local/cuda* and PATH."),),
+    keys=(
+        _key(
+            "toolkits",
+            Kind.TEXTS,
+            "Folders of CUDA toolkits, besides CUDA_HOME, /usr/local/cuda* and PATH.",
+            '["/opt/cuda-12.4"]',
+        ),
+    ),
 )
 
 
@@ -153,7 +169,21 @@ class _Partial:
 def user_file(environ: Mapping[str, str]) -> Path:
     """The user's file: ``KERNEL_BUILDER_CONFIG``, or the one in the configuration directory."""
     named = environ.get("KERNEL_BUILDER_CONFIG")
-    return Path(named).expanduser() if named else platformdirs.user_config_path("kernel-builder") / FILE_NAME
+    if not named:
+        return platformdirs.user_config_path("kernel-builder") / FILE_NAME
+    return _expanded(named, "KERNEL_BUILDER_CONFIG")
+
+
+def _expanded(text: str, variable: str) -> Path:
+    """A path in a variable. Raises :class:`UsageError` for ``~somebody`` who does not exist."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{variable} is {quoted(text)}: there is no such user", hint="write the whole path") from error
+
+
+def _exists(path: Path) -> bool:
+    return os.path.lexists(path)  # Path.exists raises where a folder above must not be looked into
 
 
 def load_settings(
@@ -169,9 +199,10 @@ def load_settings(
     files = [user_file(environ)]
     if root is not None:
         files.insert(0, root / FILE_NAME)
-    read = [(file, _read(file)) for file in files if file.is_file()]
     if environ.get("KERNEL_BUILDER_CONFIG") and not files[-1].is_file():
-        raise ConfigError(f"KERNEL_BUILDER_CONFIG names {files[-1]}, which is not there")
+        wrong = "no file" if _exists(files[-1]) else "not there"
+        raise ConfigError(f"KERNEL_BUILDER_CONFIG names {files[-1]}, which is {wrong}")
+    read = [(file, _read(file)) for file in files if _exists(file)]
     settings = ToolchainSettings(files=tuple(file for file, _ in read))
     order: tuple[str, ...] | None = None
     for _, partial in reversed(read):
@@ -190,7 +221,8 @@ def load_settings(
     names = (INDEX, *(index.name for index in settings.indexes), *BUILT_IN[1:])
     # NVIDIA's own server is asked only where somebody says so.
     usual = names if settings.redistrib is not None else tuple(name for name in names if name != REDISTRIB)
-    asked = tuple(sources) or tuple(filter(None, environ.get("KERNEL_BUILDER_SOURCES", "").replace(" ", "").split(",")))
+    named = environ.get("KERNEL_BUILDER_SOURCES", "").replace(" ", "").split(",")
+    asked = tuple(dict.fromkeys(sources or filter(None, named)))
     for name in asked:
         if name not in names:
             raise UsageError(f"there is no source {quoted(name)}", hint=f"sources are: {', '.join(names)}")
@@ -213,18 +245,28 @@ def _check_order(order: Sequence[str], names: Sequence[str], read: Sequence[tupl
 def _from_environment(settings: ToolchainSettings, environ: Mapping[str, str]) -> ToolchainSettings:
     redistrib, mirror = environ.get("KERNEL_BUILDER_REDISTRIB"), environ.get("KERNEL_BUILDER_DEBIAN_MIRROR")
     if redistrib:
-        settings = replace(settings, redistrib=_place_in_environment(redistrib))
+        settings = replace(settings, redistrib=_place_in_environment(redistrib, "KERNEL_BUILDER_REDISTRIB"))
     if mirror:
-        settings = replace(settings, debian_mirror=_place_in_environment(mirror))
+        settings = replace(settings, debian_mirror=_place_in_environment(mirror, "KERNEL_BUILDER_DEBIAN_MIRROR"))
     return settings
 
 
-def _place_in_environment(text: str) -> Place:
-    return Place(url=text) if "://" in text else Place(path=Path(text).expanduser().absolute())
+def _place_in_environment(text: str, variable: str) -> Place:
+    if "://" not in text:
+        return Place(path=_expanded(text, variable).absolute())
+    if not text.startswith("file://") and not names_a_server(text):
+        raise UsageError(
+            f"{variable} is {quoted(redact(text))}, which is no http or https address",
+            hint="write https://host/path, or the path of a folder",
+        )
+    return Place(url=text)
 
 
 def _read(file: Path) -> _Partial:
-    data = file.read_bytes()
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{file} has more than {MAX_BYTES >> 20} MiB", hint="is it another file under that name?")
     text, problems = decode(data)
@@ -261,12 +303,18 @@ class _Reader:
         return _Partial(
             order=None if order is None else self._unique(order),
             indexes=tuple(self._indexes()),
-            redistrib=self._place(TableReader(self._table("redistrib"), _REDISTRIB, self._report)),
+            redistrib=self._redistrib(),
             debian_mirror=None if mirror is None else self._url_or_folder(mirror),
             debian_suites=tuple(entry.text for entry in debian.texts("suites") or ()),
             debian_keyring=None if keyring is None else self._path(keyring),
             toolkits=tuple(self._path(entry) for entry in local.texts("toolkits") or ()),
         )
+
+    def _redistrib(self) -> Place | None:
+        reader = TableReader(self._table("redistrib"), _REDISTRIB, self._report)
+        if not isinstance(self._top.get("redistrib"), TableNode):
+            return None
+        return self._place(reader, '"https://host/redist"; for NVIDIA\'s server, name "redistrib" in sources instead')
 
     def _table(self, name: str) -> TableNode:
         node = self._top.get(name)
@@ -278,6 +326,9 @@ class _Reader:
 
     def _unique(self, order: Sequence[Entry]) -> tuple[str, ...]:
         seen: dict[str, None] = {}
+        node = self._top.get("sources")
+        if node is not None and isinstance(node, ListNode) and not node.items:
+            self._report.error(node.path, "names no source", hint="name some, or remove it for the usual order")
         for entry in order:
             if entry.text in seen:
                 self._report.error(entry.path, f"{quoted(entry.text)} is listed twice", hint="remove one of the two")
@@ -299,7 +350,7 @@ class _Reader:
                 continue
             reader = TableReader(item, _INDEX, self._report)
             name = reader.text("name")
-            place = self._place(reader, required=True)
+            place = self._place(reader, '"https://host/simple"')
             if name is None or place is None:
                 continue
             if name.text in BUILT_IN or _NAME.fullmatch(name.text) is None:
@@ -317,7 +368,7 @@ class _Reader:
                 seen.add(name.text)
                 yield FurtherIndex(name=name.text, place=place)
 
-    def _place(self, reader: TableReader, *, required: bool = False) -> Place | None:
+    def _place(self, reader: TableReader, example: str) -> Place | None:
         url, path = reader.text("url"), reader.text("path")
         if url is not None and path is not None:
             self._report.error(path.path, "is given beside 'url'", hint="keep one of the two", at_key=True)
@@ -326,28 +377,27 @@ class _Reader:
             return Place(path=self._path(path))
         if url is not None:
             return self._url(url)
-        if required and reader.node("url") is None and reader.node("path") is None:
-            self._report.error(reader.path, "has neither 'url' nor 'path'", hint='add: url = "https://host/simple"')
+        if reader.node("url") is None and reader.node("path") is None:
+            self._report.error(reader.path, "has neither 'url' nor 'path'", hint=f"add: url = {example}")
         return None
 
-    def _url(self, entry: Entry) -> Place | None:
-        try:
-            parts = urlsplit(entry.text)
-            usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
-        except ValueError:
-            usable = False
-        if not usable:
+    def _url(self, entry: Entry, otherwise: str = "name a folder with 'path'") -> Place | None:
+        if not names_a_server(entry.text):
             self._report.error(
                 entry.path,
                 f"{quoted(redact(entry.text))} is no http or https address",
-                hint="write https://host/path, or name a folder with 'path'",
+                hint=f"write https://host/path, or {otherwise}",
             )
             return None
         return Place(url=entry.text)
 
     def _url_or_folder(self, entry: Entry) -> Place | None:
-        return self._url(entry) if "://" in entry.text else Place(path=self._path(entry))
+        return self._url(entry, "the path of a folder") if "://" in entry.text else Place(path=self._path(entry))
 
     def _path(self, entry: Entry) -> Path:
-        path = Path(entry.text).expanduser()
+        path = Path(entry.text)
+        try:
+            path = path.expanduser()
+        except RuntimeError:
+            self._report.error(entry.path, f"{quoted(entry.text)}: there is no such user", hint="write the whole path")
         return path if path.is_absolute() else self._folder.absolute() / path

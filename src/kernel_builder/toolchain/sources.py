@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from kernel_builder.errors import ToolchainError
+from kernel_builder.errors import IntegrityError, ToolchainError
 from kernel_builder.events import Reporter
 from kernel_builder.store.cache import Store, StoreKey
 from kernel_builder.store.index import FolderIndex, Index, SimpleIndex
@@ -235,6 +236,7 @@ class _Opener:
             IndexSettings(
                 url=url,
                 origin="kernel-builder.toml",
+                place="kernel-builder.toml",
                 credentials=credentials,
                 certificates=find_certificates(self._environ),
             )
@@ -258,12 +260,18 @@ class _Opener:
 
     @contextmanager
     def _parts(self, taken: Taken) -> Iterator[Path]:
-        """The folder for parts of the entry that ``taken`` is to become, for this process alone."""
+        """The folder for parts of the entry that ``taken`` is to become, for this process alone. It does not stay when
+        what arrived was wrong: a later attempt would go on from the same bytes.
+        """
         name = self._torch_key(taken).name
         with self._store.machine_errors(), self._store.lock(name):
             folder = self._store.root / PARTS / name
             folder.mkdir(parents=True, exist_ok=True)
-            yield folder
+            try:
+                yield folder
+            except (IntegrityError, ToolchainError):
+                shutil.rmtree(folder)
+                raise
 
     def sources(self) -> Sources:
         digest = hashlib.sha256(json.dumps(self._facts).encode()).hexdigest()[:12]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.errors import NetworkError
-from kernel_builder.store.settings import find_index, redact
+from kernel_builder.store.settings import find_index, index_at, redact
+from kernel_builder.store.transport import Transport
 
 
 @pytest.fixture
@@ -78,3 +79,25 @@ def test_an_address_of_another_kind_is_refused_without_showing_its_password(home
         find_index(isolated(home, PIP_INDEX_URL="ftp://me:secret@host/simple"), home)
     assert "PIP_INDEX_URL" in caught.value.message
     assert "secret" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "url", ["http://", "https:///simple", "https://me:secret@/simple", "https://host:99999/", "https://a host/simple"]
+)
+def test_an_address_without_a_server_is_refused_before_anything_is_sent(home: Path, url: str) -> None:
+    with pytest.raises(NetworkError, match="which names no server") as caught:
+        find_index(isolated(home, PIP_INDEX_URL=url), home)
+    assert "secret" not in caught.value.message
+    assert "KERNEL_BUILDER_INDEX_URL" in str(caught.value.hint)
+    with pytest.raises(NetworkError, match="the index 'mine'") as caught:
+        index_at(url, "mine", isolated(home), home)
+    assert "kernel-builder.toml" in str(caught.value.hint)
+
+
+def test_the_hint_names_the_place_where_the_address_was_written(home: Path) -> None:
+    own = index_at("http://127.0.0.1:1/simple", "mine", isolated(home), home)
+    configured = find_index(isolated(home, PIP_INDEX_URL="http://127.0.0.1:1/simple"), home)
+    for settings, place in ((own, "kernel-builder.toml"), (configured, "KERNEL_BUILDER_INDEX_URL")):
+        with pytest.raises(NetworkError, match="no connection") as caught:
+            Transport(settings).get("http://127.0.0.1:1/simple/", {})
+        assert caught.value.hint == f"check the network, or name a mirror in {place}"

@@ -188,6 +188,69 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, text: str, expected: str) -
     assert expected in "\n".join(mistakes(text, tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("text", "expected", "hint"),
+    [
+        ("sources = []\n", "sources: names no source", "remove it for the usual order"),
+        ("[redistrib]\n", "redistrib: has neither 'url' nor 'path'", 'name "redistrib" in sources instead'),
+        ('[[index]]\nname = "a"\n', "index[0]: has neither 'url' nor 'path'", 'add: url = "https://host/simple"'),
+        ('[[index]]\nurl = "https://h/"\n', "index[0].name: is missing", 'add: name = "mine"'),
+        ('[[index]]\nname = "a"\npath = ""\n', "index[0].path: must not be empty", 'like "wheels"'),
+        (
+            '[[index]]\nname = "a"\nurl = "http://h:99999/"\n',
+            "'http://h:99999/' is no http or https address",
+            "https://",
+        ),
+        ('[[index]]\nname = "a"\npath = "~no-such-user/w"\n', "there is no such user", "write the whole path"),
+        ('[local]\ntoolkits = ["~no-such-user/cuda"]\n', "local.toolkits[0]: '~no-such-user/cuda'", "write the whole"),
+        ('[debian]\nmirror = "file:///srv"\n', "'file:///srv' is no http or https address", "or the path of a folder"),
+        ('sources = ["index", 3]\n', "sources[1]: must be text", '["index", "redistrib", "debian", "local"]'),
+    ],
+)
+def test_a_mistake_comes_with_what_to_write(tmp_path: Path, text: str, expected: str, hint: str) -> None:
+    (found,) = mistakes(text, tmp_path)
+    message, _, rest = found.partition("\n")
+    assert (expected in message, hint in rest) == (True, True), found
+
+
 def test_a_file_that_a_variable_names_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="KERNEL_BUILDER_CONFIG names"):
+    with pytest.raises(ConfigError, match=r"KERNEL_BUILDER_CONFIG names .*, which is not there"):
         load_settings(None, {"KERNEL_BUILDER_CONFIG": str(tmp_path / "absent.toml")})
+    with pytest.raises(ConfigError, match=r"KERNEL_BUILDER_CONFIG names .*, which is no file"):
+        load_settings(None, {"KERNEL_BUILDER_CONFIG": str(tmp_path)})
+
+
+def test_a_settings_file_that_cannot_be_read_is_not_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "project" / FILE_NAME).mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"kernel-builder\.toml cannot be read: Is a directory"):
+        load(tmp_path=tmp_path)
+    (tmp_path / "project" / FILE_NAME).rmdir()
+    (tmp_path / "project" / FILE_NAME).symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load(tmp_path=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("KERNEL_BUILDER_REDISTRIB", "~no-such-user/redist", "there is no such user"),
+        ("KERNEL_BUILDER_DEBIAN_MIRROR", "~no-such-user/debian", "there is no such user"),
+        ("KERNEL_BUILDER_REDISTRIB", "ftp://me:secret@host/redist", "'ftp://host/redist', which is no http"),
+        ("KERNEL_BUILDER_DEBIAN_MIRROR", "http://", "'http://', which is no http"),
+    ],
+)
+def test_variables_are_judged_like_the_files(tmp_path: Path, variable: str, value: str, expected: str) -> None:
+    empty = tmp_path / "empty.toml"
+    empty.touch()
+    with pytest.raises(UsageError) as caught:
+        load_settings(tmp_path, {variable: value, "KERNEL_BUILDER_CONFIG": str(empty)})
+    assert caught.value.message.startswith(f"{variable} is ")
+    assert expected in caught.value.message
+    assert "secret" not in caught.value.message
+    with pytest.raises(UsageError, match="KERNEL_BUILDER_CONFIG is '~no-such-user/x': there is no such user"):
+        load_settings(None, {"KERNEL_BUILDER_CONFIG": "~no-such-user/x"})
+
+
+def test_a_source_that_is_named_twice_is_asked_once(tmp_path: Path) -> None:
+    assert load(tmp_path=tmp_path, KERNEL_BUILDER_SOURCES="local,index,,local").order == ("local", "index")
+    assert load(tmp_path=tmp_path, sources=("debian", "local", "debian")).order == ("debian", "local")
