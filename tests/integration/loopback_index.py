@@ -54,7 +54,7 @@ class LoopbackIndex:
     ``faults`` holds, per file name or project, what the next requests get, one each (``"*"`` at the end: all that
     follow): ``reset`` and ``short`` (after half of the body), ``error`` (500), ``forbidden``, ``slow``,
     ``redirect`` (to ``elsewhere``, or to another path), ``shifted`` (another part than asked for), ``longer`` (more
-    bytes than the part has), ``altered`` (a byte is another), ``ok``.
+    bytes than the part has), ``altered`` (a byte is another), ``garbled`` (every byte is), ``ok``.
     """
 
     url: str = ""
@@ -178,6 +178,8 @@ class _Handler(BaseHTTPRequestHandler):
             body = data
         if fault == "altered":
             body = body[:-1] + bytes([body[-1] ^ 1])
+        if fault == "garbled":
+            body = bytes(byte ^ 0x55 for byte in body)
         if fault == "longer":
             body += b"more"
         self.send_header("Content-Length", str(len(body)))

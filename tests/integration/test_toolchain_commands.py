@@ -257,6 +257,16 @@ def test_a_fetch_that_was_cut_off_goes_on_in_the_next_run(setting: Setting) -> N
     assert not list((setting.cache / "parts").iterdir())
 
 
+@pytest.mark.parametrize("before", [[], ["ok"]], ids=["its directory", "a library"])
+def test_what_arrived_garbled_is_fetched_again_by_the_next_run(setting: Setting, before: list[str]) -> None:
+    setting.server.faults[f"torch-2.13.0-{TAG}.whl"] = [*before, "garbled*"]
+    result = setting.apart("toolchain", "fetch", CPU)
+    assert (result.code, "torch-2.13.0" in result.stderr) == (ExitCode.NETWORK, True), result.stderr
+    setting.server.faults.clear()
+    setting.ok("toolchain", "fetch", CPU)
+    setting.ok("toolchain", "verify")
+
+
 def test_a_killed_fetch_leaves_a_sound_store_and_the_next_one_goes_on(setting: Setting) -> None:
     name = f"torch-2.13.0-{TAG}.whl"
     setting.server.faults[name] = ["ok", "short", "slow*"]
