@@ -87,6 +87,14 @@ class LoopbackIndex:
         return queue[0].rstrip("*") if queue[0].endswith("*") else queue.pop(0)
 
 
+def _spoilt(body: bytes, fault: str) -> bytes:
+    if fault == "altered":
+        return body[:-1] + bytes([body[-1] ^ 1])
+    if fault == "garbled":
+        return bytes(byte ^ 0x55 for byte in body)
+    return body + b"more" if fault == "longer" else body
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     index: LoopbackIndex
@@ -176,12 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_response(200)
             body = data
-        if fault == "altered":
-            body = body[:-1] + bytes([body[-1] ^ 1])
-        if fault == "garbled":
-            body = bytes(byte ^ 0x55 for byte in body)
-        if fault == "longer":
-            body += b"more"
+        body = _spoilt(body, fault)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if fault in {"reset", "short"}:
