@@ -444,7 +444,7 @@ def _is_stable_target(version: Version, path: tuple[str | int, ...], maxver: Ver
     if version < OLDEST_STABLE_ABI:
         report.error(
             path,
-            f"torch {version} has no stable ABI that kernels can be built for: the first is that of {OLDEST_STABLE_ABI}",
+            f"torch {version} has no stable ABI to build kernels for; that of {OLDEST_STABLE_ABI} is the first",
             hint=f'write "{OLDEST_STABLE_ABI}" or newer',
         )
         return False
