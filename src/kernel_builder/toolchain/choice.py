@@ -7,6 +7,7 @@ was tried. Sources are asked for all that is still missing at once, and only whi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from kernel_builder.errors import NetworkError, ToolchainError
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.progress import Progress
 from kernel_builder.toolchain.recipe import Component
-from kernel_builder.toolchain.settings import LOCAL
+from kernel_builder.toolchain.settings import LOCAL, REDISTRIB
 from kernel_builder.variants.names import Abi, Machine
 
 _Answer = TypeVar("_Answer")
@@ -196,11 +197,20 @@ class _Decisions:
             return None
 
     def fail(self, part: str, what: str, machine: Machine, hint: str) -> ToolchainError | NetworkError:
-        """The error for a part that nobody has; a network error when somebody who may have it did not answer."""
-        for error in self.failures.values():
+        """The error for a part that nobody has; a network error when somebody who may have it did not answer. Both
+        have all reasons.
+        """
+        first = next(iter(self.failures), None)
+        reasons = "".join(
+            f"\n    {refused}" for refused in self.refused if refused.part == part and refused.source != first
+        )
+        if first is not None:
+            error = copy(self.failures[first])
+            if reasons:
+                error.message += f"\nno other source has {what}:{reasons}"
             return error
-        reasons = "".join(f"\n    {refused}" for refused in self.refused if refused.part == part)
-        return ToolchainError(f"no source has {what} for Linux on {machine.value}:{reasons}", hint=hint)
+        reasons = f":{reasons}" if reasons else "; those that are configured have no such thing at all"
+        return ToolchainError(f"no source has {what} for Linux on {machine.value}{reasons}", hint=hint)
 
 
 def choose_torch(request: ToolchainRequest, sources: Sequence[TorchSource]) -> Chain:
@@ -317,14 +327,22 @@ def choose_components(
                 component.name,
                 f"the {component.name} of CUDA {cuda}",
                 machine,
-                'name an index, NVIDIA\'s archives (sources = [..., "redistrib"]) or a mirror of Debian that has it in'
-                f" kernel-builder.toml, or install CUDA {cuda}",
+                _where_compilers_are(cuda, [source.label for source in sources]),
             )
     return Chain(
         taken=tuple(decisions.taken[component.name] for component in components),
         refused=tuple(decisions.refused),
         unreachable=tuple(sorted(decisions.failures)),
     )
+
+
+def _where_compilers_are(cuda: str, labels: Sequence[str]) -> str:
+    """What helps somebody whose sources, named by ``labels``, do not have a part of a toolkit."""
+    elsewhere = f"name an index or a mirror that has it in kernel-builder.toml, or install CUDA {cuda}"
+    if REDISTRIB in labels:
+        return elsewhere
+    order = ",".join([*labels, REDISTRIB])
+    return f"KERNEL_BUILDER_SOURCES={order} asks NVIDIA's archives, too; or {elsewhere}"
 
 
 def _take(decisions: _Decisions, component: Component, found: Mapping[str, Taken | Refused]) -> bool:

@@ -1,0 +1,88 @@
+"""Which source a part comes from, and what is said when none has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.errors import NetworkError, ToolchainError
+from kernel_builder.store.settings import IndexSettings
+from kernel_builder.store.transport import Transport
+from kernel_builder.toolchain.choice import ComponentSource, ToolchainRequest, choose_components, choose_torch
+from kernel_builder.toolchain.cuda_archives import CudaArchives
+from kernel_builder.toolchain.cuda_debian import CudaDebian
+from kernel_builder.toolchain.local import LocalCuda, LocalTorch
+from kernel_builder.toolchain.recipe import default_recipe
+from kernel_builder.toolchain.redistrib import Redistrib
+from kernel_builder.toolchain.settings import Place, ToolchainSettings
+from kernel_builder.variants.names import Machine
+
+COMPONENTS = default_recipe().cuda.components("12.6")
+
+
+def transport() -> Transport:
+    return Transport(IndexSettings(url=None, origin="test", place="kernel-builder.toml"))
+
+
+def archives(base: str | Path) -> CudaArchives:
+    return CudaArchives(Redistrib(base, transport()), lambda: None)
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> LocalCuda:
+    """This machine. CUDA 12.7, which was never published, is not on it."""
+    return LocalCuda({"PATH": str(tmp_path)}, (tmp_path / "cuda",))
+
+
+@pytest.fixture
+def debian(tmp_path: Path) -> CudaDebian:
+    return CudaDebian(ToolchainSettings(debian_mirror=Place(path=tmp_path)), transport(), tmp_path / "downloads")
+
+
+def choose(*sources: ComponentSource) -> None:
+    choose_components(COMPONENTS, "12.7", Machine.X86_64, sources)
+
+
+def test_a_part_that_nobody_has_is_an_error_with_all_reasons(local: LocalCuda, debian: CudaDebian) -> None:
+    with pytest.raises(ToolchainError) as caught:
+        choose(debian, local)
+    message, *reasons = caught.value.message.splitlines()
+    assert message == "no source has the nvcc of CUDA 12.7 for Linux on x86_64:"
+    assert [line.split(":")[0].strip() for line in reasons] == ["debian", "local"]
+    assert str(caught.value.hint).startswith("KERNEL_BUILDER_SOURCES=debian,local,redistrib asks NVIDIA's archives")
+
+
+def test_nvidias_archives_are_not_named_to_somebody_who_asked_them(local: LocalCuda, tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError) as caught:
+        choose(archives(tmp_path), local)
+    assert "has no archives of CUDA 12.7" in caught.value.message
+    assert "KERNEL_BUILDER_SOURCES" not in str(caught.value.hint)
+
+
+def test_a_source_that_does_not_answer_does_not_hide_what_the_others_say(local: LocalCuda, debian: CudaDebian) -> None:
+    with pytest.raises(NetworkError) as caught:
+        choose(debian, archives("http://127.0.0.1:1/redist"), local)
+    first, second, *reasons = caught.value.message.splitlines()
+    assert first.startswith("http://127.0.0.1:1/redist/")
+    assert second == "no other source has the nvcc of CUDA 12.7:"
+    assert [line.split(":")[0].strip() for line in reasons] == ["debian", "local"]
+    assert caught.value.hint == "check the network, or name a mirror in kernel-builder.toml"
+
+
+def test_the_error_of_a_source_is_told_alike_each_time(debian: CudaDebian) -> None:
+    source = archives("http://127.0.0.1:1/redist")
+    messages = set()
+    for _ in range(2):
+        with pytest.raises(NetworkError) as caught:
+            choose(debian, source)
+        messages.add(caught.value.message)
+    assert len(messages) == 1
+
+
+def test_without_any_source_of_torch_that_is_said(tmp_path: Path) -> None:
+    request = ToolchainRequest(torch="2.13", machine=Machine.X86_64)
+    with pytest.raises(ToolchainError, match="those that are configured have no such thing at all"):
+        choose_torch(request, ())
+    with pytest.raises(ToolchainError, match=r"local: torch 2\.13: no environment here has torch"):
+        choose_torch(request, (LocalTorch((tmp_path,), default_recipe()),))
