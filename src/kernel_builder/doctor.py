@@ -33,7 +33,7 @@ from kernel_builder.store.offline import OfflineError, is_offline, offline
 from kernel_builder.store.settings import find_index, redact
 from kernel_builder.store.transport import Transport
 from kernel_builder.toolchain.debian import CUDA_SUITES, KEYRINGS, apt_mirrors
-from kernel_builder.toolchain.host import build_machine, find_host_compilers, gcc_bounds, variable_for
+from kernel_builder.toolchain.host import build_machine, find_host_compilers, variable_for, why_unfit
 from kernel_builder.toolchain.local import find_toolkits
 from kernel_builder.toolchain.machine import (
     find_compilers,
@@ -196,7 +196,7 @@ def _compilers(environ: Mapping[str, str], machine: str) -> Iterator[Check]:
     package = "c++" if here else f"{machine} c++"
     install = install_command(package, environ)
     compilers = find_host_compilers(environ, machine=machine)
-    hosts = [host for host in compilers.found if host.target.partition("-")[0] == machine]
+    hosts = [host for host in compilers.found if host.machine == machine]
     if not hosts:
         tried = "; ".join(
             [*map(str, compilers.rejected), *(f"{h.cxx} compiles for {h.target}" for h in compilers.found)]
@@ -204,11 +204,11 @@ def _compilers(environ: Mapping[str, str], machine: str) -> Iterator[Check]:
         yield Check(
             name="C++ compiler",
             standing=Standing.MISSING,
-            found=f"no g++ for {machine}-linux{f' ({tried})' if tried else ''}",
+            found=f"no g++ or clang++ for {machine}-linux{f' ({tried})' if tried else ''}",
             remedy=f"{install}, or name a compiler with the variable {variable_for(machine)}",
         )
     for host in hosts:
-        found = f"g++ {host.version}, {host.cxx}{_limits(host)}"
+        found = f"{host}, {host.cxx}{_limits(host)}"
         yield Check(name="C++ compiler", standing=Standing.OK, found=found)
     if hosts:
         host = hosts[0]
@@ -231,9 +231,8 @@ def _compilers(environ: Mapping[str, str], machine: str) -> Iterator[Check]:
             )
     known = {host.cxx.resolve() for host in hosts}
     for compiler in find_compilers(environ):
-        if compiler.target == build_machine() and compiler.path.resolve() not in known:
-            found = f"{compiler.family} {compiler.version}, {compiler.path}"
-            yield Check(name="another compiler", standing=Standing.OK, found=found)
+        if compiler.machine == build_machine() and compiler.cxx.resolve() not in known:
+            yield Check(name="another compiler", standing=Standing.OK, found=f"{compiler}, {compiler.cxx}")
     if build_machine() == "x86_64":
         if here:
             yield from _cross(environ)
@@ -242,25 +241,22 @@ def _compilers(environ: Mapping[str, str], machine: str) -> Iterator[Check]:
 
 def _limits(host: HostCompiler) -> str:
     """What a compiler does not serve, of all that is in the support table."""
-    major = int(host.version.partition(".")[0])
-    rows = [row for row in load_support().rows if row.platform.machine.value == host.target.partition("-")[0]]
-    old = sorted({row.torch for row in rows if major < gcc_bounds(str(row.torch), None)[0]})
+    rows = [row for row in load_support().rows if row.platform.machine.value == host.machine]
+    releases = sorted({row.torch for row in rows})
+    fitting = [str(torch) for torch in releases if why_unfit(host, torch=str(torch), cuda=None) is None]
+    old = [str(torch) for torch in releases if str(torch) not in fitting]
     limits = [f"too old for torch {old[0]} and later"] if old else []
-    new = []
-    for toolkit in sorted({row.toolkit for row in rows if row.variant.backend is Backend.CUDA and row.toolkit}):
-        maximum = gcc_bounds(str(rows[0].torch), str(toolkit))[1]
-        if maximum is not None and major > maximum:
-            new.append(str(toolkit))
+    toolkits = sorted({row.toolkit for row in rows if row.variant.backend is Backend.CUDA and row.toolkit})
+    new = [str(cuda) for cuda in toolkits if fitting and why_unfit(host, torch=fitting[0], cuda=str(cuda)) is not None]
     if new:
-        limits.append(f"too new for CUDA {', '.join(new)}")
+        limits.append(f"not for CUDA {', '.join(new)}")
     return "".join(f"; {limit}" for limit in limits)
 
 
 def _cross(environ: Mapping[str, str]) -> Iterator[Check]:
-    cross = [compiler for compiler in find_compilers(environ) if compiler.target == "aarch64"]
+    cross = [compiler for compiler in find_compilers(environ) if compiler.machine == "aarch64"]
     for compiler in cross:
-        found = f"{compiler.family} {compiler.version}, {compiler.path}"
-        yield Check(name="compiler for aarch64", standing=Standing.OK, found=found)
+        yield Check(name="compiler for aarch64", standing=Standing.OK, found=f"{compiler}, {compiler.cxx}")
     if not cross:
         remedy = f"to build for aarch64-linux: {install_command('aarch64 c++', environ)}"
         yield Check(name="compiler for aarch64", standing=Standing.ABSENT, found="none", remedy=remedy)

@@ -24,6 +24,7 @@ from kernel_builder.config.scan import Source
 from kernel_builder.errors import ConfigError, ToolchainError
 from kernel_builder.files import write_text
 from kernel_builder.store.artefact import Artefact, ArtefactKind
+from kernel_builder.toolchain.model import Family, HostCompiler
 
 LOCK_NAME = "kernel-builder.lock"
 FORMAT = 1
@@ -64,21 +65,32 @@ class LockError(ToolchainError):
         self.problems = tuple(problems)
 
 
+def sorted_families(accepted: Mapping[Family, str]) -> list[tuple[Family, str]]:
+    """In the order of the families themselves, whatever that of the mapping."""
+    return [(family, accepted[family]) for family in Family if family in accepted]
+
+
 @dataclass(frozen=True, kw_only=True)
 class LockedVariant:
     """A variant with everything that it is compiled with, the host's own compiler apart.
 
-    ``host_compiler`` says which versions of g++ are accepted, as a specifier (``>=11,<16``). ``artefacts`` are sorted
-    by file name.
+    ``host_compiler`` says which versions of each family are accepted, as a specifier (``>=11,<16``). ``artefacts`` are
+    sorted by file name.
     """
 
     name: str
-    host_compiler: str
+    host_compiler: Mapping[Family, str]
     artefacts: tuple[Artefact, ...]
 
-    def accepts(self, version: str) -> bool:
-        """Whether a host compiler of this version may be used."""
-        return SpecifierSet(self.host_compiler).contains(Version(version))
+    def accepts(self, host: HostCompiler) -> bool:
+        """Whether this host compiler may be used."""
+        accepted = self.host_compiler.get(host.family)
+        return accepted is not None and SpecifierSet(accepted).contains(Version(host.version))
+
+    @property
+    def accepted(self) -> str:
+        """``host_compiler`` for people: ``g++ >=11,<16 or clang++ >=13,<21``."""
+        return " or ".join(f"{family.program} {accepted}" for family, accepted in sorted_families(self.host_compiler))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,9 +139,10 @@ def render(lock: Lock) -> str:
     blocks = [f"{_HEAD}\nformat = {FORMAT}\n"]
     for variant in lock.variants:
         names = "".join(f"  {_text(_reference(artefact))},\n" for artefact in variant.artefacts)
+        families = sorted_families(variant.host_compiler)
+        compilers = ", ".join(f"{family.value} = {_text(accepted)}" for family, accepted in families)
         blocks.append(
-            f"[[variant]]\nname = {_text(variant.name)}\nhost-compiler = {_text(variant.host_compiler)}\n"
-            f"artefacts = [\n{names}]\n"
+            f"[[variant]]\nname = {_text(variant.name)}\nhost-compiler = {{ {compilers} }}\nartefacts = [\n{names}]\n"
         )
     for _, artefact in sorted(artefacts.items()):
         lines = ["[[artefact]]"]
@@ -299,13 +312,7 @@ class _Reader:
     def _variant(self, table: TableNode, artefacts: Mapping[str, Artefact], used: set[str]) -> LockedVariant:
         self._known(table, _VARIANT_KEYS)
         name = self._string(table, "name", _VARIANT, "the name of a variant")
-        compiler = table.get("host-compiler")
-        accepted = compiler.value if isinstance(compiler, Leaf) and isinstance(compiler.value, str) else ""
-        if compiler is None:
-            self._report.error(table.path, "the key 'host-compiler' is missing")
-        elif not accepted or not _is_specifier(accepted):
-            self._report.error(compiler.path, f"must be bounds such as '>=11,<16', not {describe(compiler)}")
-            accepted = ""
+        compilers = self._host_compiler(table)
         names = self._names(table.get("artefacts"), table)
         found: list[Artefact] = []
         for path, reference in names:
@@ -316,7 +323,28 @@ class _Reader:
             else:
                 found.append(artefacts[reference])
                 used.add(reference)
-        return LockedVariant(name=name, host_compiler=accepted, artefacts=tuple(found))
+        return LockedVariant(name=name, host_compiler=compilers, artefacts=tuple(found))
+
+    def _host_compiler(self, table: TableNode) -> Mapping[Family, str]:
+        node = table.get("host-compiler")
+        if node is None:
+            self._report.error(table.path, "the key 'host-compiler' is missing")
+            return {}
+        if not isinstance(node, TableNode) or not node.items:
+            wanted = '{ gcc = ">=11,<16" }'
+            self._report.error(node.path, f"must be a table of bounds such as {wanted}, not {describe(node)}")
+            return {}
+        self._known(node, tuple(family.value for family in Family))
+        found: dict[Family, str] = {}
+        for family in Family:
+            bounds = node.get(family.value)
+            if bounds is None:
+                continue
+            if isinstance(bounds, Leaf) and isinstance(bounds.value, str) and _is_specifier(bounds.value):
+                found[family] = bounds.value
+            else:
+                self._report.error(bounds.path, f"must be bounds such as '>=11,<16', not {describe(bounds)}")
+        return found
 
     def _names(self, node: Node | None, table: TableNode) -> list[tuple[tuple[str | int, ...], str]]:
         if node is None:
@@ -344,10 +372,9 @@ def _is_version(text: str) -> bool:
 
 def _is_specifier(text: str) -> bool:
     try:
-        SpecifierSet(text)
+        return len(SpecifierSet(text)) > 0
     except InvalidSpecifier:
         return False
-    return True
 
 
 def changes(old: Lock | None, new: Lock) -> tuple[str, ...]:
@@ -370,7 +397,7 @@ def changes(old: Lock | None, new: Lock) -> tuple[str, ...]:
 def _differences(old: LockedVariant, new: LockedVariant) -> list[str]:
     lines: list[str] = []
     if old.host_compiler != new.host_compiler:
-        lines.append(f"host compiler {old.host_compiler} -> {new.host_compiler}")
+        lines.append(f"host compiler {old.accepted} -> {new.accepted}")
     before = {artefact.name: artefact for artefact in old.artefacts}
     after = {artefact.name: artefact for artefact in new.artefacts}
     for name in sorted(before.keys() | after.keys()):

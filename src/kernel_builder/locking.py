@@ -5,8 +5,8 @@ Nothing here prints; progress goes to a reporter and the result is a value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernel_builder.config.model import Project
@@ -19,7 +19,8 @@ from kernel_builder.selecting import Selection, Unavailable, select_variants, th
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store
 from kernel_builder.store.offline import is_offline
-from kernel_builder.toolchain.host import gcc_bounds
+from kernel_builder.toolchain.host import host_limits
+from kernel_builder.toolchain.model import Family
 from kernel_builder.toolchain.provide import ResolvedToolchain
 from kernel_builder.variants.matrix import Kept, all_variants
 from kernel_builder.variants.names import Platform
@@ -112,10 +113,10 @@ def _locked_variants(prepared: Prepared) -> Iterable[LockedVariant]:
         )
 
 
-def _accepted(resolved: ResolvedToolchain) -> str:
-    """The versions of g++ that torch's headers and the CUDA toolkit accept, as a specifier."""
-    minimum, maximum = gcc_bounds(resolved.request.torch, resolved.request.cuda)
-    return f">={minimum}" if maximum is None else f">={minimum},<{maximum + 1}"
+def _accepted(resolved: ResolvedToolchain) -> Mapping[Family, str]:
+    """The versions of each family's compilers that torch's headers and the CUDA toolkit accept, as specifiers."""
+    limits = host_limits(resolved.request.torch, resolved.request.cuda)
+    return {family: limit.specifier for family, limit in limits.items()}
 
 
 def drift(request: LockRequest, reporter: Reporter, *, store: Store | None = None) -> tuple[str, ...]:
@@ -158,10 +159,12 @@ def _once(lock: Lock, names: Iterable[str]) -> tuple[Artefact, ...]:
 def _bounds(lock: Lock, prepared: Prepared) -> list[str]:
     problems: list[str] = []
     for name, answer in prepared.resolved.items():
-        wanted = _accepted(answer)
         locked = lock.get(name)
-        if locked is not None and locked.host_compiler != wanted:
-            problems.append(f"{name}: the lock accepts g++ {locked.host_compiler}, and {wanted} is right")
+        if locked is None:
+            continue
+        right = replace(locked, host_compiler=_accepted(answer))
+        if locked != right:
+            problems.append(f"{name}: the lock accepts {locked.accepted}, and {right.accepted} is right")
     return problems
 
 

@@ -284,9 +284,9 @@ class _LockGuide:
         trees = {artefact for artefact in locked.artefacts if artefact.kind is ArtefactKind.TREE}
         if trees != {artefact for library in libraries for artefact in library.artefacts}:
             self._differs(entry.name, "the libraries that its sections depend on are others than those in the lock")
-        if not locked.accepts(answer.host.version):
-            compiler = f"{answer.host.cxx} {answer.host.version}"
-            self._differs(entry.name, f"the lock accepts g++ {locked.host_compiler}, and {compiler} would be used")
+        if not locked.accepts(answer.host):
+            compiler = f"{answer.host.cxx} ({answer.host})"
+            self._differs(entry.name, f"the lock accepts {locked.accepted}, and {compiler} would be used")
         self._locked[entry.name] = locked
         return answer
 

@@ -349,7 +349,7 @@ def test_a_lock_that_does_not_fit_is_refused_with_what_differs(setting: Setting)
     assert "is not the file that was chosen earlier: its SHA-256 was" in other.stderr
     assert wheel in setting("lock", "--check").stdout
 
-    lock.write_text(text.replace('host-compiler = ">=11"', 'host-compiler = ">=99"'))
+    lock.write_text(text.replace('gcc = ">=11"', 'gcc = ">=99"'))
     compiler = setting("build", "--locked", "--variant", CPU, "--dry-run")
     assert "the lock accepts g++ >=99" in compiler.stderr
 

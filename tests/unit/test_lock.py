@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kernel_builder.errors import ConfigError
 from kernel_builder.lock import LOCK_NAME, Lock, LockedVariant, changes, parse_lock, read_lock, render, write_lock
 from kernel_builder.store.artefact import Artefact, ArtefactKind
+from kernel_builder.toolchain.model import Family, HostCompiler
 
 TORCH = Artefact(
     name="torch",
@@ -27,10 +28,12 @@ NVCC = Artefact(
 LOCAL = Artefact(
     name="nvcc", version="12.4.131", filename="cuda-12.4", kind=ArtefactKind.LOCAL, sha256="d" * 64, source="local"
 )
-CPU = LockedVariant(name="torch213-cxx11-cpu-x86_64-linux", host_compiler=">=11", artefacts=(TORCH,))
-CUDA = LockedVariant(name="torch213-cxx11-cu130-x86_64-linux", host_compiler=">=11,<16", artefacts=(NVCC, TORCH))
+CPU = LockedVariant(name="torch213-cxx11-cpu-x86_64-linux", host_compiler={Family.GCC: ">=11"}, artefacts=(TORCH,))
+BOUNDS = {Family.GCC: ">=11,<16", Family.CLANG: ">=13,<21"}
+CUDA = LockedVariant(name="torch213-cxx11-cu130-x86_64-linux", host_compiler=BOUNDS, artefacts=(NVCC, TORCH))
 LOCK = Lock.of([CUDA, CPU])
 FILE = Path("project") / LOCK_NAME
+_HOST = 'host-compiler = { gcc = ">=11" }'
 
 words = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,12}", fullmatch=True)
 digests = st.text("0123456789abcdef", min_size=64, max_size=64)
@@ -47,6 +50,9 @@ artefacts = st.builds(
 )
 
 
+bounds = st.sampled_from([">=11", ">=9,<12"])
+
+
 @st.composite
 def locks(draw: st.DrawFn) -> Lock:
     pool = draw(st.lists(artefacts, min_size=1, max_size=6, unique_by=(lambda a: a.filename, lambda a: a.name)))
@@ -54,7 +60,7 @@ def locks(draw: st.DrawFn) -> Lock:
     return Lock.of(
         LockedVariant(
             name=f"torch213-cxx11-cu{number}-x86_64-linux",
-            host_compiler=draw(st.sampled_from([">=11", ">=9,<12"])),
+            host_compiler=draw(st.dictionaries(st.sampled_from(Family), bounds, min_size=1)),
             artefacts=tuple(draw(st.lists(st.sampled_from(pool), min_size=1, max_size=6, unique=True))),
         )
         for number in numbers
@@ -112,8 +118,12 @@ _NAME = f'name = "{CPU.name}"'
         (_NAME, "", "the key 'name' is missing"),
         (_NAME, "name = 3", "must be the name of a variant, not the number 3"),
         (_NAME, f'name = "{CUDA.name}"', "it stands here twice"),
-        ('host-compiler = ">=11"', 'host-compiler = "eleven"', "must be bounds such as '>=11,<16'"),
-        ('host-compiler = ">=11"', "", "the key 'host-compiler' is missing"),
+        (_HOST, 'host-compiler = { gcc = "eleven" }', "must be bounds such as '>=11,<16'"),
+        (_HOST, 'host-compiler = { gcc = "" }', "must be bounds such as '>=11,<16'"),
+        (_HOST, 'host-compiler = { icc = ">=11" }', "there is no key 'icc' here"),
+        (_HOST, "host-compiler = {}", 'must be a table of bounds such as { gcc = ">=11,<16" }'),
+        (_HOST, 'host-compiler = ">=11"', 'must be a table of bounds such as { gcc = ">=11,<16" }'),
+        (_HOST, "", "the key 'host-compiler' is missing"),
         (f'artefacts = [\n  "{TORCH.filename}",\n]', "artefacts = []", "must be a list of file names"),
         (f'  "{NVCC.filename}",', '  "other.whl",', "there is no [[artefact]] with the filename 'other.whl'"),
         (f'  "{NVCC.filename}",', "", "no variant refers to it"),
@@ -148,10 +158,16 @@ def test_what_is_no_text_is_told() -> None:
 
 
 def test_bounds_of_the_host_compiler() -> None:
-    assert CUDA.accepts("12.2.0")
-    assert CUDA.accepts("15.1.0")
-    assert not CUDA.accepts("16.0.0")
-    assert not CUDA.accepts("10.2.1")
+    def host(version: str, family: Family = Family.GCC) -> HostCompiler:
+        return HostCompiler(cxx=Path("/c++"), version=version, target="x86_64-linux-gnu", library=12, family=family)
+
+    assert CUDA.accepts(host("12.2.0"))
+    assert CUDA.accepts(host("15.1.0"))
+    assert not CUDA.accepts(host("16.0.0"))
+    assert not CUDA.accepts(host("10.2.1"))
+    assert CUDA.accepts(host("20.1.0", Family.CLANG))
+    assert not CUDA.accepts(host("21.1.0", Family.CLANG))
+    assert not CPU.accepts(host("20.1.0", Family.CLANG))
 
 
 def test_changes_are_told_once_with_the_variants_that_they_concern() -> None:
@@ -160,13 +176,13 @@ def test_changes_are_told_once_with_the_variants_that_they_concern() -> None:
     after = Lock.of(
         [
             replace(CPU, artefacts=(newer,)),
-            replace(CUDA, artefacts=(newer, altered), host_compiler=">=11,<17"),
+            replace(CUDA, artefacts=(newer, altered), host_compiler={**BOUNDS, Family.GCC: ">=11,<17"}),
             replace(CPU, name="torch212-cxx11-cpu-x86_64-linux"),
         ]
     )
     assert changes(LOCK, after) == (
         "+ torch212-cxx11-cpu-x86_64-linux",
-        f"host compiler >=11,<16 -> >=11,<17 ({CUDA.name})",
+        f"host compiler g++ >=11,<16 or clang++ >=13,<21 -> g++ >=11,<17 or clang++ >=13,<21 ({CUDA.name})",
         f"nvidia-cuda-nvcc 13.0.88: record-sha256 {'c' * 12}... -> {'e' * 12}... ({CUDA.name})",
         f"torch 2.13.0 -> 2.13.1 ({CPU.name}, {CUDA.name})",
     )

@@ -43,7 +43,7 @@ def command(variant: str, *, project: Path | None, sources: tuple[str, ...], as_
 
 def _text(found: Explanation) -> str:
     resolved = found.resolved
-    rows = [("host compiler", "local", f"{resolved.host.cxx} {resolved.host.version}")]
+    rows = [("host compiler", "local", f"{resolved.host.cxx} ({resolved.host})")]
     rows += [(taken.part, taken.source, _describe(taken.artefact, taken.root)) for taken in resolved.chain.taken]
     refused = [("host compiler", "local", str(entry)) for entry in found.rejected]
     refused += [(entry.part, entry.source, f"{entry.candidate}: {entry.reason}") for entry in resolved.chain.refused]
@@ -75,6 +75,7 @@ def _report(found: Explanation) -> dict[str, object]:
         "settings": [str(file) for file in found.settings.files],
         "host-compiler": {
             "path": str(found.resolved.host.cxx),
+            "family": found.resolved.host.family.value,
             "version": found.resolved.host.version,
             "refused": [{"path": str(entry.path), "reason": entry.reason} for entry in found.rejected],
         },

@@ -12,7 +12,7 @@ from kernel_builder.plan.binding import PLACEHOLDER, Binding
 from kernel_builder.plan.model import Step, StepKind
 from kernel_builder.plan.units import Language, Unit
 from kernel_builder.stable_abi import target_definition
-from kernel_builder.toolchain.model import Toolchain
+from kernel_builder.toolchain.model import Family, Toolchain
 from kernel_builder.versions import Version
 
 LIMITED_API = (3, 9)
@@ -23,6 +23,9 @@ _CXX_MEMORY = int(1.5 * GIB)
 _HEAVY_MEMORY = int(2.8 * GIB)
 """A compiler, g++ or nvcc, that reads all of torch's headers (DESIGN.md F10)."""
 _LINK_MEMORY = GIB // 2
+
+_CLANG_ABI = 17
+"""The newest clang that gives all names as g++ does: clang 18 began to tell apart template parameters (Tn, Ty)."""
 
 _HEAVY_INCLUDES = (b"torch/all.h", b"torch/torch.h", b"torch/extension.h", b"ATen/ATen.h")
 
@@ -110,8 +113,9 @@ def host_code_flags(context: Context) -> list[str]:
     layout = context.layout
     return [
         "-fPIC",
-        # Without it, templates with static variables are shared between libraries (corpus edge case 22).
-        "-fno-gnu-unique",
+        # Without it, templates with static variables are shared between libraries (corpus edge case 22). clang does not
+        # make unique symbols, and does not know the flag.
+        *(["-fno-gnu-unique"] if context.toolchain.host.family is Family.GCC else []),
         "-ffunction-sections",
         "-fdata-sections",
         # __FILE__ in messages must not tell where a kernel was built, nor differ between two machines.
@@ -144,9 +148,23 @@ def compile_step(context: Context, unit: Unit, compiler: list[str], options: lis
     )
 
 
+def cxx_flags(context: Context) -> list[str]:
+    """Flags that make clang's C++ that of g++, with which torch is built.
+
+    Its library is libstdc++, on systems too where clang takes another one by itself. And from clang 18 on some names of
+    templates are other than g++'s: a kernel that uses them would not find them in torch.
+    """
+    host = context.toolchain.host
+    if host.family is not Family.CLANG:
+        return []
+    return ["-stdlib=libstdc++", *([f"-fclang-abi-compat={_CLANG_ABI}"] if host.major > _CLANG_ABI else [])]
+
+
 def host_step(context: Context, unit: Unit, backend_definitions: tuple[str, ...], flags: tuple[str, ...]) -> Step:
     """Compile a C++ or C file with the host compiler."""
-    language = ["-x", "c"] if unit.language is Language.C else ["-x", "c++", f"-std=c++{context.cxx_standard}"]
+    language = ["-x", "c"]
+    if unit.language is not Language.C:
+        language = ["-x", "c++", f"-std=c++{context.cxx_standard}", *cxx_flags(context)]
     options = [
         *host_code_flags(context),
         *definitions(context, unit.source, backend_definitions),

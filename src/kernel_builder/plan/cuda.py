@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kernel_builder.config.model import Capability, Suffix
 from kernel_builder.plan import compile as common
-from kernel_builder.plan.compile import GIB, Context, definitions, host_code_flags, host_step, includes
+from kernel_builder.plan.compile import GIB, Context, cxx_flags, definitions, host_code_flags, host_step, includes
 from kernel_builder.plan.model import Step
 from kernel_builder.plan.units import Language, Unit
 from kernel_builder.toolchain.model import CudaSdk
@@ -77,7 +77,7 @@ def compile_step(context: Context, unit: Unit, flags: tuple[str, ...]) -> Step:
     options = [
         # Flags that only the host compiler knows may stand in cuda-flags, as they may under CMake.
         "-forward-unknown-to-host-compiler",
-        *(f"-Xcompiler={flag}" for flag in host_code_flags(context)),
+        *(f"-Xcompiler={flag}" for flag in (*host_code_flags(context), *cxx_flags(context))),
         *_TORCH_FLAGS,
         *(word for name in _SUPPRESSED for word in ("-Xcudafe", f"--diag_suppress={name}")),
         *gencode(unit.capabilities),

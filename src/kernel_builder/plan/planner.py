@@ -253,7 +253,7 @@ class _CompiledVariant:
             GeneratedFile(path=layout.exports_map, content=glue.exports_map(cxx11_abi=self._cxx11_abi)),
             # A file that is added can take the place of another one of its name, without any file having changed.
             GeneratedFile(path=layout.headers_stamp, content="".join(f"{path}\n" for path in includable)),
-            GeneratedFile(path=layout.compiler_stamp, content=f"{self.toolchain.host}\n"),
+            GeneratedFile(path=layout.compiler_stamp, content=f"{self.toolchain.host!r}\n"),
             module,
         ]
         generated += [
@@ -291,7 +291,7 @@ class _CompiledVariant:
                 "torch": torch.version,
                 **({"cuda": nvcc.version} if nvcc else {}),
                 **{library.name: library.version for library in self.toolchain.libraries},
-                "c++": f"g++ {self.toolchain.host.version}",
+                "c++": str(self.toolchain.host),
                 "glibc floor": self.toolchain.sysroot.floor,
             },
         )

@@ -1,6 +1,9 @@
-"""The host compiler: finding every g++ on this machine, asking each what it is, and choosing one for a variant.
+"""The host compiler: finding every g++ and clang++ on this machine, asking each what it is, choosing one for a variant.
 
 For another machine than this one it is a cross compiler, such as Debian's ``aarch64-linux-gnu-g++``.
+
+torch is built with g++, so a g++ that fits goes before every clang. clang compiles and links with the libstdc++ of a
+GCC on the machine: kernels carry that runtime whichever compiler made them.
 
 Discovery yields candidates, a pure rule picks one, and a refused candidate keeps its reason, so that the error can
 name everything that was tried.
@@ -10,6 +13,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -17,11 +21,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_builder.errors import ToolchainError
-from kernel_builder.toolchain.model import HostCompiler
+from kernel_builder.toolchain.model import Family, HostCompiler
 from kernel_builder.toolchain.recipe import Recipe, bound_for, default_recipe
 
-_OLDEST, _NEWEST = 9, 20
-"""The versioned names that are looked for: ``g++-9`` to ``g++-20``."""
+_VERSIONED = {Family.GCC: range(20, 8, -1), Family.CLANG: range(26, 12, -1)}
+"""The versioned names that are looked for, newest first: ``g++-20`` to ``g++-9``, ``clang++-26`` to ``clang++-13``."""
+
+_LIBRARY = re.compile(r"^#define _GLIBCXX_RELEASE (\d+)$", re.MULTILINE)
 
 _PROBE_SECONDS = 20
 
@@ -39,15 +45,35 @@ class Rejected:
 
 @dataclass(frozen=True, kw_only=True)
 class HostCompilers:
-    """All compilers on this machine that answer like one for ``machine``, newest first, and those that do not.
+    """All compilers on this machine that answer like one for ``machine``, and those that do not.
 
-    ``chosen`` is whether the user named the only one.
+    Those of GCC come first, then clang's, of each family the newest first. ``chosen`` is whether the user named the
+    only one.
     """
 
     found: tuple[HostCompiler, ...]
     machine: str = field(default_factory=platform.machine)
     rejected: tuple[Rejected, ...] = ()
     chosen: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The majors of one family's compilers that serve: ``oldest`` to ``newest``; ``None``: no newest."""
+
+    family: Family
+    oldest: int
+    newest: int | None
+
+    @property
+    def specifier(self) -> str:
+        """As the lock has it: ``>=11,<16``."""
+        return f">={self.oldest}" if self.newest is None else f">={self.oldest},<{self.newest + 1}"
+
+    def __str__(self) -> str:
+        """For people: ``g++ 11 to 15``."""
+        upper = " or newer" if self.newest is None else f" to {self.newest}"
+        return f"{self.family.program} {self.oldest}{upper}"
 
 
 def _ask(cxx: Path, *arguments: str) -> str:
@@ -71,28 +97,41 @@ def build_machine() -> str:
 def inspect_compiler(cxx: Path) -> HostCompiler | Rejected:
     """Ask ``cxx`` for its version and target; say why it cannot be used otherwise."""
     try:
-        version = _ask(cxx, "-dumpfullversion", "-dumpversion")
-        target = _ask(cxx, "-dumpmachine")
         banner = _ask(cxx, "--version")
+        family = Family.CLANG if "clang" in banner.lower() else Family.GCC
+        # clang knows the first question alone, and old ones of GCC answer the second with the major alone.
+        version = _ask(cxx, *(["-dumpfullversion"] if family is Family.GCC else []), "-dumpversion")
+        target = _ask(cxx, "-dumpmachine")
     except (OSError, subprocess.SubprocessError) as error:
         return Rejected(path=cxx, reason=f"it does not run: {error}")
-    if "clang" in banner.lower():
-        return Rejected(
-            path=cxx,
-            reason="it is clang; kernels are compiled and linked with g++, whose own C++ runtime goes into them",
-        )
     major = version.split(".")[0]
     if not major.isdigit() or not target:
         return Rejected(path=cxx, reason="it does not answer like a compiler")
-    return HostCompiler(cxx=cxx, version=version, target=target, fingerprint=_fingerprint(cxx, banner))
+    library = int(major) if family is Family.GCC else _library(cxx)
+    if library is None:
+        return Rejected(path=cxx, reason="it is clang, and finds no libstdc++ to compile with")
+    fingerprint = _fingerprint(cxx, banner)
+    return HostCompiler(
+        cxx=cxx, version=version, target=target, library=library, family=family, fingerprint=fingerprint
+    )
+
+
+def _library(cxx: Path) -> int | None:
+    """The major release of the libstdc++ whose headers clang takes; ``None`` when it finds none."""
+    try:
+        macros = _ask(cxx, "-stdlib=libstdc++", "-x", "c++", "-E", "-dM", "-include", "cstddef", os.devnull)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = _LIBRARY.search(macros)
+    return int(found[1]) if found is not None else None
 
 
 def _fingerprint(cxx: Path, banner: str) -> str:
     """What the compiler is made of, by size and time: a distribution may update it without a new version."""
     parts = [banner.splitlines()[0] if banner else ""]
-    for question in ("-print-prog-name=cc1plus", "-print-file-name=libstdc++.a", "-print-prog-name=ld"):
-        answer = shutil.which(_ask(cxx, question))
-        path = Path(answer or _ask(cxx, question))
+    questions = ("-print-prog-name=cc1plus", "-print-file-name=libstdc++.a", "-print-prog-name=ld")
+    for answer in (str(cxx), *(_ask(cxx, question) for question in questions)):
+        path = Path(shutil.which(answer) or answer)
         if path.is_file():
             status = path.stat()
             parts.append(f"{path.name} {status.st_size} {status.st_mtime_ns}")
@@ -105,14 +144,14 @@ def variable_for(machine: str) -> str:
 
 
 def _candidates(environ: Mapping[str, str], machine: str) -> list[Path]:
-    """What the variable names alone (the user has chosen), else g++ and the versioned names, newest first."""
+    """What the variable names alone (the user has chosen), else g++, clang++ and the versioned names, newest first."""
     chosen = environ.get(variable_for(machine), "").strip()
     if chosen:
         return [Path(chosen)]
     prefix = "" if machine == build_machine() else f"{machine}-linux-gnu-"
-    names = [f"{prefix}g++", *(f"{prefix}g++-{major}" for major in range(_NEWEST, _OLDEST - 1, -1))]
-    if not prefix:
-        names.insert(1, "c++")
+    names = [f"{prefix}{Family.GCC.program}", *([] if prefix else ["c++"]), f"{prefix}{Family.CLANG.program}"]
+    for family, majors in _VERSIONED.items():
+        names += [f"{prefix}{family.program}-{major}" for major in majors]
     return [Path(name) for name in names]
 
 
@@ -123,7 +162,7 @@ def find_host_compilers(environ: Mapping[str, str] | None = None, *, machine: st
     environ = os.environ if environ is None else environ
     machine = machine or build_machine()
     variable = variable_for(machine)
-    found: dict[Path, HostCompiler] = {}
+    found: dict[tuple[Path, str, str], HostCompiler] = {}
     rejected: dict[Path, Rejected] = {}
     for candidate in _candidates(environ, machine):
         resolved = shutil.which(str(candidate), path=environ.get("PATH"))
@@ -132,21 +171,25 @@ def find_host_compilers(environ: Mapping[str, str] | None = None, *, machine: st
                 reason = f"{variable} names it, but it is not on PATH"
                 rejected[candidate] = Rejected(path=candidate, reason=reason)
             continue
-        real = Path(resolved).resolve()
-        if real in found or real in rejected:
-            continue
         answer = inspect_compiler(Path(resolved))
         if isinstance(answer, HostCompiler):
-            found[real] = answer
+            found.setdefault(_identity(answer), answer)
         else:
-            rejected[real] = answer
+            rejected.setdefault(Path(resolved).resolve(), answer)
     return HostCompilers(
         # Stable: of two with the same version the first, which is plain g++, stays in front.
-        found=tuple(sorted(found.values(), key=lambda host: _numbers(host.version), reverse=True)),
+        found=tuple(sorted(found.values(), key=_order, reverse=True)),
         rejected=tuple(rejected.values()),
         chosen=bool(environ.get(variable, "").strip()),
         machine=machine,
     )
+
+
+def _identity(host: HostCompiler) -> tuple[Path, str, str]:
+    """What tells compilers apart: one file is many, behind a wrapper such as ccache's or a clang that knows all
+    machines, and one compiler has many names.
+    """
+    return host.cxx.resolve(), str(host), host.target
 
 
 def find_host_compiler(environ: Mapping[str, str] | None = None, *, machine: str | None = None) -> HostCompiler:
@@ -154,19 +197,23 @@ def find_host_compiler(environ: Mapping[str, str] | None = None, *, machine: str
 
     Raises :class:`ToolchainError` naming everything that was tried and how to install one.
     """
-    newest = default_recipe().torch.gcc[0].since
+    newest = default_recipe().torch.host_compilers[0].since
     return choose_host_compiler(find_host_compilers(environ, machine=machine), torch=str(newest), cuda=None)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
+def _order(host: HostCompiler) -> tuple[bool, tuple[int, ...]]:
+    return host.family is Family.GCC, tuple(int(part) for part in host.version.split(".") if part.isdigit())
 
 
-def gcc_bounds(torch: str, cuda: str | None, recipe: Recipe | None = None) -> tuple[int, int | None]:
-    """The oldest and the newest major of GCC for torch ``2.13`` and CUDA ``13.0``; ``None``: no newest."""
+def host_limits(torch: str, cuda: str | None, recipe: Recipe | None = None) -> Mapping[Family, Limits]:
+    """Which compilers of each family serve for torch ``2.13`` and CUDA ``13.0``."""
     recipe = recipe or default_recipe()
-    minimum = bound_for(recipe.torch.gcc, torch) or _OLDEST
-    return minimum, bound_for(recipe.cuda.gcc, cuda) if cuda is not None else None
+    oldest = bound_for(recipe.torch.host_compilers, torch) or recipe.torch.host_compilers[-1]
+    newest = bound_for(recipe.cuda.host_compilers, cuda) if cuda is not None else None
+    gcc = Limits(family=Family.GCC, oldest=oldest.gcc, newest=newest.gcc if newest else None)
+    clang = Limits(family=Family.CLANG, oldest=oldest.clang, newest=newest.clang if newest else None)
+    # Where a toolkit is older than every clang that torch takes, none serves.
+    return {limits.family: limits for limits in (gcc, clang) if limits.newest is None or limits.newest >= limits.oldest}
 
 
 def choose_host_compiler(
@@ -176,74 +223,73 @@ def choose_host_compiler(
     cuda: str | None,
     recipe: Recipe | None = None,
 ) -> HostCompiler:
-    """The newest compiler that torch's headers and the CUDA toolkit accept.
+    """The newest g++ that torch's headers and the CUDA toolkit accept; where none does, the newest such clang.
 
     Raises :class:`ToolchainError` naming everything that was tried, why, and how to get one that fits.
     """
     host, refused = judge_host_compilers(compilers, torch=torch, cuda=cuda, recipe=recipe)
     if host is not None:
         return host
-    minimum, maximum = gcc_bounds(torch, cuda, recipe)
+    limits = host_limits(torch, cuda, recipe)
     tried = "".join(f"\n    {entry}" for entry in refused)
-    wanted = f"g++ {minimum} or newer" if maximum is None else f"g++ {minimum} to {maximum}"
     purpose = f"torch {torch}" + (f" with CUDA {cuda}" if cuda else "")
     raise ToolchainError(
-        f"no C++ compiler for {compilers.machine} fits {purpose}, which needs {wanted}"
+        f"no C++ compiler for {compilers.machine} fits {purpose}, which needs {' or '.join(map(str, limits.values()))}"
         f"{tried or ': there is none at all'}",
-        hint=_how_to_get_one(minimum, maximum, compilers),
+        hint=_how_to_get_one(limits[Family.GCC], compilers),
     )
 
 
 def judge_host_compilers(
     compilers: HostCompilers, *, torch: str, cuda: str | None, recipe: Recipe | None = None
 ) -> tuple[HostCompiler | None, tuple[Rejected, ...]]:
-    """The newest compiler that fits, if there is one, and why the others do not."""
-    minimum, maximum = gcc_bounds(torch, cuda, recipe)
+    """The compiler that is taken, if one fits, and why the others are not."""
     refused = list(compilers.rejected)
     chosen: HostCompiler | None = None
     for host in compilers.found:
-        reason = _unfit(host, compilers.machine, torch, cuda, minimum, maximum)
-        if reason is not None:
-            refused.append(Rejected(path=host.cxx, reason=reason))
-        elif chosen is None:
+        reason: str | None = f"it compiles for {host.target}, not for {compilers.machine}"
+        if host.machine == compilers.machine:
+            reason = why_unfit(host, torch=torch, cuda=cuda, recipe=recipe)
+        if reason is None and chosen is None:
             chosen = host
+            continue
+        refused.append(Rejected(path=host.cxx, reason=reason or f"it is {host}, which serves; {chosen} goes before it"))
     return chosen, tuple(refused)
 
 
-def _unfit(
-    host: HostCompiler, machine: str, torch: str, cuda: str | None, minimum: int, maximum: int | None
-) -> str | None:
-    if host.target.partition("-")[0] != machine:
-        return f"it compiles for {host.target}, not for {machine}"
-    major = _numbers(host.version)[0]
-    if major < minimum:
-        return f"it is version {host.version}; the headers of torch {torch} need {minimum} or newer"
-    if maximum is not None and major > maximum:
-        return f"it is version {host.version}; CUDA {cuda} accepts {maximum} at most"
+def why_unfit(host: HostCompiler, *, torch: str, cuda: str | None, recipe: Recipe | None = None) -> str | None:
+    """Why ``host`` does not serve for torch ``2.13`` and CUDA ``13.0``; ``None`` when it does."""
+    limits = host_limits(torch, cuda, recipe)
+    own, gcc = limits.get(host.family), limits[Family.GCC]
+    if own is None:
+        return f"it is {host}; CUDA {cuda} takes no {host.family.value} that torch {torch} takes"
+    if host.major < own.oldest:
+        return f"it is {host}; the headers of torch {torch} need {own.oldest} or newer"
+    if own.newest is not None and host.major > own.newest:
+        return f"it is {host}; CUDA {cuda} accepts {own.newest} at most"
+    if host.library < gcc.oldest:
+        return f"it compiles with libstdc++ {host.library}; the headers of torch {torch} need {gcc.oldest} or newer"
+    if gcc.newest is not None and host.library > gcc.newest:
+        return f"it compiles with libstdc++ {host.library}; CUDA {cuda} accepts {gcc.newest} at most"
     return None
 
 
-def _how_to_get_one(minimum: int, maximum: int | None, compilers: HostCompilers) -> str:
+def _how_to_get_one(gcc: Limits, compilers: HostCompilers) -> str:
     variable = variable_for(compilers.machine)
     if compilers.chosen:
-        return f"unset {variable}, or let it name another g++"
+        return f"unset {variable}, or let it name another compiler"
     cross = "" if compilers.machine == build_machine() else f"-{compilers.machine.replace('_', '-')}-linux-gnu"
-    if maximum is None and cross:
-        return (
-            f"install a cross compiler with its C library (apt-get install g++{cross}), g++ {minimum} or newer, or name"
-            f" one with {variable}"
-        )
-    if maximum is None:
-        return (
-            f"install g++ {minimum} or newer (apt-get install g++; dnf install gcc-c++ libstdc++-static), or name one"
-            f" with {variable}"
-        )
+    if gcc.newest is None and cross:
+        package = f"apt-get install g++{cross}"
+        return f"install a cross compiler with its C library ({package}), {gcc}, or name one with {variable}"
+    if gcc.newest is None:
+        return f"install {gcc} (apt-get install g++; dnf install gcc-c++ libstdc++-static), or name one with {variable}"
     apt = shutil.which("apt-cache")
-    for major in range(maximum, minimum - 1, -1):
+    for major in range(gcc.newest, gcc.oldest - 1, -1):
         package = f"g++-{major}{cross}"
         if apt is not None and _apt_has(apt, package):
             return f"install one: apt-get install {package} (it stands beside the one that is there)"
-    return f"install g++ {maximum} beside the one that is there, or name one with {variable}"
+    return f"install g++ {gcc.newest} beside the one that is there, or name one with {variable}"
 
 
 def _apt_has(apt: str, package: str) -> bool:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.errors import ToolchainError
-from kernel_builder.toolchain.host import compiler_file
-from kernel_builder.toolchain.model import HostCompiler
+from kernel_builder.toolchain.host import compiler_file, inspect_compiler
+from kernel_builder.toolchain.model import Family, HostCompiler
 
 SYSTEM_PROGRAMS = Path("/usr/bin")
 """Where package managers are, whatever PATH says."""
@@ -71,16 +71,6 @@ class Program:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compiler:
-    """A C++ compiler on PATH. ``target`` is the machine that it compiles for, ``family`` ``g++`` or ``clang``."""
-
-    path: Path
-    version: str
-    target: str
-    family: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Gpu:
     """A GPU, as its driver describes it. ``capability`` is the compute capability (``9.0``)."""
 
@@ -126,9 +116,9 @@ def find_program(name: str, environ: Mapping[str, str]) -> Program | None:
     return Program(path=Path(found), version=version[0] if version else "")
 
 
-def find_compilers(environ: Mapping[str, str]) -> tuple[Compiler, ...]:
-    """All g++ and clang++ on PATH, cross compilers included, in the order of PATH; each file once."""
-    found: dict[Path, Compiler] = {}
+def find_compilers(environ: Mapping[str, str]) -> tuple[HostCompiler, ...]:
+    """All g++ and clang++ on PATH that can be used, cross compilers included, in the order of PATH; each file once."""
+    found: dict[Path, HostCompiler] = {}
     for folder in environ.get("PATH", "").split(os.pathsep):
         try:
             paths = sorted(Path(folder).iterdir()) if folder else []
@@ -138,22 +128,9 @@ def find_compilers(environ: Mapping[str, str]) -> tuple[Compiler, ...]:
             if not _COMPILER.fullmatch(path.name) or not os.access(path, os.X_OK):
                 continue
             real = path.resolve()
-            if real not in found and (compiler := _describe(path)) is not None:
+            if real not in found and isinstance(compiler := inspect_compiler(path), HostCompiler):
                 found[real] = compiler
     return tuple(found.values())
-
-
-def _describe(path: Path) -> Compiler | None:
-    banner = _answer([path, "--version"])
-    target = _answer([path, "-dumpmachine"])
-    version = _answer([path, "-dumpfullversion", "-dumpversion"])
-    if not banner or not target or not version:
-        return None
-    family = "clang" if "clang" in banner.lower() else "g++"
-    if family == "clang":  # it claims to be GCC 4.2.1 otherwise
-        match = _VERSION.search(banner)
-        version = match[0] if match else version
-    return Compiler(path=path, version=version.splitlines()[-1], target=target.partition("-")[0], family=family)
 
 
 def missing_tools(host: HostCompiler) -> tuple[str, ...]:
@@ -176,7 +153,8 @@ def try_compiler(host: HostCompiler) -> str | None:
         source = Path(scratch) / "trial.cpp"
         source.write_text(_TRIAL, encoding="utf-8")
         library = Path(scratch) / "trial.so"
-        flags = ("-std=c++17", "-shared", "-fPIC", "-static-libstdc++")
+        library_flag = ("-stdlib=libstdc++",) if host.family is Family.CLANG else ()
+        flags = ("-std=c++17", "-shared", "-fPIC", "-static-libstdc++", *library_flag)
         try:
             completed = subprocess.run(
                 [host.cxx, *flags, source, "-o", library],

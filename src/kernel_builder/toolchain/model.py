@@ -6,20 +6,50 @@ All directories lie in the store and are read-only, except those of the host com
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+
+
+class Family(StrEnum):
+    """Whose compiler it is."""
+
+    GCC = "gcc"
+    CLANG = "clang"
+
+    @property
+    def program(self) -> str:
+        """What its C++ compiler is called: ``g++``, ``clang++``."""
+        return "g++" if self is Family.GCC else "clang++"
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostCompiler:
-    """A C++ compiler on this machine. ``version`` is what ``-dumpfullversion`` says, ``target`` its triplet.
+    """A C++ compiler on this machine. ``version`` is its full version, ``target`` its triplet.
 
-    ``fingerprint`` changes when the files that it is made of do, even under the same version and path.
+    ``library`` is the major release of the libstdc++ that it compiles with: a g++ has its own, a clang that of a GCC
+    on the machine. ``fingerprint`` changes when the files that it is made of do, even under the same version and path.
     """
 
     cxx: Path
     version: str
     target: str
+    library: int
+    family: Family = Family.GCC
     fingerprint: str = ""
+
+    @property
+    def major(self) -> int:
+        """The major version."""
+        return int(self.version.partition(".")[0])
+
+    @property
+    def machine(self) -> str:
+        """The processor family that it compiles for (``x86_64``)."""
+        return self.target.partition("-")[0]
+
+    def __str__(self) -> str:
+        """For people: ``g++ 12.2.0``."""
+        return f"{self.family.program} {self.version}"
 
 
 @dataclass(frozen=True, kw_only=True)

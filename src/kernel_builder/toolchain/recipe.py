@@ -35,10 +35,11 @@ class LibraryRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """A major version of GCC that holds from a release on."""
+    """Major versions of the host compilers that hold from a release on: the oldest for torch, the newest for CUDA."""
 
     since: Version
     gcc: int
+    clang: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ class TorchRecipe:
     include_directories: tuple[str, ...]
     flavours: tuple[str, ...]
     libraries: tuple[LibraryRecipe, ...]
-    gcc: tuple[Bound, ...]
+    host_compilers: tuple[Bound, ...]
 
     def serves(self, flavour: str | None) -> bool:
         """Whether the headers of a flavour (``cu126``) are those of all CPU and CUDA builds of its release (F11)."""
@@ -109,7 +110,7 @@ class _ComponentRow:
 
 @dataclass(frozen=True, kw_only=True)
 class CudaRecipe:
-    """Everything about CUDA: components, and the GCC that a release accepts at most (newest releases first).
+    """Everything about CUDA: components, and the host compilers that a release accepts at most (newest releases first).
 
     ``digest`` changes with what is taken from where.
     """
@@ -119,7 +120,7 @@ class CudaRecipe:
     include_directories: tuple[str, ...]
     wheels: Mapping[int, tuple[str, str]]
     rows: tuple[_ComponentRow, ...]
-    gcc: tuple[Bound, ...]
+    host_compilers: tuple[Bound, ...]
 
     @property
     def majors(self) -> tuple[int, ...]:
@@ -181,10 +182,10 @@ class Recipe:
     cuda: CudaRecipe
 
 
-def bound_for(bounds: Sequence[Bound], version: str) -> int | None:
+def bound_for(bounds: Sequence[Bound], version: str) -> Bound | None:
     """The bound that holds for ``version``: the newest that is not newer than it."""
     parsed = Version.parse(version)
-    return next((bound.gcc for bound in bounds if parsed >= bound.since), None)
+    return next((bound for bound in bounds if parsed >= bound.since), None)
 
 
 def fill(pattern: str, cuda: str) -> str:
@@ -232,16 +233,20 @@ def _by_major(value: object, majors: Sequence[int]) -> Mapping[int, str]:
 
 
 _READS = {"leading": True, "whole": False}
+_BOUNDS = "host-compiler"
 
 
-def _bounds(tables: list[Mapping[str, object]], key: str) -> tuple[Bound, ...]:
-    bounds = [Bound(since=Version.parse(_text(table, "since")), gcc=_number(table, key)) for table in tables]
+def _bounds(tables: list[Mapping[str, object]]) -> tuple[Bound, ...]:
+    bounds = [
+        Bound(since=Version.parse(_text(table, "since")), gcc=_number(table, "gcc"), clang=_number(table, "clang"))
+        for table in tables
+    ]
     return tuple(sorted(bounds, key=lambda bound: bound.since, reverse=True))
 
 
 def _digest(table: Mapping[str, object], number: object) -> str:
     """Over everything in a table but the bounds, which say nothing about what is taken."""
-    text = json.dumps([number, {key: value for key, value in table.items() if key != "gcc"}], sort_keys=True)
+    text = json.dumps([number, {key: value for key, value in table.items() if key != _BOUNDS}], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -257,7 +262,7 @@ def _torch(table: Mapping[str, object], number: object) -> TorchRecipe:
             LibraryRecipe(member=_text(row, "member"), leading=_READS[_text(row, "read")], cuda=row.get("cuda") is True)
             for row in _tables(table, "library")
         ),
-        gcc=_bounds(_tables(table, "gcc"), "minimum"),
+        host_compilers=_bounds(_tables(table, _BOUNDS)),
     )
 
 
@@ -294,7 +299,7 @@ def parse_recipe(text: str) -> Recipe:
             include_directories=_texts(cuda, "include-directories"),
             wheels=wheels,
             rows=tuple(_component(row, majors) for row in _tables(cuda, "component")),
-            gcc=_bounds(_tables(cuda, "gcc"), "maximum"),
+            host_compilers=_bounds(_tables(cuda, _BOUNDS)),
         ),
     )
 

@@ -68,8 +68,7 @@ def select_floor(symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
 
 def _host_libraries(host: HostCompiler) -> dict[str, Path]:
     """soname -> file of the host's C library, its siblings and libgcc_s."""
-    machine = host.target.split("-")[0]
-    loader = _LOADERS.get(machine)
+    loader = _LOADERS.get(host.machine)
     if loader is None:
         raise ToolchainError(
             f"{host.cxx} compiles for {host.target}; kernels are built for {' and '.join(_LOADERS)}",
@@ -86,7 +85,7 @@ def _host_libraries(host: HostCompiler) -> dict[str, Path]:
 
 def sysroot_digest(host: HostCompiler) -> str:
     """A digest of everything that the sysroot is made of: host libraries, shims and the compiler's version."""
-    digest = hashlib.sha256(f"{GLIBC_FLOOR} {host.version} {host.target} {_SHIM_FLAGS}".encode())
+    digest = hashlib.sha256(f"{GLIBC_FLOOR} {host} {host.target} {_SHIM_FLAGS}".encode())
     for name, path in sorted(_host_libraries(host).items()):
         digest.update(f"{name} ".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())

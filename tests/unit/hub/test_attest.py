@@ -24,6 +24,7 @@ from kernel_builder.hub.attest import (
 from kernel_builder.hub.local import variant_files
 from kernel_builder.lock import Lock, LockedVariant, write_lock
 from kernel_builder.store.artefact import Artefact
+from kernel_builder.toolchain.model import Family
 from sigstore_instance import Instance
 
 COMMIT = "0123456789" * 4
@@ -138,7 +139,9 @@ def test_the_command_names_the_toolchain_that_is_locked(tmp_path: Path, tool: To
     root = write_project(tmp_path / "scale")
     write_variant(root / "build", "torch-cpu")
     artefact = Artefact(name="torch", version="2.13.0", filename="torch-2.13.0.whl", size=1, sha256="ab" * 32)
-    write_lock(root, Lock.of([LockedVariant(name="torch-cpu", host_compiler=">=11", artefacts=(artefact,))]))
+    write_lock(
+        root, Lock.of([LockedVariant(name="torch-cpu", host_compiler={Family.GCC: ">=11"}, artefacts=(artefact,))])
+    )
     result = tool("attest", root)
     assert result.code == 0, result.stderr
     (line,) = (root / "build" / "provenance.intoto.jsonl").read_text().splitlines()

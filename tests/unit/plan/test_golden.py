@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -18,7 +19,7 @@ from kernel_builder.plan import planner
 from kernel_builder.plan.identity import Identity
 from kernel_builder.plan.model import BuildPlan, StepKind
 from kernel_builder.plan.planner import Places, plan_build
-from kernel_builder.toolchain.model import CudaSdk, HostCompiler, Sysroot, Toolchain, TorchSdk
+from kernel_builder.toolchain.model import CudaSdk, Family, HostCompiler, Sysroot, Toolchain, TorchSdk
 from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet, load_support
@@ -75,7 +76,11 @@ FILES = {
 }
 
 
-Planner = Callable[[str, tuple[str, ...]], BuildPlan]
+GXX = HostCompiler(cxx=Path("/usr/bin/g++"), version="12.2.0", target="x86_64-linux-gnu", library=12)
+
+
+class Planner(Protocol):
+    def __call__(self, toml: str, names: tuple[str, ...], host: HostCompiler = GXX) -> BuildPlan: ...
 
 
 @pytest.fixture
@@ -83,8 +88,8 @@ def plan_for(make_project: ProjectMaker, monkeypatch: pytest.MonkeyPatch, tmp_pa
     """Plans the project of a ``build.toml`` for the variants that are named."""
     monkeypatch.setattr(planner, "python_include", lambda: (Path("/python/include"),))
 
-    def make(toml: str, names: tuple[str, ...]) -> BuildPlan:
-        return make_plan(make_project("two-halves", FILES, toml=toml), names, tmp_path)
+    def make(toml: str, names: tuple[str, ...], host: HostCompiler = GXX) -> BuildPlan:
+        return make_plan(make_project("two-halves", FILES, toml=toml), names, tmp_path, host)
 
     return make
 
@@ -94,7 +99,7 @@ def plan(plan_for: Planner) -> BuildPlan:
     return plan_for(TOML, NAMES)
 
 
-def make_plan(root: Path, names: tuple[str, ...], tmp_path: Path) -> BuildPlan:
+def make_plan(root: Path, names: tuple[str, ...], tmp_path: Path, host: HostCompiler) -> BuildPlan:
     project, _ = load_project(root)
     stubs = tmp_path / "stubs"
     stubs.mkdir()
@@ -102,7 +107,7 @@ def make_plan(root: Path, names: tuple[str, ...], tmp_path: Path) -> BuildPlan:
         (stubs / name).touch()
     exports = tuple(STORE / "torch" / "exports" / f"{name}.so.txt" for name in ("libc10", "libtorch", "libtorch_cpu"))
     toolchain = Toolchain(
-        host=HostCompiler(cxx=Path("/usr/bin/g++"), version="12.2.0", target="x86_64-linux-gnu"),
+        host=host,
         sysroot=Sysroot(libraries=stubs, shim=STORE / "floor" / "libfloor.a", floor="2.27"),
         torch=TorchSdk(
             version="2.13.0",
@@ -152,6 +157,27 @@ def test_a_plan_for_two_backends(plan: BuildPlan, tmp_path: Path) -> None:
         golden.parent.mkdir(parents=True, exist_ok=True)
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("family", "version", "flags"),
+    [
+        (Family.GCC, "12.2.0", ["-fno-gnu-unique"]),
+        (Family.CLANG, "17.0.6", ["-stdlib=libstdc++"]),
+        # torch was compiled by a g++, whose names of templates clang gives no more by itself.
+        (Family.CLANG, "18.1.8", ["-stdlib=libstdc++", "-fclang-abi-compat=17"]),
+    ],
+)
+def test_what_clang_makes_is_what_gcc_makes(plan_for: Planner, family: Family, version: str, flags: list[str]) -> None:
+    host = replace(GXX, cxx=Path("/usr/bin/cxx"), family=family, version=version)
+    plan = plan_for(TOML, NAMES[:2], host)
+    known = {"-fno-gnu-unique", "-stdlib=libstdc++", "-fclang-abi-compat=17"}
+    for step in (step for variant in plan.variants for step in variant.steps if step.kind is StepKind.COMPILE):
+        given = [word.removeprefix("-Xcompiler=") for word in step.command]
+        of_c = step.source == "(module)" or step.source.endswith(".c")
+        wanted = [flag for flag in flags if not (of_c and family is Family.CLANG)]
+        assert [word for word in given if word in known] == wanted, step.source
+    assert all(variant.toolchain["c++"] == str(host) for variant in plan.variants if variant.toolchain)
 
 
 def test_the_stable_abi_is_told_to_the_backends_that_use_it_alone(plan_for: Planner) -> None:

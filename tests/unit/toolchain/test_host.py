@@ -11,9 +11,10 @@ from kernel_builder.toolchain.host import (
     choose_host_compiler,
     compiler_file,
     find_host_compilers,
-    gcc_bounds,
+    host_limits,
+    judge_host_compilers,
 )
-from kernel_builder.toolchain.model import HostCompiler
+from kernel_builder.toolchain.model import Family, HostCompiler
 
 
 def fake_compiler(directory: Path, name: str, *, version: str, banner: str = "g++ (GCC)") -> Path:
@@ -23,6 +24,20 @@ def fake_compiler(directory: Path, name: str, *, version: str, banner: str = "g+
         "#!/bin/sh\n"
         f'case "$1" in -dumpfullversion) echo {version};; -dumpmachine) echo x86_64-linux-gnu;;'
         f" --version) echo '{banner} {version}';; esac\n",
+        encoding="ascii",
+    )
+    path.chmod(0o755)
+    return path
+
+
+def fake_clang(directory: Path, name: str, *, version: str, library: int | None = 12) -> Path:
+    """A clang that finds the libstdc++ of GCC ``library``, or none."""
+    macros = f"echo '#define _GLIBCXX_RELEASE {library}'" if library is not None else "exit 1"
+    path = directory / name
+    path.write_text(
+        "#!/bin/sh\n"
+        f'case "$1" in -dumpfullversion) exit 1;; -dumpversion) echo {version};; -stdlib=*) {macros};;'
+        f" -dumpmachine) echo x86_64-pc-linux-gnu;; --version) echo 'Debian clang version {version}';; esac\n",
         encoding="ascii",
     )
     path.chmod(0o755)
@@ -63,8 +78,8 @@ def test_too_new_for_the_toolkit_is_told_before_anything_is_compiled(tmp_path: P
     compilers = find_host_compilers({"PATH": str(tmp_path)})
     with pytest.raises(ToolchainError) as caught:
         choose(compilers, torch="2.6", cuda="11.8")
-    assert f"{compiler}: it is version 12.2.0; CUDA 11.8 accepts 11 at most" in caught.value.message
-    assert "g++ 9 to 11" in caught.value.message
+    assert f"{compiler}: it is g++ 12.2.0; CUDA 11.8 accepts 11 at most" in caught.value.message
+    assert "needs g++ 9 to 11 or clang++ 13 to 14" in caught.value.message
     assert caught.value.hint is not None
     assert "g++-11" in caught.value.hint
 
@@ -77,17 +92,77 @@ def test_the_headers_of_torch_set_the_oldest(tmp_path: Path) -> None:
         choose(compilers, torch="2.12")
 
 
-def test_bounds_hold_from_a_release_on() -> None:
-    assert gcc_bounds("2.6", "11.8") == (9, 11)
-    assert gcc_bounds("2.6", "12.3") == (9, 12)
-    assert gcc_bounds("2.8", "12.9") == (9, 14)
-    assert gcc_bounds("2.15", "13.2") == (11, 15)
-    assert gcc_bounds("2.13", None) == (11, None)
+@pytest.mark.parametrize(
+    ("torch", "cuda", "gcc", "clang"),
+    [
+        ("2.6", "11.8", ">=9,<12", ">=13,<15"),
+        ("2.6", "12.3", ">=9,<13", ">=13,<17"),
+        ("2.8", "12.9", ">=9,<15", ">=13,<20"),
+        ("2.15", "13.2", ">=11,<16", ">=13,<22"),
+        ("2.13", None, ">=11", ">=13"),
+    ],
+)
+def test_bounds_hold_from_a_release_on(torch: str, cuda: str | None, gcc: str, clang: str) -> None:
+    limits = host_limits(torch, cuda)
+    assert {family: limit.specifier for family, limit in limits.items()} == {Family.GCC: gcc, Family.CLANG: clang}
+
+
+def test_a_gcc_that_fits_goes_before_every_clang(tmp_path: Path) -> None:
+    fake_compiler(tmp_path, "g++", version="12.2.0")
+    clang = fake_clang(tmp_path, "clang++", version="19.1.7")
+    compilers = find_host_compilers({"PATH": str(tmp_path)})
+    assert str(choose(compilers)) == "g++ 12.2.0"
+    _, refused = judge_host_compilers(compilers, torch="2.13", cuda=None)
+    assert [str(entry) for entry in refused] == [
+        f"{clang}: it is clang++ 19.1.7, which serves; g++ 12.2.0 goes before it"
+    ]
+
+
+def test_the_newest_clang_that_fits_is_taken_where_no_gcc_does(tmp_path: Path) -> None:
+    fake_compiler(tmp_path, "g++", version="16.1.0")
+    fake_clang(tmp_path, "clang++", version="21.1.0", library=14)
+    fake_clang(tmp_path, "clang++-20", version="20.1.0", library=14)
+    fake_clang(tmp_path, "clang++-14", version="14.0.6", library=14)
+    host = choose(find_host_compilers({"PATH": str(tmp_path)}), cuda="13.0")
+    assert (host.cxx.name, host.family, host.major, host.library) == ("clang++-20", Family.CLANG, 20, 14)
+
+
+@pytest.mark.parametrize(
+    ("version", "library", "torch", "cuda", "reason"),
+    [
+        ("12.0.1", 12, "2.13", None, "it is clang++ 12.0.1; the headers of torch 2.13 need 13 or newer"),
+        ("19.1.7", 12, "2.6", "12.4", "it is clang++ 19.1.7; CUDA 12.4 accepts 17 at most"),
+        ("16.0.6", 10, "2.13", "13.0", "libstdc++ 10; the headers of torch 2.13 need 11 or newer"),
+        ("14.0.6", 12, "2.6", "11.8", "libstdc++ 12; CUDA 11.8 accepts 11 at most"),
+        ("19.1.7", None, "2.13", None, "it is clang, and finds no libstdc++"),
+    ],
+)
+def test_a_clang_that_does_not_fit_is_refused_with_the_reason(
+    version: str, library: int | None, torch: str, cuda: str | None, reason: str, tmp_path: Path
+) -> None:
+    fake_clang(tmp_path, "clang++", version=version, library=library)
+    with pytest.raises(ToolchainError) as caught:
+        choose(find_host_compilers({"PATH": str(tmp_path)}), torch=torch, cuda=cuda)
+    assert reason in caught.value.message
+
+
+def test_compilers_behind_one_wrapper_stay_apart(tmp_path: Path) -> None:
+    wrapper = tmp_path / "ccache"
+    wrapper.write_text(
+        "#!/bin/sh\n"
+        'case "${0##*/}" in g++-11) v=11.4.0;; *) v=13.2.0;; esac\n'
+        'case "$1" in -dumpm*) echo x86_64-linux-gnu;; -dump*) echo $v;; --version) echo "g++ (GCC) $v";; esac\n'
+    )
+    wrapper.chmod(0o755)
+    for name in ("g++", "g++-13", "g++-11"):
+        (tmp_path / name).symlink_to(wrapper)
+    found = find_host_compilers({"PATH": str(tmp_path)}).found
+    assert [(host.cxx.name, host.version) for host in found] == [("g++", "13.2.0"), ("g++-11", "11.4.0")]
 
 
 def test_everything_that_was_tried_is_named_with_its_reason(tmp_path: Path) -> None:
     fake_compiler(tmp_path, "g++", version="9.4.0")
-    fake_compiler(tmp_path, "c++", version="14.0.6", banner="Debian clang version")
+    fake_clang(tmp_path, "c++", version="12.0.1")
     with pytest.raises(ToolchainError) as caught:
         choose(find_host_compilers({"PATH": str(tmp_path)}))
     assert "9.4.0" in caught.value.message
@@ -110,7 +185,7 @@ def test_cxx_is_the_users_choice_and_nothing_else_is_tried(tmp_path: Path) -> No
     old = fake_compiler(tmp_path, "mine", version="8.1.0")
     with pytest.raises(ToolchainError, match=r"8\.1\.0") as caught:
         choose(find_host_compilers({"PATH": os.environ["PATH"], "CXX": str(old)}))
-    assert caught.value.hint == "unset CXX, or let it name another g++"
+    assert caught.value.hint == "unset CXX, or let it name another compiler"
     with pytest.raises(ToolchainError, match="not on PATH"):
         choose(find_host_compilers({"PATH": os.environ["PATH"], "CXX": "no-such-compiler"}))
 

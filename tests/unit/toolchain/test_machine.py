@@ -32,8 +32,10 @@ def script(path: Path, body: str) -> Path:
 
 
 def compiler(path: Path, banner: str, version: str, target: str) -> Path:
-    """A program that answers like a compiler."""
-    cases = f'case "$1" in --version) echo "{banner}";; -dumpmachine) echo {target};; -dump*) echo {version};; esac'
+    """A program that answers like a compiler, for clang with the libstdc++ of GCC 12."""
+    cases = f'--version) echo "{banner}";; -dumpmachine) echo {target};; -dump*) echo {version};;'
+    cases += " -stdlib=*) echo '#define _GLIBCXX_RELEASE 12';;"
+    cases = f'case "$1" in {cases} esac'
     return script(path, cases)
 
 
@@ -44,7 +46,7 @@ def path_of(*folders: Path) -> Mapping[str, str]:
 def test_compilers_are_found_with_what_they_compile_for(tmp_path: Path) -> None:
     real = compiler(tmp_path / "g++-12", "g++ (Distribution) 12.2.0", "12.2.0", "x86_64-linux-gnu")
     (tmp_path / "g++").symlink_to(real)
-    compiler(tmp_path / "clang++-15", "Distribution clang version 15.0.6", "4.2.1", "x86_64-pc-linux-gnu")
+    compiler(tmp_path / "clang++-15", "Distribution clang version 15.0.6", "15.0.6", "x86_64-pc-linux-gnu")
     compiler(
         tmp_path / "other" / "aarch64-linux-gnu-g++", "aarch64-linux-gnu-g++ 13.1.0", "13.1.0", "aarch64-linux-gnu"
     )
@@ -52,10 +54,10 @@ def test_compilers_are_found_with_what_they_compile_for(tmp_path: Path) -> None:
     script(tmp_path / "notg++", "exit 1")
     (tmp_path / "g++-8").write_text("no program")
     found = find_compilers(path_of(tmp_path, tmp_path / "other", tmp_path / "nowhere"))
-    assert [(one.path.name, one.family, one.version, one.target) for one in found] == [
-        ("clang++-15", "clang", "15.0.6", "x86_64"),
-        ("g++", "g++", "12.2.0", "x86_64"),
-        ("aarch64-linux-gnu-g++", "g++", "13.1.0", "aarch64"),
+    assert [(one.cxx.name, str(one), one.machine) for one in found] == [
+        ("clang++-15", "clang++ 15.0.6", "x86_64"),
+        ("g++", "g++ 12.2.0", "x86_64"),
+        ("aarch64-linux-gnu-g++", "g++ 13.1.0", "aarch64"),
     ]
     assert find_compilers({}) == ()
 
@@ -75,12 +77,12 @@ def test_a_compiler_without_its_parts_is_caught(tmp_path: Path) -> None:
         f'case "$1" in -print-prog-name=as) echo as-that-is-not-there;; -print-prog-name=*) exec {gcc} "$1";;\n'
         f'-print-file-name=*) exec {gcc} "$1";; *) echo "fatal error: string: No such file" >&2; exit 1;; esac',
     )
-    host = HostCompiler(cxx=hollow, version="12.0.0", target="x86_64-linux-gnu")
+    host = HostCompiler(cxx=hollow, version="12.0.0", target="x86_64-linux-gnu", library=12)
     assert missing_tools(host) == ("as",)
     assert "fatal error: string: No such file" in (try_compiler(host) or "")
     without_library = script(tmp_path / "bare" / "g++", 'echo "${1#-print-file-name=}"')
     assert "has no libstdc++.a" in (
-        try_compiler(HostCompiler(cxx=without_library, version="12.0.0", target="x86_64-linux-gnu")) or ""
+        try_compiler(HostCompiler(cxx=without_library, version="12.0.0", target="x86_64-linux-gnu", library=12)) or ""
     )
 
 

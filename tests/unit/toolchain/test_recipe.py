@@ -62,9 +62,10 @@ def test_an_unknown_major_is_refused() -> None:
 
 
 def test_a_bound_holds_from_its_release_to_the_next() -> None:
-    bounds = default_recipe().cuda.gcc
-    found = {cuda: bound_for(bounds, cuda) for cuda in ("11.8", "12.3", "12.4", "12.6", "12.8", "13.0", "13.3", "13.5")}
-    assert found == {"11.8": 11, "12.3": 12, "12.4": 13, "12.6": 13, "12.8": 14, "13.0": 15, "13.3": 15, "13.5": 16}
+    bounds = default_recipe().cuda.host_compilers
+    found = [bound_for(bounds, cuda) for cuda in ("11.8", "12.3", "12.4", "12.6", "12.8", "13.0", "13.3", "13.5")]
+    assert [bound.gcc for bound in found if bound] == [11, 12, 13, 13, 14, 15, 15, 16]
+    assert [bound.clang for bound in found if bound] == [14, 16, 17, 18, 19, 20, 21, 22]
     assert bound_for(bounds, "10.2") is None
 
 
@@ -82,9 +83,10 @@ include = ["a"]
 strip = ""
 include-directories = []
 flavours = []
-[[torch.gcc]]
+[[torch.host-compiler]]
 since = "2.0"
-minimum = {minimum}
+gcc = {minimum}
+clang = 13
 [cuda]
 release = "cuda-toolkit"
 include-directories = ["{folder}"]
