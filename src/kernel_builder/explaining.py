@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.errors import UsageError
 from kernel_builder.events import Reporter
 from kernel_builder.pipeline import toolchain_request
@@ -18,7 +19,7 @@ from kernel_builder.toolchain.host import Rejected, find_host_compilers, judge_h
 from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
 from kernel_builder.toolchain.settings import ToolchainSettings, load_settings
 from kernel_builder.toolchain.sources import open_sources
-from kernel_builder.variants.matrix import COMPILED_BACKENDS
+from kernel_builder.variants.matrix import COMPILED_BACKENDS, all_variants
 from kernel_builder.variants.support import SupportRow, load_support
 
 
@@ -44,10 +45,10 @@ def explain(
     """Choose the toolchain of ``variant`` anew, as the settings of the project in ``root`` say; ``sources`` is another
     order.
 
-    Raises :class:`UsageError` for a name that the support table does not have, and what choosing raises: then the
-    message has all reasons.
+    Raises :class:`UsageError` for a name that neither the support table nor the project has, and what reading the
+    project and choosing raise: then the message has all reasons.
     """
-    row = _row(variant)
+    row = _row(variant, root)
     request = toolchain_request(row)
     settings = load_settings(root, sources=sources)
     store = store or Store(reporter=reporter)
@@ -58,11 +59,17 @@ def explain(
     return Explanation(variant=variant, request=request, settings=settings, resolved=resolved, rejected=rejected)
 
 
-def _row(variant: str) -> SupportRow:
-    rows = {row.name: row for row in load_support().rows}
+def _row(variant: str, root: Path | None) -> SupportRow:
+    """The build of torch that ``variant`` is compiled with; for torch's stable ABI, ``root``'s project says which."""
+    table = load_support()
+    rows = {row.name: row for row in table.rows}
+    if variant not in rows and root is not None and (root / FILE_NAME).is_file():
+        project, _ = load_project(root)
+        rows = {entry.name: entry.row for entry in all_variants(project, table, None).kept if entry.row is not None}
     if variant not in rows:
         raise UsageError(
-            f"there is no variant {variant!r}", hint="'kernel-builder list-variants --set all' lists a project's"
+            f"there is no variant {variant!r}, neither in the support table nor in a project here",
+            hint="'kernel-builder list-variants --set all' lists a project's; --project names one elsewhere",
         )
     row = rows[variant]
     if row.variant.backend not in COMPILED_BACKENDS:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ProjectMaker, Tool
+from conftest import BUILD_TOML, ProjectMaker, Tool
 from kernel_builder.elf import read_elf
 from kernel_builder.events import Recorder
 from kernel_builder.store.cache import Store
@@ -172,3 +172,14 @@ def test_explain_tells_parts_sources_and_reasons(tool: Tool, make_project: Proje
     text = tool("toolchain", "explain", "torch213-cxx11-cu130-x86_64-linux", cwd=project).stdout
     assert "sources, in their order: index, debian, local" in text
     assert "host compiler" in text
+
+
+def test_explain_knows_the_variants_of_a_project_on_the_stable_abi(tool: Tool, make_project: ProjectMaker) -> None:
+    variant = "torch-stable-abi211-cpu-x86_64-linux"
+    elsewhere = tool("toolchain", "explain", variant, cwd=make_project("none", {}))
+    assert elsewhere.code == 2
+    toml = BUILD_TOML.replace("src = []", 'src = []\nstable-abi = "2.11"\nmaxver = "2.13"')
+    project = make_project("stable", {"a.cpp": "int a;\n"}, toml=toml.format(name="stable", sources='"a.cpp"'))
+    result = tool("toolchain", "explain", variant, cwd=project)
+    assert result.code == 0, result.stderr
+    assert f"{variant}: torch 2.13 (cxx11)" in result.stdout  # the newest that the project admits

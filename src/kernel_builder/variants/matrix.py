@@ -154,7 +154,11 @@ def _grouped(rows: Iterable[SupportRow]) -> list[tuple[SupportRow, ...]]:
 
 
 def _collapse_stable(target: Version, rows: list[SupportRow], kept: list[Kept], dropped: list[Dropped]) -> None:
-    """One variant per toolkit and platform, built with the newest torch that the project admits (contract 2.6)."""
+    """One variant per toolkit and platform, built with the newest torch that the project admits (contract 2.6).
+
+    Major and minor of ``target`` count: variants are named by them, and patch releases add nothing to the ABI.
+    """
+    target = Version.parse(f"{target.major}.{target.minor}")
     for group in _grouped(rows):
         newest = group[-1]
         backend = newest.variant.backend

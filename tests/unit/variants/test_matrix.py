@@ -105,6 +105,12 @@ def test_a_stable_backend_has_one_variant_per_toolkit_built_with_the_newest_torc
     assert "torch 2.7 is the newest with cuda 11.8" in why["torch-stable-abi210-cu118-x86_64-linux"]
 
 
+def test_a_patch_release_in_a_stable_target_is_its_minor_release() -> None:
+    kernels = [project(Backend.CUDA, stable={Backend.CUDA: text}) for text in ("2.15.1", "2.15")]
+    patched, plain = ([entry.name for entry in all_variants(kernel, TABLE, LINUX).kept] for kernel in kernels)
+    assert patched == plain == ["torch-stable-abi215-cu132-x86_64-linux"]
+
+
 def test_bounds_choose_the_torch_of_a_stable_variant() -> None:
     kernel = project(Backend.CUDA, stable={Backend.CUDA: "2.10"}, bounds=(None, "2.12"), cuda=("13.0", "13.0"))
     (entry,) = all_variants(kernel, TABLE, LINUX).kept
