@@ -82,7 +82,8 @@ class BuildRequest:
 
     ``patterns`` are globs over variant names, ``local`` means the one variant that fits the torch in the active
     environment, ``platform`` and ``within`` are as in :class:`Selection`; ``available`` leaves out what cannot be built
-    here; ``lock`` says what becomes of the project's lock. ``jobs`` overrides the number of jobs, ``output`` the
+    here; with ``list_unreachable`` a server that does not answer makes variants unavailable, instead of being an error
+    at once; ``lock`` says what becomes of the project's lock. ``jobs`` overrides the number of jobs, ``output`` the
     directory for variants (default ``build``), ``python`` the interpreter that loads them, ``ignore`` the conformance
     rules that are passed over.
     """
@@ -94,6 +95,7 @@ class BuildRequest:
     platform: Platform | None = None
     within: VariantSet | None = None
     available: bool = False
+    list_unreachable: bool = False
     lock: LockUse = LockUse.PREFER
     jobs: int | None = None
     keep_going: bool = False
@@ -198,10 +200,13 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
         for entry in compiled:
             try:
                 answer = guide.resolve(entry, provider, depends[entry.backend])
-            except ToolchainError as error:
-                if len(matrix.kept) == 1:
+            except (ToolchainError, NetworkError) as error:
+                collected = isinstance(error, ToolchainError) or request.list_unreachable
+                if len(matrix.kept) == 1 or not collected or isinstance(error, IntegrityError):
                     raise
-                unavailable.append(Unavailable(name=entry.name, reason=error.message, remedy=error.hint))
+                unavailable.append(
+                    Unavailable(name=entry.name, reason=error.message, remedy=error.hint, exit_code=error.exit_code)
+                )
                 continue
             resolved[entry.name] = answer
             if answer.host not in sysroots:

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from kernel_builder.config.model import Backend, Project
-from kernel_builder.errors import ConfigError, ToolchainError, UsageError
+from kernel_builder.errors import ConfigError, ExitCode, ToolchainError, UsageError
 from kernel_builder.load.client import NoEnvironment, find_environment, why_not_loadable
 from kernel_builder.variants.matrix import Kept, Matrix, all_variants, choose, unmatched
 from kernel_builder.variants.names import ArchVariant, Platform
@@ -39,11 +39,14 @@ class Selection:
 
 @dataclass(frozen=True, kw_only=True)
 class Unavailable:
-    """A variant that was asked for and cannot be built here, why, and what would help."""
+    """A variant that was asked for and cannot be built here, why, and what would help. ``exit_code`` is that of the
+    error that says so.
+    """
 
     name: str
     reason: str
     remedy: str | None = None
+    exit_code: ExitCode = ExitCode.TOOLCHAIN
 
     @property
     def summary(self) -> str:
@@ -52,11 +55,16 @@ class Unavailable:
 
 
 class UnavailableError(ToolchainError):
-    """Some of what was asked for cannot be built here: all of it, in plan order."""
+    """Some of what was asked for cannot be built here: all of it, in plan order.
+
+    Where nothing but the network is the reason, the exit code says so.
+    """
 
     def __init__(self, message: str, *, unavailable: Sequence[Unavailable], hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.unavailable = tuple(unavailable)
+        if all(entry.exit_code is ExitCode.NETWORK for entry in unavailable):
+            self.exit_code = ExitCode.NETWORK
 
 
 def this_platform() -> Platform:

@@ -498,6 +498,41 @@ def test_an_unreachable_index_is_one_fast_error(tool: Tool, make_project: Projec
     assert not (root / "build").exists()
 
 
+def test_a_source_that_cannot_be_reached_leaves_the_variants_that_do_without_it(
+    tool: Tool, make_project: ProjectMaker
+) -> None:
+    toml = BUILD_TOML.format(name="without", sources='"a.cpp"').replace('["cpu"]', '["cpu", "cuda"]')
+    toml = toml.replace("src = []", 'minver = "2.13"\nmaxver = "2.13"')
+    toml += '\n[kernel.device]\nbackend = "cuda"\ndepends = []\nsrc = ["a.cu"]\n'
+    toml += '\n[general.cuda]\nmaxver = "12.6"\n'
+    root = make_project("without", {"a.cpp": "int a;\n", "a.cu": "int b;\n"}, toml=toml)
+    cuda = CPU.replace("cpu", "cu126")
+    env = {"KERNEL_BUILDER_SOURCES": "index,redistrib", "KERNEL_BUILDER_REDISTRIB": "http://127.0.0.1:9/redist"}
+    refused = tool("build", root, "--dry-run", env=env)
+    assert refused.code == 5  # nothing but the network is missing
+    assert "1 of the 2 variants that Hub kernels must have now cannot be built here" in refused.stderr
+    assert f"  {cuda}\n      http://127.0.0.1:9/redist/" in refused.stderr
+    assert "remedy: check the network, or name a mirror in kernel-builder.toml" in refused.stderr
+    planned = tool("build", root, "--dry-run", "--available", "--json", env=env)
+    assert planned.code == 7, planned.stderr
+    unavailable, variants = planned.json["unavailable"], planned.json["variants"]
+    assert isinstance(unavailable, list)
+    assert isinstance(variants, list)
+    assert [entry["name"] for entry in unavailable] == [cuda]
+    assert [entry["name"] for entry in variants] == [CPU]
+
+
+def test_offline_everything_that_is_not_in_the_store_is_listed(
+    tool: Tool, make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    root = make_project("apart", {"a.cpp": "int a;\n"})
+    result = tool("build", root, "--offline", "--available", env={"KERNEL_BUILDER_CACHE": str(tmp_path / "empty")})
+    assert result.code == 5
+    assert "2 of the 2 variants" in result.stderr
+    assert result.stderr.count("kernel-builder toolchain fetch") == 2
+    assert not (root / "build").exists()
+
+
 @needs_torch
 def test_functions_of_the_library_can_be_called(tool: Tool, make_project: ProjectMaker) -> None:
     import torch  # noqa: F401  (its libraries are needed by every kernel)

@@ -159,6 +159,7 @@ def command(
         platform=_platform(platform),
         within=VariantSet(within) if within else None,
         available=available,
+        list_unreachable=True,
         lock=LockUse.REQUIRE if locked else LockUse.PREFER,
         jobs=jobs,
         keep_going=keep_going,

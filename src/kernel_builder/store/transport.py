@@ -1,7 +1,8 @@
 """HTTP for the store: one session, short retries, bytes counted, failures told in one sentence.
 
 A refusal (4xx, nothing listens, no such host, a bad certificate) is final at once: trying again would only
-make people wait. What may pass (5xx, 429, a reset, a read that times out) is tried at most twice more.
+make people wait, and a server that cannot be reached is not tried for the next file either. What may pass (5xx, 429, a
+reset, a read that times out) is tried at most twice more.
 """
 
 from __future__ import annotations
@@ -59,6 +60,11 @@ class _IndexAuth(AuthBase):
             signed: requests.PreparedRequest = self._basic(request)
             return signed
         return request
+
+
+def _server(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -153,6 +159,7 @@ class Transport:
         self._backoff = backoff
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
+        self._unreachable: dict[tuple[str, str], tuple[str, str | None]] = {}
         self.received = 0
         self.requests = 0
 
@@ -263,7 +270,10 @@ class Transport:
         self.check()
         refuse_offline(redact(url))
         with self._lock:
-            self.requests += 1
+            known = self._unreachable.get(_server(url))
+            self.requests += known is None
+        if known is not None:
+            raise self._refused(url, known)
         try:
             response = self._session.get(
                 url, headers=dict(headers), stream=True, timeout=self._timeout, verify=self._verify
@@ -275,8 +285,15 @@ class Transport:
             refusal = _refusal(error)
             if refusal is None:
                 raise _TransientError(_describe(error)) from error
-            what, hint = refusal
-            raise NetworkError(f"{redact(url)}: {what}", hint=hint and hint.replace("{place}", self._place)) from error
+            if refusal[1] is _NO_NETWORK:
+                asked = getattr(error, "request", None)  # behind a redirect, another server's
+                with self._lock:
+                    self._unreachable[_server(getattr(asked, "url", None) or url)] = refusal
+            raise self._refused(url, refusal) from error
+
+    def _refused(self, url: str, refusal: tuple[str, str | None]) -> NetworkError:
+        what, hint = refusal
+        return NetworkError(f"{redact(url)}: {what}", hint=hint and hint.format(place=self._place))
 
     def _retry(self, url: str, once: Callable[[], _Result]) -> _Result:
         failures = 0

@@ -101,3 +101,17 @@ def test_the_hint_names_the_place_where_the_address_was_written(home: Path) -> N
         with pytest.raises(NetworkError, match="no connection") as caught:
             Transport(settings).get("http://127.0.0.1:1/simple/", {})
         assert caught.value.hint == f"check the network, or name a mirror in {place}"
+
+
+def test_a_server_that_cannot_be_reached_is_not_tried_for_the_next_file(home: Path) -> None:
+    transport = Transport(index_at("http://127.0.0.1:1/simple", "mine", isolated(home), home))
+    messages = []
+    for page in ("a/", "b/"):
+        with pytest.raises(NetworkError) as caught:
+            transport.get(f"http://127.0.0.1:1/simple/{page}", {})
+        messages.append(caught.value.message)
+    assert messages[1] == messages[0].replace("/a/", "/b/")
+    assert transport.requests == 1
+    with pytest.raises(NetworkError):
+        transport.get("http://127.0.0.1:2/simple/", {})
+    assert transport.requests == 2
