@@ -84,8 +84,11 @@ class Removal:
 def list_entries(store: Store) -> tuple[Entry, ...]:
     """All entries, by name. Nothing but manifests is read."""
     folder = store.entries
-    names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-    return tuple(_entry(folder / name) for name in names if not name.startswith("."))
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    found = [_entry(folder / name) for name in names if not name.startswith(".")]
+    return tuple(
+        entry for entry in found if entry.key is not None or (folder / entry.name).exists()
+    )  # not just removed
 
 
 def _entry(path: Path) -> Entry:
@@ -148,6 +151,27 @@ def verify_entries(
 
 
 def _problems(store: Store, entry: Entry) -> Sequence[Problem]:
+    """What is wrong with an entry, unless another process removed it, or made it anew, while it was read."""
+    folder = store.entries / entry.name
+    while True:
+        before = _identity(folder)
+        problems = _problems_now(store, entry if entry.key is not None else _entry(folder))
+        now = _identity(folder)
+        if not problems or now is None:
+            return []
+        if now == before:
+            return problems
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns
+
+
+def _problems_now(store: Store, entry: Entry) -> Sequence[Problem]:
     if entry.key is None:
         return [Problem(path=MANIFEST, what=entry.problem or "it cannot be read")]
     try:

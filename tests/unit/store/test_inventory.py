@@ -139,6 +139,52 @@ def test_a_build_that_meets_a_damaged_entry_says_so_and_provides_it_again(tmp_pa
     assert store.has(key("demo"))
 
 
+def foreign_file(entry: Path) -> str:
+    (entry / "folder" / "c.h").write_text("")
+    return "folder/c.h"
+
+
+def foreign_folder(entry: Path) -> str:
+    (entry / "more" / "deeper").mkdir(parents=True)
+    (entry / "more" / "deeper" / "c.h").write_text("")
+    return "more/deeper/c.h"
+
+
+def link_to_a_folder(entry: Path) -> str:
+    (entry / "link").symlink_to(entry / "folder")
+    return "link"
+
+
+@pytest.mark.parametrize("add", [foreign_file, foreign_folder, link_to_a_folder])
+def test_what_was_added_to_an_entry_is_found_and_gone_after_the_next_build(
+    tmp_path: Path, add: Callable[[Path], str]
+) -> None:
+    store = filled(tmp_path, "demo")
+    path = add(store.path(key("demo")))
+    (verdict,) = verify_entries(store, list_entries(store))
+    assert [(problem.path, problem.what) for problem in verdict.problems] == [(path, "does not belong here")]
+    entry = store.ensure(key("demo"), filler())
+    assert not os.path.lexists(entry / path)
+    assert store.verify(key("demo")) == []
+
+
+def test_a_file_in_the_place_of_an_entry_is_found_and_replaced(tmp_path: Path) -> None:
+    store = filled(tmp_path, "demo")
+    store.discard(key("demo"))
+    store.path(key("demo")).write_text("")
+    (verdict,) = verify_entries(store, list_entries(store))
+    assert verdict.problems
+    store.ensure(key("demo"), filler())
+    assert store.verify(key("demo")) == []
+
+
+def test_what_is_removed_while_it_is_verified_is_not_damaged(tmp_path: Path) -> None:
+    store = filled(tmp_path, "demo", "other")
+    listed = list_entries(store)
+    store.discard(key("other"))
+    assert [verdict.problems for verdict in verify_entries(store, listed)] == [(), ()]
+
+
 def test_a_store_that_was_copied_without_times_is_sound(tmp_path: Path) -> None:
     store = filled(tmp_path, "demo")
     file = store.path(key("demo")) / "b.h"
