@@ -56,12 +56,23 @@ def relu(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path
     return {"first": first, "second": second}
 
 
-def test_the_c_plus_plus_runtime_answers_right(tool: Tool, tmp_path: Path) -> None:
-    """Case T17 and DESIGN.md F7: torch comes first, then everything that a wrong link breaks."""
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_the_c_plus_plus_runtime_answers_right(compiler: str, tool: Tool, tmp_path: Path) -> None:
+    """Case T17 and DESIGN.md F7: torch comes first, then everything that a wrong link breaks.
+
+    On a PATH with that compiler and binutils alone: no other one helps.
+    """
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in (compiler, "as", "ld", "ar", "c++filt", "git"):
+        found = shutil.which(name)
+        if found is None:
+            pytest.skip(f"needs {name}")
+        (programs / name).symlink_to(found)
     root = copy_project(PROJECTS / "cxx-runtime", tmp_path / "cxx-runtime")
     (tmp_path / "tree" / "inner").mkdir(parents=True)
     (tmp_path / "tree" / "file").touch()
-    checked(tool("build", root, "--local"))
+    checked(tool("build", root, "--local", env={"PATH": str(programs)}))
     code = f"""
 import json, torch, kernels
 from pathlib import Path

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -193,3 +194,16 @@ def test_cxx_is_the_users_choice_and_nothing_else_is_tried(tmp_path: Path) -> No
 def test_no_compiler_at_all(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match="there is none at all"):
         choose(find_host_compilers({"PATH": str(tmp_path)}))
+
+
+def test_the_documented_bounds_are_those_that_hold() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "toolchains.md").read_text(encoding="utf-8")
+    documented: dict[str, tuple[str, str]] = {}
+    for releases, gcc, clang in re.findall(r"\| CUDA ([^|]+?) \| up to (\d+) \| up to ([^|]+?) \|", text):
+        for group, newest in zip(releases.split(" · "), clang.split(" · "), strict=True):
+            for release in re.findall(r"\d+\.\d+", group):
+                documented[release] = (gcc, newest)
+    assert {"11.8", "12.4", "12.6", "13.0", "13.3", "13.4"} <= documented.keys()
+    for cuda, newest in documented.items():
+        limits = host_limits("2.6", cuda)
+        assert (str(limits[Family.GCC].newest), str(limits[Family.CLANG].newest)) == newest, cuda
