@@ -204,7 +204,7 @@ def obstacles(matrix: Matrix) -> list[Unavailable]:
         Unavailable(
             name=entry.name,
             reason=entry.obstacle,
-            remedy="--available leaves them out, and so does --backend with the names of the others",
+            remedy="'kernel-builder build --available' leaves them out",
         )
         for entry in matrix.kept
         if entry.obstacle is not None

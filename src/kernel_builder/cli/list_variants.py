@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ from kernel_builder.config.reader import load_project
 from kernel_builder.errors import ExitCode
 from kernel_builder.selecting import refuse_unknown_backends, this_platform
 from kernel_builder.variants.matrix import Dropped, Kept, Matrix, all_variants, choose
-from kernel_builder.variants.names import Platform
+from kernel_builder.variants.names import Platform, TorchTag
 from kernel_builder.variants.support import VariantSet, load_support
 
 RUNNERS = {"x86_64-linux": "ubuntu-latest", "aarch64-linux": "ubuntu-24.04-arm"}
@@ -74,7 +75,10 @@ def command(
     chosen = tuple(Backend(name) for name in backends)
     refuse_unknown_backends(project, chosen)
     platform = None if all_platforms else this_platform()
-    matrix = _compilable(list_matrix(project, platform, chosen, VariantSet(within)))
+    listed = list_matrix(project, platform, chosen, VariantSet(within))
+    matrix = _compilable(listed)
+    if not as_json:
+        _tell_what_is_missing(listed, project, chosen)
     if as_json:
         click.echo(json.dumps(_document(matrix, VariantSet(within)), indent=2))
     elif form == "github":
@@ -107,6 +111,17 @@ def _compilable(matrix: Matrix) -> Matrix:
     return Matrix(kept=kept, dropped=tuple(dropped))
 
 
+def _tell_what_is_missing(matrix: Matrix, project: Project, chosen: tuple[Backend, ...]) -> None:
+    """Notes for people: what belongs to the list and cannot be compiled, and backends that have nothing in it."""
+    reasons = Counter(entry.obstacle for entry in matrix.kept if entry.obstacle is not None)
+    for reason, count in reasons.items():
+        what = "1 variant is" if count == 1 else f"{count} variants are"
+        click.echo(f"note: {what} left out: {reason} (--why names {'it' if count == 1 else 'them'})", err=True)
+    for backend, reason in matrix.silent_backends(project):
+        if not chosen or backend in chosen:
+            click.echo(f"note: there is nothing for {backend.value}: {reason}", err=True)
+
+
 def _tell_why(dropped: tuple[Dropped, ...]) -> None:
     if not dropped:
         return
@@ -135,12 +150,20 @@ def _job(entry: Kept) -> dict[str, object]:
     return {**_facts(entry), "runner": runner}
 
 
+def _abi(entry: Kept) -> str | None:
+    """The C++ ABI of the torch that it is compiled with; ``None`` where names have none."""
+    tag = entry.row.variant.tag if entry.row else None
+    return tag.abi.value if isinstance(tag, TorchTag) and tag.abi else None
+
+
 def _document(matrix: Matrix, within: VariantSet) -> dict[str, object]:
     return {
         "set": within.value,
         "variants": [
             {
                 **_facts(entry),
+                "abi": _abi(entry),
+                "toolkit": str(entry.row.toolkit) if entry.row and entry.row.toolkit else None,
                 "cxx-standard": entry.row.cxx_standard if entry.row else None,
                 "required": any(row.required for row in entry.stands_for) or entry.row is None,
                 "since": entry.row.since if entry.row else None,

@@ -71,6 +71,22 @@ def test_the_required_variants_that_can_be_compiled_are_listed(tool: Tool, proje
     ]
 
 
+def test_what_is_missing_from_the_list_is_told_to_people_alone(tool: Tool, project: Path) -> None:
+    result = tool("list-variants", project)
+    rocm = "note: 2 variants are left out: only cpu and cuda kernels can be compiled by this version of kernel-builder"
+    assert result.stderr.splitlines() == [
+        f"{rocm} (--why names them)",
+        "note: there is nothing for metal: its variants are for aarch64-darwin",
+    ]
+    matrix = tool("list-variants", project, "--format", "github", "--backend", "metal", "--all-platforms")
+    assert json.loads(matrix.stdout) == {"include": []}
+    assert "1 variant is left out: this version of kernel-builder compiles for Linux alone" in matrix.stderr
+    assert tool("list-variants", project, "--json").stderr == ""
+    empty = tool("list-variants", project, "--set", "legacy", "--backend", "cpu")
+    assert (empty.stdout, empty.code) == ("", 0)
+    assert "note: there is nothing for cpu: it does not belong to the set 'legacy'" in empty.stderr
+
+
 def test_sets_backends_and_platforms_narrow_or_widen_the_list(tool: Tool, project: Path) -> None:
     result = tool("list-variants", project, "--set", "latest", "--backend", "cpu", "--all-platforms")
     assert names(result.stdout) == [
@@ -95,6 +111,7 @@ def test_json_has_facts_and_reasons(tool: Tool, project: Path) -> None:
     variants = {entry["variant"]: entry for entry in document["variants"]}
     cuda = variants["torch-stable-abi211-cu130-x86_64-linux"]
     assert (cuda["torch"], cuda["compute"], cuda["required"], cuda["cxx-standard"]) == ("2.14", "cu130", True, 20)
+    assert (cuda["abi"], cuda["toolkit"], variants["torch-tpu"]["abi"]) == ("cxx11", "13.0", None)
     assert variants["torch213-cxx11-cpu-x86_64-linux"]["since"] == "2026-07-01"
     assert variants["torch-tpu"]["machine"] is None
     assert all(entry["reason"] for entry in document["dropped"])
