@@ -4,8 +4,10 @@ Usage: python scripts/check_support.py [--write]
 
 Checked of each release: its newest version, the platforms that it has wheels for, the CUDA version of each (by the
 NVIDIA packages that the wheel requires), the C++ ABI that it was built with, and that its headers ask for no newer C++
-standard than the table says. Differences are printed and end in exit code 1; ``--write`` writes them into the table
-instead, comments and layout kept. Wheels are read in parts: about 75 MiB in all.
+standard than the table says; and that no release of the index is missing. Differences are printed and end in exit code
+1; ``--write`` writes them into the table instead, comments and layout kept. A release that is new to it gets the builds
+that the index has; other toolkits, and what is required since when, are published elsewhere and written by hand. Wheels
+are read in parts: about 75 MiB in all.
 """
 
 from __future__ import annotations
@@ -127,6 +129,36 @@ def differences(release: tomlkit.items.Table, facts: Facts, *, write: bool) -> l
     return found
 
 
+def new_release(release: str, facts: Facts) -> tomlkit.items.Table:
+    """A table for a release that the support table does not have yet: the builds that the index has."""
+    flavours = {platform: text.rpartition("-")[2] for platform, text in facts.platforms.items()}
+    unix = [platform for platform in flavours if not platform.endswith("-windows")]
+    builds: list[dict[str, object]] = [{"backend": "cpu", "platforms": unix}]
+    for toolkit in sorted({flavour for flavour in flavours.values() if flavour.startswith("cu")}):
+        digits = toolkit.removeprefix("cu")
+        where = [platform for platform in unix if flavours[platform] == toolkit]
+        builds.append({"backend": "cuda", "versions": [f"{digits[:-1]}.{digits[-1]}"], "platforms": where})
+    builds.append({"backend": "metal", "platforms": [platform for platform in unix if platform.endswith("-darwin")]})
+    table = tomlkit.table()
+    table.update({"version": release, "cxx-standard": facts.cxx_standard, "wheels": tomlkit.inline_table()})
+    table["wheels"].update({"version": facts.version, **facts.platforms})
+    rows = tomlkit.array().multiline(True)
+    for build in builds:
+        if build["platforms"]:
+            row = tomlkit.inline_table()
+            row.update(build)
+            rows.append(row)
+    table["builds"] = rows
+    return table
+
+
+def missing_releases(known: set[str], files: tuple[IndexFile, ...]) -> list[str]:
+    """Releases of the index that are newer than all that the table has, the oldest first."""
+    newest = max(map(Version, known))
+    releases = {f"{file.version.major}.{file.version.minor}" for file in files if not file.version.is_prerelease}
+    return sorted((release for release in releases if Version(release) > newest), key=Version)
+
+
 def main() -> int:
     """Exit code 0: the table is right; 1: it is not; 5: the index cannot be read."""
     write = sys.argv[1:] == ["--write"]
@@ -144,14 +176,13 @@ def main() -> int:
                 found.append(f"torch {release['version']}: the index has no wheel of it")
                 continue
             found += differences(release, examine(index, wheels), write=write)
+        for name in missing_releases({str(release["version"]) for release in document["torch"]}, files):
+            found.append(f"torch {name} is on the index and not in the table")
+            if write:
+                document["torch"].append(new_release(name, examine(index, newest_of(files, name))))
     except KernelBuilderError as error:
         print(f"error: {error.message}", file=sys.stderr)
         return int(error.exit_code)
-    known = {release["version"] for release in document["torch"]}
-    newest = max(Version(version) for version in known)
-    for version in sorted({file.version for file in files if not file.version.is_prerelease}):
-        if version > newest and f"{version.major}.{version.minor}" not in known:
-            found.append(f"torch {version} is on the index and not in the table")
     print("\n".join(found) or "the table agrees with the index")
     print(f"{index.bytes_received / 2**20:.1f} MiB read", file=sys.stderr)
     if write:

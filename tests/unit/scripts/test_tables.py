@@ -9,8 +9,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import tomlkit
+from packaging.version import Version as Release
 
 from conftest import ROOT
+from kernel_builder.store.index import IndexFile
+from kernel_builder.variants.support import load_support, parse_support
 from kernel_builder.versions import Version
 
 
@@ -83,3 +87,47 @@ def test_the_table_of_wheels_is_complete() -> None:
     for release in document["torch"]:
         assert release["wheels"]["version"].startswith(f"{release['version']}.")
         assert {"x86_64-linux", "aarch64-linux", "aarch64-darwin"} <= set(release["wheels"])
+
+
+def test_every_wheel_of_the_table_has_its_row() -> None:
+    document = tomllib.loads(script("check_support").TABLE.read_text(encoding="utf-8"))
+    names = {row.name for row in load_support().rows}
+    for release in document["torch"]:
+        digits = release["version"].replace(".", "")
+        for platform in ("x86_64-linux", "aarch64-linux", "aarch64-darwin"):
+            assert f"torch{digits}-{release['wheels'][platform]}-{platform}" in names
+
+
+def test_a_release_that_is_new_to_the_table_gets_the_builds_of_the_index() -> None:
+    checker = script("check_support")
+    document = tomlkit.parse(checker.TABLE.read_text(encoding="utf-8"))
+    platforms = {
+        "x86_64-linux": "cxx11-cu133",
+        "aarch64-linux": "cxx11-cu133",
+        "aarch64-darwin": "cpu",
+        "x86_64-windows": "cpu",
+    }
+    facts = checker.Facts(version="9.9.1", platforms=platforms, cxx_standard=20)
+    document["torch"].append(checker.new_release("9.9", facts))
+    text = tomlkit.dumps(document)
+    assert text.startswith("# Which builds of torch exist")
+    before, after = (parse_support(some) for some in (checker.TABLE.read_text(encoding="utf-8"), text))
+    assert after.capability_defaults == before.capability_defaults
+    assert [(row.name, row.cxx_standard, row.required) for row in after.rows if row not in before.rows] == [
+        ("torch99-cpu-aarch64-darwin", 20, False),
+        ("torch99-cxx11-cpu-aarch64-linux", 20, False),
+        ("torch99-cxx11-cpu-x86_64-linux", 20, False),
+        ("torch99-cxx11-cu133-aarch64-linux", 20, False),
+        ("torch99-cxx11-cu133-x86_64-linux", 20, False),
+        ("torch99-metal-aarch64-darwin", 20, False),
+    ]
+    assert checker.differences(document["torch"][-1], facts, write=False) == []
+
+
+def test_releases_that_the_table_lacks_are_found_the_oldest_first() -> None:
+    names = ("2.9.0", "2.15.1", "2.16.0", "2.16.1", "2.100.0", "3.0.0rc1")
+    files = tuple(
+        IndexFile(project="torch", version=Release(name), filename=f"torch-{name}.whl", tags=frozenset(), url="")
+        for name in names
+    )
+    assert script("check_support").missing_releases({"2.9", "2.15"}, files) == ["2.16", "2.100"]
