@@ -251,27 +251,37 @@ def _zip_entry(opened: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Entry:
     )
 
 
-class _Counted(io.RawIOBase):
-    """Reads ``source`` and stops being patient after ``limit`` bytes: what a small file can inflate to is unbounded."""
+class Counted(io.RawIOBase):
+    """Reads ``source`` and stops being patient after ``limit`` bytes: what a small file can inflate to is unbounded.
 
-    def __init__(self, source: IO[bytes], limit: int) -> None:
+    Reading more raises :class:`IntegrityError`, which calls the whole ``what``.
+    """
+
+    def __init__(self, source: IO[bytes], limit: int, what: str = "the archive") -> None:
         super().__init__()
         self._source = source
         self._left = limit
+        self._what = what
 
     def readable(self) -> bool:
+        """See :class:`io.RawIOBase`."""
         return True
 
+    def allow(self, more: int) -> None:
+        """Be patient for ``more`` bytes."""
+        self._left += more
+
     def read(self, size: int = -1) -> bytes:
+        """See :class:`io.RawIOBase`."""
         data = self._source.read(_COPY if size < 0 else size)
         self._left -= len(data)
         if self._left < 0:
-            raise IntegrityError("the archive unpacks to more than it may")
+            raise IntegrityError(f"{self._what} unpacks to more than it may")
         return data
 
 
 def _tar(stream: IO[bytes], limit: int) -> Iterator[tuple[_Entry, _Content]]:
-    counted = cast("IO[bytes]", _Counted(stream, limit + limit // 8 + _ROOM))
+    counted = cast("IO[bytes]", Counted(stream, limit + limit // 8 + _ROOM))
     with tarfile.open(fileobj=counted, mode="r|") as opened:
         for info in opened:
             if PurePosixPath(info.name).parts in {(), (".",)} and info.isdir():

@@ -5,8 +5,8 @@ the format, each entry's name and size, and the names of resolutions. Then, entr
 last the resolutions, which say what was chosen for which torch and CUDA.
 
 Reading believes none of it. Every name is judged before it is used, nothing but ordinary files is taken, sizes are
-bounded by what the manifests say, and an entry enters the store only when all of its files have the digests of its
-manifest, and the whole archive was read to its end.
+bounded by what the manifests say and nothing beyond them is unpacked, and an entry enters the store only when all of
+its files have the digests of its manifest, and the whole archive was read to its end.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from kernel_builder.errors import IntegrityError, MachineError
+from kernel_builder.store.archive import Counted
 from kernel_builder.store.cache import (
     MANIFEST,
     Store,
@@ -40,6 +41,7 @@ from kernel_builder.store.cache import (
     seal_files,
     verify_folder,
 )
+from kernel_builder.store.download import safe_path
 from kernel_builder.store.inventory import IMPORT_LOCK, IMPORT_PREFIX, Entry
 
 FORMAT = 1
@@ -49,6 +51,8 @@ _RESOLUTIONS = "resolutions"
 _LIMIT = 64 << 20  # bytes of a manifest; those of the largest toolchains have 2
 _RESOLUTION_LIMIT = 1 << 20
 _COPY = 1 << 20
+_ROOM = 16 << 20  # bytes that may be unpacked besides what members hold: names, padding, the end
+_PER_MEMBER = 4096
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*-[0-9a-f]{16}")
 _RESOLUTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.json")
 _ORDINARY = (tarfile.REGTYPE, tarfile.AREGTYPE)
@@ -152,7 +156,7 @@ def import_store(store: Store, source: Path) -> Transferred:
             _open(source) as (tar, stream),
             tempfile.TemporaryDirectory(prefix=IMPORT_PREFIX, dir=store.root) as scratch,
         ):
-            reading = _Reading(tar, source, Path(scratch), store)
+            reading = _Reading(tar, stream, source, Path(scratch), store)
             try:
                 reading.run()
                 while stream.read(_COPY):  # what is packed has a checksum at its very end
@@ -174,8 +178,8 @@ def import_store(store: Store, source: Path) -> Transferred:
 
 
 @contextmanager
-def _open(source: Path) -> Iterator[tuple[tarfile.TarFile, IO[bytes]]]:
-    """The archive, and the bytes that it is read from."""
+def _open(source: Path) -> Iterator[tuple[tarfile.TarFile, Counted]]:
+    """The archive, and the bytes that it is read from, of which few may come before more are allowed."""
     try:
         with ExitStack() as stack:
             stream: IO[bytes] = stack.enter_context(source.open("rb"))
@@ -184,14 +188,15 @@ def _open(source: Path) -> Iterator[tuple[tarfile.TarFile, IO[bytes]]]:
                 stream = cast("IO[bytes]", stack.enter_context(gzip.GzipFile(fileobj=stream, mode="rb")))
             else:
                 stream.seek(0)
+            counted = Counted(stream, _ROOM, str(source))
             try:
-                tar = stack.enter_context(tarfile.open(fileobj=stream, mode="r|"))
+                tar = stack.enter_context(tarfile.open(fileobj=cast("IO[bytes]", counted), mode="r|"))
             except _DAMAGE as error:
                 raise IntegrityError(
                     f"{source} is no file that 'toolchain export' wrote: {error}",
                     hint="copy it again, or export it again",
                 ) from error
-            yield tar, stream
+            yield tar, counted
     except FileNotFoundError as error:
         if error.filename != str(source):
             raise
@@ -216,8 +221,9 @@ def _enter(store: Store, name: str, scratch: Path) -> bool:
 class _Reading:
     """One pass over an archive. What it takes lies in ``scratch`` afterwards, laid out as in the archive."""
 
-    def __init__(self, tar: tarfile.TarFile, source: Path, scratch: Path, store: Store) -> None:
+    def __init__(self, tar: tarfile.TarFile, stream: Counted, source: Path, scratch: Path, store: Store) -> None:
         self._tar = tar
+        self._stream = stream
         self._source = source
         self._scratch = scratch
         self._store = store
@@ -238,8 +244,10 @@ class _Reading:
         head = next(members, None)
         if head is None or head.name != _HEAD or head.type not in _ORDINARY:
             raise self._refuse(f"it does not begin with {_HEAD}, so it is no file that 'toolchain export' wrote")
+        self._stream.allow(min(head.size, _LIMIT))
         self._read_head(self._data(head, _LIMIT))
         for member in members:
+            self._stream.allow(member.size + _PER_MEMBER)
             self._take(member)
         self._judge()
 
@@ -316,6 +324,9 @@ class _Reading:
             files = manifest_files(Path(folder), manifest)
         if StoreKey(stem=str(manifest.get("stem")), digest=str(manifest.get("digest"))).name != entry:
             raise self._refuse(f"the manifest of {entry} is that of another entry")
+        for name in files:
+            if safe_path(name) != name:
+                raise self._refuse(f"the manifest of {entry} lists {name!r}, which would lie outside of it")
         if sum(size for size, _ in files.values()) != self._promised[entry] or any(s < 0 for s, _ in files.values()):
             raise self._refuse(f"the manifest of {entry} does not fit its size")
         return files

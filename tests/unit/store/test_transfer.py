@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -180,6 +181,41 @@ def test_a_file_that_is_not_right_is_refused_and_changes_nothing(exported: Path,
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.tar", "cache"]
     assert collect(store).debris == 0
     assert not list(store.root.glob(".*"))
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../../victim", "./a.h", "a//b.h"])
+def test_a_manifest_that_lists_a_file_outside_of_its_entry_is_refused(
+    exported: Path, tmp_path: Path, name: str
+) -> None:
+    def listed(data: bytes) -> bytes:
+        manifest = json.loads(data)
+        del manifest["own-sha256"]
+        manifest["files"][name] = {"size": 0, "sha256": hashlib.sha256(b"").hexdigest()}
+        return json.dumps(manifest).encode()
+
+    bad = repacked(exported, tmp_path / "bad.tar", edited(f"{KEYS[0].name}/{MANIFEST}", listed))
+    with pytest.raises(IntegrityError, match=r"outside|no path"):
+        import_store(Store(tmp_path / "cache"), bad)
+    assert snapshot(tmp_path / "cache") == {}
+
+
+@pytest.mark.parametrize("place", ["a header at the beginning", "a header at the end", "the end"])
+def test_a_small_file_that_unpacks_to_a_large_one_is_refused_soon(exported: Path, tmp_path: Path, place: str) -> None:
+    huge = 64 << 20
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, huge
+    begun = exported.read_bytes().rstrip(b"\0")
+    begun += bytes(-len(begun) % 512)
+    before, block = {
+        "a header at the beginning": (b"", header.tobuf(tarfile.GNU_FORMAT)),
+        "a header at the end": (begun, header.tobuf(tarfile.GNU_FORMAT)),
+        "the end": (begun, b""),
+    }[place]
+    bad = tmp_path / "bad.tar.gz"
+    bad.write_bytes(gzip.compress(before + block + bytes(huge), 1))
+    with pytest.raises(IntegrityError, match="unpacks to more than it may"):
+        import_store(Store(tmp_path / "cache"), bad)
+    assert snapshot(tmp_path / "cache") == {}
 
 
 def test_a_file_that_was_cut_off_anywhere_is_refused(exported: Path, tmp_path: Path) -> None:
