@@ -513,12 +513,15 @@ def test_a_source_that_cannot_be_reached_leaves_the_variants_that_do_without_it(
     assert "1 of the 2 variants that Hub kernels must have now cannot be built here" in refused.stderr
     assert f"  {cuda}\n      http://127.0.0.1:9/redist/" in refused.stderr
     assert "remedy: check the network, or name a mirror in kernel-builder.toml" in refused.stderr
-    planned = tool("build", root, "--dry-run", "--available", "--json", env=env)
+    env.pop("KERNEL_BUILDER_SOURCES")
+    sources = ("--source", "index", "--source", "redistrib")
+    planned = tool("build", root, "--dry-run", "--available", "--json", *sources, env=env)
     assert planned.code == 7, planned.stderr
     unavailable, variants = planned.json["unavailable"], planned.json["variants"]
     assert isinstance(unavailable, list)
     assert isinstance(variants, list)
     assert [entry["name"] for entry in unavailable] == [cuda]
+    assert "debian:" not in str(unavailable)
     assert [entry["name"] for entry in variants] == [CPU]
 
 

@@ -13,7 +13,7 @@ from types import FrameType
 import click
 
 from kernel_builder.cli.console import ConsoleReporter, mebibytes, show_error
-from kernel_builder.cli.options import offline_option
+from kernel_builder.cli.options import offline_option, source_option
 from kernel_builder.config.model import Backend
 from kernel_builder.errors import ConfigError, ExitCode, KernelBuilderError, UsageError
 from kernel_builder.load.client import LoadStatus
@@ -102,6 +102,7 @@ def _root(directory: Path | None) -> Path:
     help="Compile with exactly what kernel-builder.lock names, and refuse when anything differs. Without it, the lock"
     " is used for the variants that it has.",
 )
+@source_option
 @offline_option
 @click.option("--dry-run", is_flag=True, help="Print what would be built and run, and do nothing of it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result (or with --dry-run the plan) as JSON.")

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from kernel_builder import __version__
-from kernel_builder.cli.options import offline_option
+from kernel_builder.cli.options import offline_option, source_option
 from kernel_builder.doctor import Capability, Check, Diagnosis, Standing, examine
 from kernel_builder.errors import ConfigError, UsageError
 from kernel_builder.store.cache import Store
@@ -23,6 +23,7 @@ _COLOURS = {Standing.OK: "green", Standing.ABSENT: "yellow", Standing.MISSING: "
     "--platform", metavar="NAME", help="Variants for this platform, such as aarch64-linux. Default: this machine's."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@source_option
 @offline_option
 def command(directory: Path, *, platform: str | None, as_json: bool) -> int:
     """Say what this machine has, and which variants that Hub kernels must have can be built on it.

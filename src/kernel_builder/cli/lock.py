@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kernel_builder.cli.console import ConsoleReporter
-from kernel_builder.cli.options import offline_option, platform_option
+from kernel_builder.cli.options import offline_option, platform_option, source_option
 from kernel_builder.errors import ExitCode, UsageError
 from kernel_builder.lock import LOCK_NAME, write_lock
 from kernel_builder.locking import Locking, LockRequest, drift, make_lock
@@ -32,6 +32,7 @@ from kernel_builder.variants.support import VariantSet
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 and a list when something differs.")
 @click.option("--upgrade", is_flag=True, help="Choose anew what the variants are compiled with, and show what changed.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
+@source_option
 @offline_option
 def command(
     directory: Path,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -28,6 +30,39 @@ def offline_option(command: _Command) -> _Command:
         expose_value=False,
         callback=_enter,
         help="Never use the network; what is not in the store is an error. KERNEL_BUILDER_OFFLINE=1 does the same.",
+    )(command)
+
+
+@contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = before
+
+
+def _choose_sources(ctx: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> None:
+    if value:
+        ctx.with_resource(_variable("KERNEL_BUILDER_SOURCES", ",".join(value)))
+
+
+def source_option(command: _Command) -> _Command:
+    """``--source``: the order of sources, for this run, as ``KERNEL_BUILDER_SOURCES`` gives it. Its function gets no
+    parameter.
+    """
+    return click.option(
+        "--source",
+        metavar="NAME",
+        multiple=True,
+        expose_value=False,
+        callback=_choose_sources,
+        help="Take toolchains from this source, and others given so, in this order, instead of those that are"
+        " configured. KERNEL_BUILDER_SOURCES does the same.",
     )(command)
 
 

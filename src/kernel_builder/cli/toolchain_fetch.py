@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kernel_builder.cli.console import ConsoleReporter, mebibytes
-from kernel_builder.cli.options import offline_option, platform_option
+from kernel_builder.cli.options import offline_option, platform_option, source_option
 from kernel_builder.config.model import Backend
 from kernel_builder.config.reader import FILE_NAME
 from kernel_builder.errors import ExitCode
@@ -45,6 +45,7 @@ from kernel_builder.variants.support import VariantSet
 @click.option("--available", is_flag=True, help="Leave out what cannot be had instead of refusing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
+@source_option
 @offline_option
 def command(
     variants: tuple[str, ...],

@@ -160,6 +160,17 @@ def test_build_says_first_what_cannot_be_built_and_builds_nothing(tool: Tool, pr
     assert tool("build", project, "--backend", "rocm", "--available").code == 4
 
 
+@pytest.mark.parametrize("command", [("build", "--dry-run"), ("doctor",), ("lock",), ("toolchain", "fetch")])
+def test_sources_can_be_named_for_one_run(
+    tool: Tool, make_project: ProjectMaker, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNEL_BUILDER_SOURCES", "index")
+    root = make_project("sourced", {"a.cpp": "int a;\n"})
+    result = tool(*command, "--source", "local", "--source", "nowhere", "--offline", cwd=root)
+    assert (result.code, "there is no source 'nowhere'" in result.stderr) == (2, True), result
+    assert "sources are: index, redistrib, debian, local" in result.stderr
+
+
 def test_names_of_another_platform_lead_to_the_option(tool: Tool, project: Path) -> None:
     wrong = tool("build", project, "--variant", "torch213-*", "--platform", "x86_64-mars")
     assert (wrong.code, "--platform 'x86_64-mars' is not a platform" in wrong.stderr) == (2, True), wrong
