@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sysconfig
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ from kernel_builder.plan.units import (
     merge,
     raise_standard,
 )
-from kernel_builder.toolchain.model import LibraryHeaders, Toolchain
+from kernel_builder.toolchain.model import Family, LibraryHeaders, Toolchain
 from kernel_builder.variants.matrix import Kept
 from kernel_builder.variants.names import Abi, ArchVariant, StableAbiTag, TorchTag
 from kernel_builder.variants.support import SupportRow, SupportTable
@@ -45,6 +46,8 @@ _COMPILERS: Mapping[Backend, Callable[[Context, Unit, tuple[str, ...]], Step]] =
 }
 _VENDORED = "registration.h"
 _NAMED_FILES = 5
+_OPENMP = re.compile(r"(^|[=,])-fopenmp($|[=,])")
+"""The flag, by itself or after ``-Xcompiler=``; ``-fopenmp-simd`` is another one, which needs no runtime."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +234,7 @@ class _CompiledVariant:
         if units.misplaced:
             raise ConfigError("; ".join(units.misplaced) + f"; {backend.value} kernels cannot compile it")
         self._refuse_clashes(units.units)
+        self._refuse_openmp_of_clang(units.units)
         ops_id = self.identity.ops_id(project, backend)
         layout = self._layout()
         sources = tuple(unit.source for unit in units.units)
@@ -304,6 +308,17 @@ class _CompiledVariant:
                     f"{unit.source} is in {' and '.join(unit.sections)}, which depend on"
                     f" {' and '.join(library.name for library in clash)}: a file is compiled once, with one of them"
                 )
+
+    def _refuse_openmp_of_clang(self, units: tuple[Unit, ...]) -> None:
+        """torch brings GNU's OpenMP runtime, and clang makes calls to LLVM's alone."""
+        host = self.toolchain.host
+        users = [unit for unit in units if any(map(_OPENMP.search, unit.flags()))]
+        if host.family is Family.CLANG and users:
+            sections = dict.fromkeys(section for unit in users for section in unit.sections)
+            raise ConfigError(
+                f"{' and '.join(sections)}: -fopenmp with {host} ({host.cxx}) needs LLVM's OpenMP runtime, and torch"
+                f" brings GNU's; build with g++, or leave -fopenmp out"
+            )
 
     @property
     def _cxx11_abi(self) -> bool:

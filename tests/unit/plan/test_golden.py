@@ -15,6 +15,7 @@ import pytest
 
 from conftest import ProjectMaker
 from kernel_builder.config.reader import load_project
+from kernel_builder.errors import ConfigError
 from kernel_builder.plan import planner
 from kernel_builder.plan.identity import Identity
 from kernel_builder.plan.model import BuildPlan, StepKind
@@ -178,6 +179,22 @@ def test_what_clang_makes_is_what_gcc_makes(plan_for: Planner, family: Family, v
         wanted = [flag for flag in flags if not (of_c and family is Family.CLANG)]
         assert [word for word in given if word in known] == wanted, step.source
     assert all(variant.toolchain["c++"] == str(host) for variant in plan.variants if variant.toolchain)
+
+
+CLANG = replace(GXX, cxx=Path("/usr/bin/clang++"), family=Family.CLANG, version="19.1.7")
+
+
+@pytest.mark.parametrize("flag", ["-fopenmp", "-fopenmp=libomp"])
+def test_clang_is_refused_where_its_openmp_runtime_would_be_needed(plan_for: Planner, flag: str) -> None:
+    toml = TOML.replace('"-mavx2"', f'"-mavx2", "{flag}"')
+    with pytest.raises(ConfigError, match=r"\[kernel\.host\]: -fopenmp with clang\+\+ 19\.1\.7 .* build with g\+\+"):
+        plan_for(toml, NAMES[:1], CLANG)
+
+
+@pytest.mark.parametrize(("flag", "host"), [("-fopenmp-simd", CLANG), ("-fopenmp", GXX)])
+def test_openmp_that_needs_no_other_runtime_is_planned(plan_for: Planner, flag: str, host: HostCompiler) -> None:
+    plan = plan_for(TOML.replace('"-mavx2"', f'"-mavx2", "{flag}"'), NAMES[:1], host)
+    assert any(flag in step.command for step in plan.variants[0].steps)
 
 
 def test_the_stable_abi_is_told_to_the_backends_that_use_it_alone(plan_for: Planner) -> None:
