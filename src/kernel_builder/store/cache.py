@@ -274,9 +274,12 @@ class Store:
         except OSError as error:
             where = error.filename if isinstance(error.filename, str) else str(self.root)
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                free = shutil.disk_usage(self.root).free
+                room = os.statvfs(self.root)
+                free = f"{_mib(room.f_bavail * room.f_frsize)} free"
+                if room.f_files and not room.f_favail:
+                    free += ", but no more files can be made"
                 raise MachineError(
-                    f"the disk is full: {where} could not be written ({_mib(free)} free)",
+                    f"the disk is full: {where} could not be written ({free})",
                     hint="free some space, or set KERNEL_BUILDER_CACHE to a directory on a larger disk",
                 ) from error
             if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}:

@@ -76,7 +76,21 @@ def export_store(store: Store, entries: Sequence[Entry], resolutions: Iterable[P
     Every file is compared with its manifest on the way. Raises :class:`IntegrityError` for a damaged entry,
     :class:`MachineError` when the file cannot be written.
     """
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=_parent(target))
+    folder = _parent(target)
+    try:
+        count = _write_whole(store, entries, sorted(resolutions), target, folder)
+        size = target.stat().st_size
+    except OSError as error:
+        raise MachineError(
+            f"{target} cannot be written: {error.strerror or error}", hint="free some space there, or name another file"
+        ) from error
+    return Transferred(entries=tuple(entry.name for entry in entries), resolutions=count, size=size)
+
+
+def _write_whole(
+    store: Store, entries: Sequence[Entry], resolutions: Sequence[Path], target: Path, folder: Path
+) -> int:
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=folder)
     try:
         with os.fdopen(handle, "wb") as raw, ExitStack() as stack:
             stream: IO[bytes] = raw
@@ -84,7 +98,7 @@ def export_store(store: Store, entries: Sequence[Entry], resolutions: Iterable[P
                 packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=3, mtime=0)
                 stack.callback(packed.close)
                 stream = cast("IO[bytes]", packed)
-            count = _write(stream, store, entries, sorted(resolutions))
+            count = _write(stream, store, entries, resolutions)
         mask = os.umask(0)
         os.umask(mask)
         Path(name).chmod(0o666 & ~mask)
@@ -93,7 +107,7 @@ def export_store(store: Store, entries: Sequence[Entry], resolutions: Iterable[P
         with contextlib.suppress(OSError):
             Path(name).unlink()
         raise
-    return Transferred(entries=tuple(entry.name for entry in entries), resolutions=count, size=target.stat().st_size)
+    return count
 
 
 def _parent(target: Path) -> Path:

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import resource
 import stat
 import tarfile
 from collections.abc import Callable, Sequence
@@ -242,3 +243,18 @@ def test_something_else_than_an_exported_file_is_refused(tmp_path: Path) -> None
 def test_a_target_in_a_folder_that_is_not_there_is_a_clear_error(origin: Store, tmp_path: Path) -> None:
     with pytest.raises(KernelBuilderError, match="is no directory"):
         export_store(origin, list_entries(origin), [], tmp_path / "no" / "out.tar")
+
+
+@pytest.mark.parametrize("name", ["out.tar", "out.tar.gz"])
+def test_a_target_that_does_not_fit_is_a_clear_error_and_leaves_nothing(
+    origin: Store, tmp_path: Path, name: str
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(MachineError) as caught:
+            export_store(origin, list_entries(origin), [], tmp_path / name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert f"{tmp_path / name} cannot be written: File too large" in caught.value.message
+    assert list(tmp_path.iterdir()) == []
