@@ -77,6 +77,10 @@ print(json.dumps([bool(torch.equal(y, -x)), "only float32 is negated" in message
             ["torch/all.h does not belong to torch's stable ABI", "torch/csrc/stable/"],
         ),
         (
+            "#include <torch/extension.h>\n",
+            ["torch/extension.h is not part of torch's stable ABI", "include torch/csrc/stable/library.h"],
+        ),
+        (
             'extern "C" int torch_from_blob();\nextern "C" int f() { return torch_from_blob(); }\n',
             ["torch_from_blob (used by bind.cpp): torch has it from 2.11 on", "for the stable ABI of 2.10"],
         ),
@@ -85,7 +89,7 @@ print(json.dumps([bool(torch.equal(y, -x)), "only float32 is negated" in message
             ["at::set_num_threads(int) (used by bind.cpp): torch's C++ interface is not part of torch's stable ABI"],
         ),
     ],
-    ids=["header", "too-new", "cxx"],
+    ids=["header", "pybind", "too-new", "cxx"],
 )
 def test_what_is_not_stable_is_refused(tool: Tool, make_project: ProjectMaker, source: str, words: list[str]) -> None:
     root = stable(make_project, "unstable", source)
