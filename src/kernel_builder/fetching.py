@@ -33,11 +33,13 @@ class FetchRequest:
     """Which toolchains are wanted.
 
     With ``root``, those of a project's variants: that match ``patterns``, or of the set ``within`` (default: what is
-    required). Without, those of the support table in the same way (default: the newest ones). ``platform`` is what
-    the variants run on (default: this machine); ``available`` leaves out what cannot be had.
+    required). Without, those of the support table in the same way (default: the newest ones), from the sources that
+    ``kernel-builder.toml`` in ``settings`` names. ``platform`` is what the variants run on (default: this machine);
+    ``available`` leaves out what cannot be had.
     """
 
     root: Path | None = None
+    settings: Path | None = None
     patterns: tuple[str, ...] = ()
     backends: tuple[Backend, ...] = ()
     within: VariantSet | None = None
@@ -108,7 +110,7 @@ def _rows(request: FetchRequest) -> tuple[SupportRow, ...]:
 
 
 def _fetch_rows(request: FetchRequest, reporter: Reporter, store: Store) -> Fetched:
-    provider = _provider(store, reporter, request.platform)
+    provider = _provider(store, reporter, request.settings, request.platform)
     resolved, unavailable = _resolve_rows(request, provider)
     # Every build needs the link-time view of the C library, too.
     for host in dict.fromkeys(answer.host for answer in resolved.values()):
@@ -146,9 +148,9 @@ def _refusal(unavailable: list[Unavailable], total: int) -> ToolchainError:
     return ToolchainError("\n".join(lines), hint="--available fetches the others" if some else None)
 
 
-def _provider(store: Store, reporter: Reporter, platform: Platform | None = None) -> Toolchains:
+def _provider(store: Store, reporter: Reporter, settings: Path | None, platform: Platform | None = None) -> Toolchains:
     hosts = find_host_compilers(machine=platform.machine if platform is not None else None)
-    return Toolchains(open_sources(load_settings(None), store, reporter), store, hosts, reporter)
+    return Toolchains(open_sources(load_settings(settings), store, reporter), store, hosts, reporter)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +179,7 @@ def portion(request: FetchRequest, reporter: Reporter, *, store: Store) -> Porti
             resolved, provider = prepared.resolved, prepared.toolchains
             keys += [library.key for libraries in prepared.depends.values() for library in libraries]
         else:
-            provider = _provider(store, reporter, request.platform)
+            provider = _provider(store, reporter, request.settings, request.platform)
             resolved, _ = _resolve_rows(request, provider)
     kept: set[Path] = set()
     for answer in resolved.values():
@@ -195,10 +197,13 @@ def portion(request: FetchRequest, reporter: Reporter, *, store: Store) -> Porti
     return Portion(entries=entries, resolutions=tuple(sorted(kept)))
 
 
-def restore(store: Store, names: Iterable[str], reporter: Reporter) -> tuple[str, ...]:
-    """Provide deleted entries again that something asked for earlier; the names of those that are there now."""
+def restore(store: Store, names: Iterable[str], reporter: Reporter, settings: Path | None = None) -> tuple[str, ...]:
+    """Provide deleted entries again that something asked for earlier; the names of those that are there now.
+
+    They come from the sources that ``kernel-builder.toml`` in ``settings`` names.
+    """
     wanted = set(names)
-    provider = _provider(store, reporter)
+    provider = _provider(store, reporter, settings)
     again = []
     for request in provider.kept_requests():
         resolved = provider.resolve(request)

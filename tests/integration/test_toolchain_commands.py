@@ -161,6 +161,25 @@ def damage(path: Path) -> None:
     path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
 
 
+def test_outside_of_a_project_the_settings_that_lie_here_count(
+    setting: Setting, libraries: dict[str, bytes], tmp_path: Path
+) -> None:
+    """'toolchain explain' looks at them, so the other commands must not take something else."""
+    folder = tmp_path / "elsewhere"
+    (folder / "wheels").mkdir(parents=True)
+    name, data = torch_wheel("2.13.0", libraries)
+    (folder / "wheels" / name).write_bytes(data)
+    (folder / "kernel-builder.toml").write_text('sources = ["w"]\n[[index]]\nname = "w"\npath = "wheels"\n')
+    setting.root = folder
+    taken = json.loads(setting.ok("toolchain", "explain", CPU, "--json").stdout)["taken"]
+    assert [part["source"] for part in taken] == ["w"]
+    setting.ok("toolchain", "fetch", CPU)
+    damage(setting.entry("torch-2.13.0") / "include" / "large.h")
+    setting.ok("toolchain", "verify", "--repair")
+    setting.ok("toolchain", "export", tmp_path / "store.tar", CPU)
+    assert setting.server.requests == []
+
+
 def test_fetched_once_everything_builds_offline_without_a_connection(setting: Setting, guarded: dict[str, str]) -> None:
     refused = setting.apart("build", "--offline", "--variant", CPU, **guarded)
     assert refused.code == ExitCode.NETWORK

@@ -193,6 +193,21 @@ def test_a_folder_of_wheels_is_an_index(
     assert server.requests == []
 
 
+def test_a_damaged_wheel_does_not_stand_in_the_way_of_the_others_of_its_folder(
+    server: LoopbackIndex, torches: Torches, tmp_path: Path, host: HostCompiler
+) -> None:
+    folder = tmp_path / "project" / "wheels"
+    folder.mkdir(parents=True)
+    (folder / filename("2.6.0+cu126")).write_bytes(torches.new)
+    (folder / filename("2.5.0")).write_bytes(torches.old[:-100])
+    (folder / filename("2.7.0")).mkdir()
+    settings = 'sources = ["here"]\n[[index]]\nname = "here"\npath = "wheels"\n'
+    assert sources_of(kit(server, tmp_path, host, settings).toolchains.resolve(NEW_CPU)) == {"torch": "here"}
+    (folder / filename("2.6.0+cu126")).write_bytes(torches.new[:-100])
+    with pytest.raises(NetworkError, match=r"torch-2\.6\.0\+cu126.* is not a readable wheel"):
+        kit(server, tmp_path, host, settings).toolchains.resolve(NEW_CPU, fresh=True)
+
+
 def test_the_flavour_of_the_very_cuda_comes_first_and_a_cpu_one_never_serves_cuda(
     server: LoopbackIndex, torches: Torches, tmp_path: Path, host: HostCompiler
 ) -> None:

@@ -33,7 +33,7 @@ def command(file: Path, *, variants: tuple[str, ...], project: Path | None) -> N
         store = Store(reporter=reporter)
         if variants or project is not None:
             root = project or (Path.cwd() if Path(FILE_NAME).is_file() else None)
-            wanted = portion(FetchRequest(root=root, patterns=variants), reporter, store=store)
+            wanted = portion(FetchRequest(root=root, settings=Path.cwd(), patterns=variants), reporter, store=store)
         else:
             wanted = everything(store)
         if not wanted.entries:

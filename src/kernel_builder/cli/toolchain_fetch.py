@@ -70,6 +70,7 @@ def command(
         project = Path.cwd()
     request = FetchRequest(
         root=project,
+        settings=Path.cwd(),
         patterns=variants,
         backends=tuple(Backend(name) for name in backends),
         within=VariantSet(within) if within else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import click
 
@@ -75,7 +76,7 @@ def _repair(store: Store, damaged: list[str], reporter: Reporter) -> dict[str, s
     gone = [name for name in damaged if name not in stayed]
     outcome: dict[str, str | None] = dict.fromkeys(stayed)
     try:
-        restored = restore(store, gone, reporter)
+        restored = restore(store, gone, reporter, Path.cwd())
         why = "nothing that was asked for so far needs it; it is provided when something does"
     except KernelBuilderError as error:
         restored, why = (), f"it could not be fetched now ({error.message}); the next build that needs it fetches it"

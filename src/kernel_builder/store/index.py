@@ -391,6 +391,14 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def _record_digest(path: Path) -> str | None:
+    """The digest of a wheel's RECORD; ``None`` for a damaged one: it must not stand in the way of the others."""
+    try:
+        return Wheel(LocalFile(path), filename=path.name).record_sha256
+    except IntegrityError:
+        return None
+
+
 class FolderIndex:
     """Wheels in a folder: right in it, or in one folder per project as a mirror of a simple index has them."""
 
@@ -418,7 +426,7 @@ class FolderIndex:
         """See :class:`Index`."""
 
     def files(self, project: str) -> tuple[IndexFile, ...]:
-        """See :class:`Index`. Raises :class:`IntegrityError` for a file that is no wheel."""
+        """See :class:`Index`. A file that is no wheel is found out by who opens it."""
         if not self._folder.is_dir():
             raise NetworkError(
                 f"{describe_index(self.label)} is the folder {self._folder}, which is not there",
@@ -429,6 +437,7 @@ class FolderIndex:
         for folder in self._folder.iterdir():
             if folder.is_dir() and canonicalize_name(folder.name) == wanted:
                 paths += folder.glob("*.whl")
+        paths = [path for path in paths if path.is_file()]
         found: list[IndexFile] = []
         for path in sorted(paths):
             try:
@@ -444,7 +453,7 @@ class FolderIndex:
                         tags=tags,
                         url=str(path),
                         size=path.stat().st_size,
-                        record_sha256=Wheel(LocalFile(path), filename=path.name).record_sha256,
+                        record_sha256=_record_digest(path),
                     )
                 )
         if not found:
