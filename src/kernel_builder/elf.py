@@ -53,6 +53,7 @@ _MACHINES = {62: "x86_64", 183: "aarch64"}
 # Far above what any real library has (libtorch_cpu: 73,000 symbols), and what a hostile one may cost.
 _MAX_SYMBOLS, _MAX_DYNAMIC, _MAX_VERSIONS, _MAX_RELOCATIONS = 1 << 22, 1 << 16, 1 << 17, 1 << 24
 _MAX_NAME, _MAX_NAMES = 1 << 20, 1 << 29
+_EARLY = 0x1000  # bytes: what stands before that is at the beginning of a file
 
 Buffer = bytes | mmap.mmap
 
@@ -396,7 +397,7 @@ def _end_of_notes(image: _Image) -> int:
     """Where the notes at the very beginning of the file end."""
     end = 0
     for note in sorted(image.notes, key=lambda note: note.offset):
-        if note.offset < 0x1000 and (not end or note.offset <= end + 64):
+        if note.offset < _EARLY and (not end or note.offset <= end + 64):
             end = max(end, note.offset + note.size)
     return (end + 7) & ~7
 
@@ -454,6 +455,9 @@ def read_leading_exports(prefix: bytes) -> tuple[Symbol, ...]:
     Versions are not known (torch's libraries carry none of their own). Raises :class:`ElfError` with 'need more data'
     in its text when ``prefix`` ends too early, and with another text when the layout is not one of the usual ones.
     """
+    if prefix[:4] == b"\x7fELF" and len(prefix) >= _EHDR.size and _EHDR.unpack_from(prefix)[5] > _EARLY:
+        # Seen in libcublasLt of CUDA 13.2 for aarch64: at 585 MB.
+        raise ElfError("the program headers do not stand at the beginning; read the whole file instead")
     image = _Image(prefix)
     table, count = _find_leading_table(image)
     strings = table + count * _SYM.size

@@ -63,6 +63,13 @@ def test_the_beginning_of_a_file_gives_the_same_exports(library: Path) -> None:
     assert {(symbol.name, symbol.kind) for symbol in read_leading_exports(data[:0x2000])} >= whole
 
 
+def test_program_headers_elsewhere_are_no_reason_to_read_on(library: Path) -> None:
+    data = bytearray(library.read_bytes())
+    data[32:40] = (1 << 29).to_bytes(8, "little")
+    with pytest.raises(ElfError, match="read the whole file instead"):
+        read_leading_exports(bytes(data))
+
+
 @pytest.mark.parametrize("length", [0, 3, 63, 100, 0x238, 0x300])
 def test_too_short_a_beginning_is_an_error_and_never_another_exception(library: Path, length: int) -> None:
     with pytest.raises(ElfError):
