@@ -23,7 +23,7 @@ from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
 from kernel_builder.toolchain.settings import load_settings
 from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.toolchain.sysroot import provide_sysroot
-from kernel_builder.variants.matrix import COMPILED_BACKENDS
+from kernel_builder.variants.matrix import COMPILED_BACKENDS, why_not_compiled
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import SupportRow, VariantSet, load_support
 
@@ -126,8 +126,8 @@ def _resolve_rows(
     resolved: dict[str, ResolvedToolchain] = {}
     unavailable: list[Unavailable] = []
     for row in rows:
-        if row.variant.backend not in COMPILED_BACKENDS:
-            reason = f"this version of kernel-builder has no compiler for {row.variant.backend.value}"
+        reason = why_not_compiled(row.variant)
+        if reason is not None:
             unavailable.append(Unavailable(name=row.name, reason=reason))
             continue
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from kernel_builder.variants.names import ArchVariant, Platform
 from kernel_builder.variants.support import VariantSet, load_support
 
 _SHOWN = 3
+_FEW = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,10 @@ class Unavailable:
         """The reason in one line."""
         return self.reason.partition("\n")[0].rstrip(":")
 
+    def to_json(self) -> dict[str, object]:
+        """As a JSON object."""
+        return {"name": self.name, "reason": self.reason, "remedy": self.remedy}
+
 
 class UnavailableError(ToolchainError):
     """Some of what was asked for cannot be built here: all of it, in plan order.
@@ -65,6 +71,10 @@ class UnavailableError(ToolchainError):
         self.unavailable = tuple(unavailable)
         if all(entry.exit_code is ExitCode.NETWORK for entry in unavailable):
             self.exit_code = ExitCode.NETWORK
+
+    def to_json(self) -> dict[str, object]:
+        """As of every error, with what is not available."""
+        return {**super().to_json(), "unavailable": [entry.to_json() for entry in self.unavailable]}
 
 
 def this_platform() -> Platform:
@@ -96,8 +106,7 @@ def select_variants(project: Project, selection: Selection) -> Matrix:
     if wrong:
         raise UsageError(
             f"no variant of this kernel matches {', '.join(wrong)}{_why_dropped(everything, wrong)}",
-            hint=_other_platform(everything, wrong)
-            or "its variants here: " + (", ".join(entry.name for entry in everything.kept) or "none"),
+            hint=_other_platform(everything, wrong) or _what_there_is(everything, wrong),
         )
     if selection.local:
         return _local(everything, selection)
@@ -105,18 +114,31 @@ def select_variants(project: Project, selection: Selection) -> Matrix:
     matrix = choose(everything, patterns=selection.patterns, backends=selection.backends, within=within)
     if not matrix.kept:
         raise ConfigError(
-            f"there is nothing to build: no variant is left{_grouped_reasons(matrix)}",
+            f"there is nothing to build: no variant is left{_grouped_reasons(matrix, project, selection.backends)}",
             hint="'kernel-builder list-variants --set all --why' tells of each variant what becomes of it",
         )
     return matrix
 
 
-def _grouped_reasons(matrix: Matrix) -> str:
-    """A line per reason, with the first few names that it is given for."""
+def _what_there_is(matrix: Matrix, patterns: tuple[str, ...]) -> str:
+    """All names, as long as they are few; otherwise those that look like the ones that were given."""
+    names = [entry.name for entry in matrix.kept]
+    if len(names) <= _FEW:
+        return f"its variants here: {', '.join(names) or 'none'}"
+    near = list(dict.fromkeys(name for pattern in patterns for name in get_close_matches(pattern, names)))
+    question = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"{question}'kernel-builder list-variants --set all' lists its {len(names)} variants here"
+
+
+def _grouped_reasons(matrix: Matrix, project: Project, backends: tuple[Backend, ...]) -> str:
+    """A line per reason, with the first few names that it is given for: of ``backends``, if some were asked for."""
     names: dict[str, list[str]] = {}
     for entry in matrix.dropped:
-        if not entry.other_platform:
+        if not entry.other_platform and (not backends or entry.backend in backends):
             names.setdefault(entry.reason, []).append(entry.name)
+    if not names:
+        silent = matrix.silent_backends(project)
+        names = {reason: [backend.value] for backend, reason in silent if not backends or backend in backends}
     lines = []
     for reason, dropped in names.items():
         more = f" and {len(dropped) - _SHOWN} more" if len(dropped) > _SHOWN else ""

@@ -133,13 +133,21 @@ def _kept(variant: ArchVariant, rows: tuple[SupportRow, ...]) -> Kept:
     return Kept(variant=variant, row=rows[-1], stands_for=rows)
 
 
-def _obstacle(project: Project, variant: ArchVariant) -> str | None:
-    """The reason why this version cannot compile ``variant``; ``None`` when it can."""
+def why_not_compiled(variant: ArchVariant) -> str | None:
+    """The reason why this version cannot compile kernels of torch for ``variant``; ``None`` when it can."""
     if variant.system is not System.LINUX:
         return f"this version of kernel-builder compiles for Linux alone, not for {variant.system.value}"
     if variant.backend not in COMPILED_BACKENDS:
         known = " and ".join(backend.value for backend in COMPILED_BACKENDS)
         return f"only {known} kernels can be compiled by this version of kernel-builder"
+    return None
+
+
+def _obstacle(project: Project, variant: ArchVariant) -> str | None:
+    """The reason why this version cannot compile ``variant`` of ``project``; ``None`` when it can."""
+    reason = why_not_compiled(variant)
+    if reason is not None:
+        return reason
     if project.framework.kind is FrameworkKind.TVM_FFI:
         return "tvm-ffi kernels cannot be compiled by this version of kernel-builder"
     return None

@@ -183,6 +183,30 @@ def test_names_of_another_platform_lead_to_the_option(tool: Tool, project: Path)
     assert (both.code, "leave out --set and --platform" in both.stderr) == (2, True)
 
 
+def test_a_backend_of_another_platform_is_the_reason_for_nothing(tool: Tool, project: Path) -> None:
+    result = tool("build", project, "--backend", "metal")
+    assert result.code == 3
+    assert "no variant is left\n  metal: its variants are for aarch64-darwin" in result.stderr
+    assert "was not asked for" not in result.stderr
+
+
+def test_a_misspelt_name_leads_to_those_that_look_like_it(tool: Tool, make_project: ProjectMaker) -> None:
+    toml = BUILD_TOML.format(name="many", sources='"a.cpp"').replace('["cpu"]', '["cpu", "rocm"]')
+    toml += '\n[kernel.hip]\nbackend = "rocm"\ndepends = []\nsrc = ["a.cpp"]\n'
+    root = make_project("many", {"a.cpp": ""}, toml=toml)
+    result = tool("build", root, "--variant", "torch213-cxx11-rocm7.2-x86_64-linux")
+    assert result.code == 2
+    assert "did you mean torch213-cxx11-rocm72-x86_64-linux or" in result.stderr
+    assert "list-variants --set all' lists its" in result.stderr
+    assert len(result.stderr) < 600
+
+
+def test_toolchains_for_other_systems_are_not_fetched(tool: Tool, tmp_path: Path) -> None:
+    arguments = ("toolchain", "fetch", "torch213-cpu-aarch64-darwin", "--platform", "aarch64-darwin")
+    result = tool(*arguments, "--offline", cwd=tmp_path)
+    assert (result.code, "compiles for Linux alone, not for darwin" in result.stderr) == (4, True), result
+
+
 def test_nothing_to_build_is_explained(tool: Tool, make_project: ProjectMaker) -> None:
     toml = BUILD_TOML.format(name="narrow", sources='"a.cpp"').replace("src = []", 'minver = "2.12"\nmaxver = "2.12"')
     root = make_project("narrow", {"a.cpp": ""}, toml=toml)
