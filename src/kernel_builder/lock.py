@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from kernel_builder.config.nodes import Leaf, ListNode, Node, TableNode, describe, quoted, table_of
@@ -287,8 +288,12 @@ class _Reader:
         if kind and kind not in kinds:
             self._report.error((*table.path, "kind"), f"must be one of {', '.join(kinds)}, not {quoted(kind)}")
             kind = ""
+        filename = self._string(table, "filename", _FILE, "a file name")
+        name = self._string(table, "name", _PLAIN, "a name")
         if kind == ArtefactKind.WHEEL and version and not _is_version(version):
             self._report.error((*table.path, "version"), f"{quoted(version)} is no version of a wheel")
+        elif kind == ArtefactKind.WHEEL and filename and name and version:
+            self._wheel(table, filename, name, version)
         size = table.get("size")
         amount = size.value if isinstance(size, Leaf) else None
         if size is not None and (not isinstance(amount, int) or isinstance(amount, bool) or amount < 0):
@@ -299,8 +304,8 @@ class _Reader:
         if table.get("sha256") is None and table.get("record-sha256") is None:
             self._report.error(table.path, "it has neither sha256 nor record-sha256, so nothing says what it is")
         return Artefact(
-            filename=self._string(table, "filename", _FILE, "a file name"),
-            name=self._string(table, "name", _PLAIN, "a name"),
+            filename=filename,
+            name=name,
             version=version,
             kind=ArtefactKind(kind or ArtefactKind.WHEEL),
             source=self._string(table, "source", _PLAIN, "the label of a source"),
@@ -308,6 +313,18 @@ class _Reader:
             sha256=digest,
             record_sha256=record,
         )
+
+    def _wheel(self, table: TableNode, filename: str, name: str, version: str) -> None:
+        """The name of a wheel's file says what it is: whoever edits one and not the other is told."""
+        try:
+            project, released, _, _ = parse_wheel_filename(filename)
+        except InvalidWheelFilename:
+            self._report.error((*table.path, "filename"), f"{quoted(filename)} is no name of a wheel")
+            return
+        if canonicalize_name(name) != project:
+            self._report.error((*table.path, "name"), f"{quoted(filename)} is a wheel of {project}")
+        if Version(version) != released:
+            self._report.error((*table.path, "version"), f"{quoted(filename)} is version {released}")
 
     def _variant(self, table: TableNode, artefacts: Mapping[str, Artefact], used: set[str]) -> LockedVariant:
         self._known(table, _VARIANT_KEYS)

@@ -23,7 +23,10 @@ TORCH = Artefact(
     record_sha256="a" * 64,
 )
 NVCC = Artefact(
-    name="nvidia-cuda-nvcc", version="13.0.88", filename="nvidia_cuda_nvcc-13.0.88.whl", record_sha256="c" * 64
+    name="nvidia-cuda-nvcc",
+    version="13.0.88",
+    filename="nvidia_cuda_nvcc-13.0.88-py3-none-any.whl",
+    record_sha256="c" * 64,
 )
 LOCAL = Artefact(
     name="nvcc", version="12.4.131", filename="cuda-12.4", kind=ArtefactKind.LOCAL, sha256="d" * 64, source="local"
@@ -129,6 +132,9 @@ _NAME = f'name = "{CPU.name}"'
         (f'  "{NVCC.filename}",', "", "no variant refers to it"),
         ('kind = "wheel"', 'kind = "egg"', "must be one of wheel"),
         ('version = "2.13.0"', 'version = "2 13"', "must be a version"),
+        ('version = "2.13.0"', 'version = "2.13.1"', f"'{TORCH.filename}' is version 2.13.0"),
+        ('name = "torch"', 'name = "torchvision"', f"'{TORCH.filename}' is a wheel of torch"),
+        (f'filename = "{TORCH.filename}"', 'filename = "a.whl"', "'a.whl' is no name of a wheel"),
         ('version = "2.13.0"', 'version = "newest"', "'newest' is no version of a wheel"),
         (f"size = {TORCH.size}", "size = -1", "must be a number of bytes"),
         (f"size = {TORCH.size}", "size = true", "must be a number of bytes"),
