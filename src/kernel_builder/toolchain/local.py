@@ -169,6 +169,7 @@ def _ask(nvcc: Path, *arguments: str) -> str:
         [nvcc, *arguments],
         capture_output=True,
         text=True,
+        errors="replace",
         check=True,
         timeout=_PROBE_SECONDS,
         stdin=subprocess.DEVNULL,

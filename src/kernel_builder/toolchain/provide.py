@@ -626,6 +626,7 @@ def _ask(nvcc: Path, question: str, version: str) -> str:
             [nvcc, question],
             capture_output=True,
             text=True,
+            errors="replace",
             check=True,
             stdin=subprocess.DEVNULL,
             timeout=_PROBE_SECONDS,

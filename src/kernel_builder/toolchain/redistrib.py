@@ -196,11 +196,27 @@ def _archives(component: str, table: Mapping[str, object], major: str, where: st
                 version=str(table.get("version", "")),
                 platform=platform,
                 relative_path=safe_path(str(entry["relative_path"])),
-                sha256=str(entry["sha256"]).lower(),
-                size=int(entry["size"]),
+                sha256=_digest(entry["sha256"]),
+                size=_size(entry["size"]),
             )
-        except (KeyError, ValueError, TypeError) as error:
+        except KeyError as error:
+            raise IntegrityError(f"{where} describes {component} for {platform} badly: it has no {error}") from error
+        except (ValueError, TypeError, IntegrityError) as error:
             raise IntegrityError(f"{where} describes {component} for {platform} badly: {error}") from error
+
+
+def _digest(value: object) -> str:
+    text = str(value).lower()
+    if re.fullmatch(r"[0-9a-f]{64}", text) is None:
+        raise ValueError(f"{value!r} is no SHA-256")
+    return text
+
+
+def _size(value: object) -> int:
+    text = str(value)
+    if not text.isascii() or not text.isdecimal() or int(text) == 0:
+        raise ValueError(f"{value!r} is no size")
+    return int(text)
 
 
 class _Links(HTMLParser):

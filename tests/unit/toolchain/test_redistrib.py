@@ -149,14 +149,23 @@ def test_components_per_cuda_release_are_taken_for_this_one(site: LoopbackSite) 
     assert [a.relative_path.partition("/")[0] for a in nested] == ["nested", "nested"]
 
 
+def entry(path: str, sha256: str, size: str) -> str:
+    return json.dumps({"a": {"linux-x86_64": {"relative_path": path, "sha256": sha256, "size": size}}})
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("not json", "is no JSON"),
         ("[1]", "holds no table"),
-        ('{"a": {"version": "1", "linux-x86_64": {"relative_path": "x"}}}', "describes a for linux-x86_64 badly"),
-        ('{"a": {"linux-x86_64": {"relative_path": "../x", "sha256": "0", "size": "1"}}}', "no path that"),
-        ('{"a": {"linux-x86_64": {"relative_path": "x", "sha256": "0", "size": "big"}}}', "badly"),
+        (
+            '{"a": {"linux-x86_64": {"relative_path": "x"}}}',
+            r"4\.1\.json describes a for linux-x86_64 badly: it has no 's",
+        ),
+        (entry("../x", "0" * 64, "1"), r"json describes a for linux-x86_64 badly: '\.\./x' is no path that"),
+        (entry("x", "0" * 64, "big"), "badly: 'big' is no size"),
+        (entry("x", "0" * 64, "-3"), "badly: '-3' is no size"),
+        (entry("x", "z" * 64, "1"), "badly: 'z+' is no SHA-256"),
     ],
 )
 def test_a_manifest_without_sense_is_one_error(text: str, message: str, tmp_path: Path) -> None:
