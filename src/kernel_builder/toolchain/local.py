@@ -93,6 +93,11 @@ class LocalToolkit:
         """Whether it has a program; a distribution keeps all of them in ``bin``."""
         return any((self.root / place / name).is_file() for place in ("bin", "nvvm/bin"))
 
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """Programs of the compiler that it does not have."""
+        return tuple(name for name in _PROGRAMS if not self.has_program(name))
+
     def library(self, soname: str) -> Path | None:
         """A library by its file name."""
         folders = [*_places(self.root, "lib"), self.root / "lib64", Path(f"/usr/lib/{build_machine()}-linux-gnu")]
@@ -118,7 +123,7 @@ def find_toolkits(
     environ: Mapping[str, str], folders: Sequence[Path] = (), *, standard: Path = Path("/usr/local")
 ) -> tuple[tuple[LocalToolkit, ...], tuple[Refused, ...]]:
     """Toolkits in ``folders``, ``$CUDA_HOME``, ``$CUDA_PATH``, ``<standard>/cuda*`` and behind ``nvcc`` on PATH; of
-    several with one version the first, and why others are none.
+    several with one version the first that is complete, and why others are none.
     """
     places: list[Path] = [folder / "bin" / "nvcc" for folder in folders]
     places += [Path(environ[name]) / "bin" / "nvcc" for name in ("CUDA_HOME", "CUDA_PATH") if environ.get(name)]
@@ -138,6 +143,11 @@ def find_toolkits(
             refused.append(Refused(part="nvcc", source=LABEL, candidate=str(nvcc), reason=answer))
         elif answer.release not in found:
             found[answer.release] = answer
+        elif found[answer.release].lacking and not answer.lacking:
+            partial = found[answer.release]
+            reason = f"it has no {', '.join(partial.lacking)}"
+            refused.append(Refused(part="nvcc", source=LABEL, candidate=str(partial.nvcc), reason=reason))
+            found[answer.release] = answer
         elif answer.root != found[answer.release].root:
             reason = f"{found[answer.release].root} has CUDA {answer.release} too, and comes first"
             refused.append(Refused(part="nvcc", source=LABEL, candidate=str(nvcc), reason=reason))
@@ -151,7 +161,11 @@ def _inspect(nvcc: Path) -> LocalToolkit | str:
     try:
         banner = _ask(nvcc, "--version")
         words = _ask(nvcc, "--dryrun", "-x", "cu", "-c", "-o", os.devnull, os.devnull)
-    except (OSError, subprocess.SubprocessError) as error:
+    except subprocess.CalledProcessError as error:
+        return f"it does not run: it ends with {error.returncode}"
+    except OSError as error:
+        return f"it does not run: {error.strerror}"
+    except subprocess.SubprocessError as error:
         return f"it does not run: {error}"
     release = re.search(r"release (\d+\.\d+), V(\d+\.\d+\.\d+)", banner)
     top = re.search(r"^#\$ TOP=(.+)$", words, re.MULTILINE)
@@ -214,9 +228,8 @@ class LocalCuda:
 
     def _offer(self, component: Component, toolkit: LocalToolkit) -> Taken | Refused:
         if component.compiler:
-            lacking = [name for name in _PROGRAMS if not toolkit.has_program(name)]
-            if lacking:
-                return self._refuse(component, str(toolkit.root), f"it has no {', '.join(lacking)}")
+            if toolkit.lacking:
+                return self._refuse(component, str(toolkit.root), f"it has no {', '.join(toolkit.lacking)}")
         else:
             header = _HEADERS.get(component.name)
             if header and not toolkit.has_header(header):

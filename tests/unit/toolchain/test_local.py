@@ -27,9 +27,9 @@ def toolkit(root: Path, script: str = _NVCC, mode: int = 0o755) -> Path:
 @pytest.mark.parametrize(
     ("script", "mode", "reason"),
     [
-        ("#!/bin/sh\nexit 3\n", 0o755, "it does not run"),
+        ("#!/bin/sh\nexit 3\n", 0o755, "it does not run: it ends with 3"),
         ("#!/bin/sh\nprintf '\\377\\376'\n", 0o755, "it does not answer like nvcc"),
-        (_NVCC, 0o644, "it does not run"),
+        (_NVCC, 0o644, "it does not run: Permission denied"),
         ("", 0o755, "it does not run"),
     ],
 )
@@ -47,3 +47,14 @@ def test_of_two_toolkits_of_one_version_the_first_counts(tmp_path: Path) -> None
     found, refused = find_toolkits({"PATH": "", "CUDA_HOME": str(home)}, (named,), standard=tmp_path / "nothing")
     assert [one.root for one in found] == [named]
     assert [entry.reason for entry in refused] == [f"{named} has CUDA 12.6 too, and comes first"]
+
+
+def test_of_two_toolkits_of_one_version_a_complete_one_goes_before_a_part(tmp_path: Path) -> None:
+    part, complete = toolkit(tmp_path / "part"), toolkit(tmp_path / "complete")
+    for name in ("cudafe++", "fatbinary", "ptxas", "cicc"):
+        (complete / "bin" / name).touch()
+    found, refused = find_toolkits({"PATH": ""}, (part, complete), standard=tmp_path / "nothing")
+    assert [one.root for one in found] == [complete]
+    assert [(entry.candidate, entry.reason) for entry in refused] == [
+        (str(part / "bin" / "nvcc"), "it has no cudafe++, fatbinary, ptxas, cicc")
+    ]
