@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+import kernel_builder.store.http_library  # isort: skip  # noqa: F401  (before all that imports urllib3)
 import requests
 import urllib3.exceptions
 from requests.adapters import HTTPAdapter

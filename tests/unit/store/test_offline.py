@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +19,20 @@ from kernel_builder.store.settings import IndexSettings
 from kernel_builder.store.transport import Transport
 
 SETTINGS = IndexSettings(url="http://user:secret@127.0.0.1:9/simple", origin="test", credentials=("user", "secret"))
+
+
+def test_nothing_opens_a_socket_before_it_is_known_whether_that_is_allowed() -> None:
+    watch = (
+        "import socket\n"
+        "def refuse(*arguments, **named):\n"
+        "    raise SystemExit('a socket was opened')\n"
+        "ipv6 = socket.has_ipv6\n"
+        "socket.socket.__init__ = refuse\n"
+        "import kernel_builder.pipeline, pypi_simple, urllib3.util.connection\n"
+        "assert socket.has_ipv6 == urllib3.util.connection.HAS_IPV6 == ipv6\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", watch], env=environment, check=True)
 
 
 @pytest.fixture
