@@ -88,6 +88,16 @@ class KernelBuilderError(Exception):
         self.message = message
         self.hint = hint
 
+    def to_json(self) -> dict[str, object]:
+        """What a program that asked for JSON gets when there is no result."""
+        return {
+            "ok": False,
+            "error": self.message,
+            "hint": self.hint,
+            "exit-code": int(self.exit_code),
+            "diagnostics": [],
+        }
+
 
 class UsageError(KernelBuilderError):
     """The command line asks for something that does not exist or does not go together."""
@@ -103,6 +113,10 @@ class ConfigError(KernelBuilderError):
     def __init__(self, message: str, *, diagnostics: Sequence[Diagnostic] = (), hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.diagnostics = tuple(diagnostics)
+
+    def to_json(self) -> dict[str, object]:
+        """As of every error, with the diagnostics as lines."""
+        return {**super().to_json(), "diagnostics": [diagnostic.render() for diagnostic in self.diagnostics]}
 
 
 class ToolchainError(KernelBuilderError):

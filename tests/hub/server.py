@@ -121,6 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def _reset(self) -> None:
+        self.number = 0
         self.received = 0
         self.sent = 0
         self.status = 0
@@ -135,6 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.segments = [urllib.parse.unquote(part) for part in address.path.strip("/").split("/")]
         self.query = {key: values[-1] for key, values in urllib.parse.parse_qs(address.query).items()}
         self.fault = self.hub.faults.take(f"{self.command} {self.route}")
+        self.number = self.hub.traffic.begin()
         try:
             if self.fault is not None:
                 time.sleep(self.fault.delay)
@@ -230,7 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(key, value)
         if "Content-Length" not in (headers or {}):
             self.send_header("Content-Length", str(len(body)))
-        self.send_header("X-Request-Id", f"test-{len(self.hub.traffic.entries)}")
+        self.send_header("X-Request-Id", f"test-{self.number}")
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
@@ -865,7 +867,7 @@ class _HubHandler(_Handler):
             self.hub.fault(**self._json())  # type: ignore[arg-type]
             self._say({})
         elif self.command == "GET" and self.segments[1:] == ["log"]:
-            self._say([vars(entry) for entry in self.hub.traffic.since(0)])
+            self._say([vars(entry) for entry in self.hub.traffic.since(within=True)])
         else:
             raise RefusedError(404, None, "no such control")
 

@@ -6,14 +6,13 @@ Reference: interoperability contract 4.2 and 6.6; keys that this version does no
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kernel_builder.artifact.digest import METADATA, hash_variant
 from kernel_builder.errors import BuildError
+from kernel_builder.files import write_bytes
 
 _MAX_BYTES = 16 * 2**20
 
@@ -21,7 +20,8 @@ _MAX_BYTES = 16 * 2**20
 def rehash_variants(variants: Sequence[Path], *, jobs: int = 4) -> tuple[bool, ...]:
     """Bring the digest of each variant up to date; for each, whether its metadata was rewritten.
 
-    All metadata is read and all files are hashed before the first file is written. A file is replaced in one step.
+    All metadata is read and all files are hashed before the first file is written. A file is replaced in one step;
+    where metadata is a link, the file that it leads to.
     Raises :class:`BuildError` for metadata that is no JSON object, ``OSError`` for files that cannot be read or
     written.
     """
@@ -64,13 +64,5 @@ def _write(file: Path, old: bytes, document: dict[str, object]) -> bool:
     new = (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
     if new == old or json.loads(old) == document:
         return False
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{METADATA}-")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(new)
-        Path(name).chmod(file.stat().st_mode & 0o777)
-        Path(name).replace(file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_bytes(file, new)
     return True

@@ -6,16 +6,17 @@ import json
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import TypedDict, TypeVar, Unpack
 
 import click
 
-from kernel_builder.cli.console import ConsoleReporter, mebibytes, show_error
+from kernel_builder.cli.console import ConsoleReporter, errors_as_json, mebibytes, show_error
 from kernel_builder.cli.options import offline_option, source_option
 from kernel_builder.config.model import Backend
-from kernel_builder.errors import ConfigError, ExitCode, KernelBuilderError, UsageError
+from kernel_builder.errors import ExitCode, UsageError
 from kernel_builder.load.client import LoadStatus
 from kernel_builder.lock import LockUse
 from kernel_builder.pipeline import (
@@ -27,9 +28,10 @@ from kernel_builder.pipeline import (
     build,
     prepare,
 )
-from kernel_builder.selecting import Unavailable, UnavailableError
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet
+
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> None:
@@ -50,62 +52,127 @@ def _root(directory: Path | None) -> Path:
     return directory.resolve()
 
 
+class BuildOptions(TypedDict):
+    """What :func:`build_options` gives a command's function."""
+
+    directory: Path | None
+    variants: tuple[str, ...]
+    backends: tuple[str, ...]
+    within: str | None
+    platform: str | None
+    available: bool
+    local: bool
+    jobs: int | None
+    keep_going: bool
+    verbose: bool
+    locked: bool
+    python: Path | None
+
+
+def build_options(function: Function) -> Function:
+    """The options of everything that builds."""
+    options: list[Callable[[Function], Function]] = [
+        click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False),
+        click.option(
+            "--variant",
+            "variants",
+            metavar="NAME",
+            multiple=True,
+            help="Build this variant; a glob such as 'torch213-*' means all that match. Can be given several times."
+            " Without it, everything that Hub kernels must have now is built.",
+        ),
+        click.option(
+            "--backend",
+            "backends",
+            metavar="NAME",
+            multiple=True,
+            type=click.Choice([backend.value for backend in Backend], case_sensitive=False),
+            help="Build variants of this backend only. Can be given several times.",
+        ),
+        click.option(
+            "--set",
+            "within",
+            type=click.Choice([which.value for which in VariantSet]),
+            help="Build the variants of this set; 'list-variants' shows them. Default: required, or with --variant"
+            " all.",
+        ),
+        click.option(
+            "--platform",
+            metavar="NAME",
+            help="Build for this platform, such as aarch64-linux. Default: this machine's.",
+        ),
+        click.option(
+            "--available",
+            is_flag=True,
+            help="Build what can be built here and leave out the rest, instead of building nothing. Exit code 7 says"
+            " that something was left out.",
+        ),
+        click.option(
+            "--local", is_flag=True, help="Build the one variant that fits the torch in the active environment."
+        ),
+        click.option(
+            "-j",
+            "--jobs",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Run N compilers at once. Default: as many as processors and free memory allow.",
+        ),
+        click.option(
+            "-k", "--keep-going", is_flag=True, help="After a failure, go on with the other sources and variants."
+        ),
+        click.option(
+            "-v", "-L", "--verbose", "verbose", is_flag=True, help="Show every command and the compilers' words."
+        ),
+        click.option(
+            "--locked",
+            is_flag=True,
+            help="Compile with exactly what kernel-builder.lock names, and refuse when anything differs. Without it,"
+            " the lock is used for the variants that it has.",
+        ),
+        source_option,
+        offline_option,
+        click.option(
+            "--python",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="The interpreter, with torch and kernels, that variants are loaded with. Default: the first that has"
+            " both of this one, the active environment's, and python3 on PATH.",
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def build_request(
+    *, ignore: tuple[str, ...], output: Path | None = None, **options: Unpack[BuildOptions]
+) -> BuildRequest:
+    """What the options ask for. Raises :class:`UsageError` for options that contradict each other."""
+    local, within, platform, python = options["local"], options["within"], options["platform"], options["python"]
+    if local and (within or platform):
+        raise UsageError("--local chooses the variant by the torch that is installed; leave out --set and --platform")
+    return BuildRequest(
+        root=_root(options["directory"]),
+        patterns=options["variants"],
+        backends=tuple(Backend(name) for name in options["backends"]),
+        local=local,
+        platform=_platform(platform),
+        within=VariantSet(within) if within else None,
+        available=options["available"],
+        list_unreachable=True,
+        lock=LockUse.REQUIRE if options["locked"] else LockUse.PREFER,
+        jobs=options["jobs"],
+        keep_going=options["keep_going"],
+        verbose=options["verbose"],
+        output=output,
+        # Not resolved: a virtual environment's python is a link, and what it is depends on where it lies.
+        python=Path(os.path.abspath(python)) if python else None,  # noqa: PTH100
+        ignore=ignore,
+    )
+
+
 @click.command(short_help="Build the project's variants into build/<variant>/.")
-@click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--variant",
-    "variants",
-    metavar="NAME",
-    multiple=True,
-    help="Build this variant; a glob such as 'torch213-*' means all that match. Can be given several times. Without"
-    " it, everything that Hub kernels must have now is built.",
-)
-@click.option(
-    "--backend",
-    "backends",
-    metavar="NAME",
-    multiple=True,
-    type=click.Choice([backend.value for backend in Backend], case_sensitive=False),
-    help="Build variants of this backend only. Can be given several times.",
-)
-@click.option(
-    "--set",
-    "within",
-    type=click.Choice([which.value for which in VariantSet]),
-    help="Build the variants of this set; 'list-variants' shows them. Default: required, or with --variant all.",
-)
-@click.option(
-    "--platform",
-    metavar="NAME",
-    help="Build for this platform, such as aarch64-linux. Default: this machine's.",
-)
-@click.option(
-    "--available",
-    is_flag=True,
-    help="Build what can be built here and leave out the rest, instead of building nothing. Exit code 7 says that"
-    " something was left out.",
-)
-@click.option("--local", is_flag=True, help="Build the one variant that fits the torch in the active environment.")
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Run N compilers at once. Default: as many as processors and free memory allow.",
-)
-@click.option("-k", "--keep-going", is_flag=True, help="After a failure, go on with the other sources and variants.")
-@click.option("-v", "-L", "--verbose", "verbose", is_flag=True, help="Show every command and the compilers' words.")
-@click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
-@click.option(
-    "--locked",
-    is_flag=True,
-    help="Compile with exactly what kernel-builder.lock names, and refuse when anything differs. Without it, the lock"
-    " is used for the variants that it has.",
-)
-@source_option
-@offline_option
-@click.option("--dry-run", is_flag=True, help="Print what would be built and run, and do nothing of it.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result (or with --dry-run the plan) as JSON.")
+@build_options
 @click.option(
     "-o",
     "--output",
@@ -114,89 +181,63 @@ def _root(directory: Path | None) -> Path:
     help="Where variants are installed. Default: build/ in the project.",
 )
 @click.option(
-    "--python",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The interpreter, with torch and kernels, that variants are loaded with. Default: the first that has both of"
-    " this one, the active environment's, and python3 on PATH.",
-)
-@click.option(
     "--ignore",
     multiple=True,
     metavar="RULE",
     help="Build although this conformance rule is broken (KB302, KB3 or python-newer). Can be given several times.",
 )
+@click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
+@click.option("--dry-run", is_flag=True, help="Print what would be built and run, and do nothing of it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result (or with --dry-run the plan) as JSON.")
 def command(
-    directory: Path | None,
     *,
-    variants: tuple[str, ...],
-    backends: tuple[str, ...],
-    within: str | None,
-    platform: str | None,
-    available: bool,
-    local: bool,
-    jobs: int | None,
-    keep_going: bool,
-    verbose: bool,
+    output: Path | None,
+    ignore: tuple[str, ...],
     quiet: bool,
-    locked: bool,
     dry_run: bool,
     as_json: bool,
-    output: Path | None,
-    python: Path | None,
-    ignore: tuple[str, ...],
+    **options: Unpack[BuildOptions],
 ) -> int:
     """Build the kernel in DIR (default: here, or the only project right below) into DIR/build/<variant>/.
 
     Every variant is replaced as a whole when it is complete and has been loaded, and not touched otherwise.
     """
-    if local and (within or platform):
-        raise UsageError("--local chooses the variant by the torch that is installed; leave out --set and --platform")
-    request = BuildRequest(
-        root=_root(directory),
-        patterns=variants,
-        backends=tuple(Backend(name) for name in backends),
-        local=local,
-        platform=_platform(platform),
-        within=VariantSet(within) if within else None,
-        available=available,
-        list_unreachable=True,
-        lock=LockUse.REQUIRE if locked else LockUse.PREFER,
-        jobs=jobs,
-        keep_going=keep_going,
-        verbose=verbose,
-        output=output,
-        # Not resolved: a virtual environment's python is a link, and what it is depends on where it lies.
-        python=Path(os.path.abspath(python)) if python else None,  # noqa: PTH100
-        ignore=ignore,
-    )
-    for wanted in (signal.SIGTERM, signal.SIGHUP):  # a stopped build ends like an interrupted one: in order
-        signal.signal(wanted, _stop)
+    request = build_request(output=output, ignore=ignore, **options)
     started = time.monotonic()
-    try:
-        with ConsoleReporter(quiet=quiet) as reporter:
-            if dry_run:
+    with errors_as_json(as_json):
+        if dry_run:
+            with ConsoleReporter(quiet=quiet) as reporter:
                 prepared = prepare(request, reporter)
-            else:
-                outcome = build(request, reporter)
-    except KernelBuilderError as error:
-        if as_json:
-            click.echo(json.dumps(_error_json(error), indent=2))
-        raise
+        else:
+            outcome = run_build(request, quiet=quiet)
     if dry_run:
         click.echo(json.dumps(_plan_json(prepared), indent=2) if as_json else _plan_text(prepared))
         return ExitCode.INCOMPLETE if prepared.unavailable else ExitCode.OK
     if as_json:
         click.echo(json.dumps(_outcome_json(outcome), indent=2))
+    show_failures(outcome)
+    if not as_json:
+        click.echo(_summary(outcome, time.monotonic() - started))
+    return exit_code(outcome)
+
+
+def run_build(request: BuildRequest, *, quiet: bool) -> BuildOutcome:
+    """Carry out ``request`` with progress on stderr. Raises what :func:`kernel_builder.pipeline.build` does."""
+    for wanted in (signal.SIGTERM, signal.SIGHUP):  # a stopped build ends like an interrupted one: in order
+        signal.signal(wanted, _stop)
+    with ConsoleReporter(quiet=quiet) as reporter:
+        return build(request, reporter)
+
+
+def show_failures(outcome: BuildOutcome) -> None:
+    """Say on stderr why variants failed."""
     for failed in outcome.variants:
         if failed.status is VariantStatus.FAILED:
             show_error(f"error: {failed.plan.name}: {failed.problem}")
-    if not as_json:
-        click.echo(_summary(outcome, time.monotonic() - started))
-    return _exit_code(outcome)
 
 
-def _exit_code(outcome: BuildOutcome) -> ExitCode:
+def exit_code(outcome: BuildOutcome) -> ExitCode:
+    """What the command exits with."""
     if not outcome.ok:
         return ExitCode.FAILED
     return ExitCode.INCOMPLETE if outcome.unavailable else ExitCode.OK
@@ -209,25 +250,8 @@ def _platform(name: str | None) -> Platform | None:
         raise UsageError(f"--platform {error}") from error
 
 
-def _error_json(error: KernelBuilderError) -> dict[str, object]:
-    """What a program that asked for JSON gets when there is no result."""
-    diagnostics = error.diagnostics if isinstance(error, ConfigError) else ()
-    return {
-        "ok": False,
-        "error": error.message,
-        "hint": error.hint,
-        "exit-code": int(error.exit_code),
-        "diagnostics": [diagnostic.render() for diagnostic in diagnostics],
-        "unavailable": _unavailable_json(error.unavailable if isinstance(error, UnavailableError) else ()),
-    }
-
-
-def _unavailable_json(unavailable: Sequence[Unavailable]) -> list[dict[str, object]]:
-    return [{"name": entry.name, "reason": entry.reason, "remedy": entry.remedy} for entry in unavailable]
-
-
 def _plan_json(prepared: Prepared) -> dict[str, object]:
-    return {**prepared.plan.to_json(), "unavailable": _unavailable_json(prepared.unavailable)}
+    return {**prepared.plan.to_json(), "unavailable": [entry.to_json() for entry in prepared.unavailable]}
 
 
 def _plan_text(prepared: Prepared) -> str:
@@ -292,8 +316,8 @@ def _summary(outcome: BuildOutcome, seconds: float) -> str:
 
 def _outcome_json(outcome: BuildOutcome) -> dict[str, object]:
     return {
-        "ok": _exit_code(outcome) is ExitCode.OK,
-        "unavailable": _unavailable_json(outcome.unavailable),
+        "ok": exit_code(outcome) is ExitCode.OK,
+        "unavailable": [entry.to_json() for entry in outcome.unavailable],
         "output": str(outcome.plan.output),
         "fetched-bytes": outcome.fetched,
         "warnings": list(outcome.plan.warnings),

@@ -5,14 +5,19 @@ rich is imported when something is shown, not before: start-up must stay fast.
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from kernel_builder.errors import KernelBuilderError
 from kernel_builder.events import (
     Event,
     FetchFinished,
@@ -165,6 +170,17 @@ class ConsoleReporter:
             self._live.remove_task(self._steps)
             self._steps = None
         self.line(f"[{event.done}/{event.total}] {event.description}")
+
+
+@contextmanager
+def errors_as_json(enabled: bool) -> Iterator[None]:
+    """Print an error that comes out of this context to stdout as JSON, if ``enabled``; it is raised on in any case."""
+    try:
+        yield
+    except KernelBuilderError as error:
+        if enabled:
+            click.echo(json.dumps(error.to_json(), indent=2))
+        raise
 
 
 def show_error(text: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from kernel_builder.errors import ConfigError, ExitCode, KernelBuilderError
+from kernel_builder.errors import ExitCode
 
 if TYPE_CHECKING:
     from kernel_builder.hub.plan import BranchPlan, UploadPlan
@@ -121,27 +121,22 @@ def command(  # one parameter for each option
 
 def run_upload(request: UploadRequest, *, dry_run: bool, as_json: bool, output_json: Path | None, quiet: bool) -> int:
     """Carry out ``request`` and print what came of it."""
-    from kernel_builder.cli.console import ConsoleReporter  # noqa: PLC0415  (start-up time)
+    from kernel_builder.cli.console import ConsoleReporter, errors_as_json  # noqa: PLC0415  (start-up time)
     from kernel_builder.hub import upload as hub  # noqa: PLC0415
 
     if output_json is not None:
         output_json.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with ConsoleReporter(quiet=quiet) as reporter:
-            if dry_run:
-                planned = hub.dry_run(request, reporter)
-                document = planned.plan.to_json()
-                text = plan_text(planned.plan, planned.url)
-            else:
-                outcome = hub.upload(request, reporter, stop=_stop_on_signals())
-                document = outcome.to_json()
-                text = _outcome_text(outcome)
-                if outcome.status is hub.UploadStatus.NO_CHANGES and not quiet:
-                    reporter.line("note: there is nothing to upload: the Hub has all of it already")
-    except KernelBuilderError as error:
-        if as_json:
-            click.echo(json.dumps(_error_json(error), indent=2))
-        raise
+    with errors_as_json(as_json), ConsoleReporter(quiet=quiet) as reporter:
+        if dry_run:
+            planned = hub.dry_run(request, reporter)
+            document = planned.plan.to_json()
+            text = plan_text(planned.plan, planned.url)
+        else:
+            outcome = hub.upload(request, reporter, stop=_stop_on_signals())
+            document = outcome.to_json()
+            text = _outcome_text(outcome)
+            if outcome.status is hub.UploadStatus.NO_CHANGES and not quiet:
+                reporter.line("note: there is nothing to upload: the Hub has all of it already")
     if output_json is not None:
         output_json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     click.echo(json.dumps(document, indent=2) if as_json else text)
@@ -199,15 +194,3 @@ def _branch_text(branch: BranchPlan) -> str:
     commits = f" in {len(branch.batches)} commit{'s' if len(branch.batches) > 1 else ''}" if branch.batches else ""
     sent = f"; {size_text(branch.sent)} to send{commits}" if branch.changes else ""
     return f"branch {branch.name}{made}: {', '.join(counts)}{sent}"
-
-
-def _error_json(error: KernelBuilderError) -> dict[str, object]:
-    """What a program that asked for JSON gets when there is no result."""
-    diagnostics = error.diagnostics if isinstance(error, ConfigError) else ()
-    return {
-        "ok": False,
-        "error": error.message,
-        "hint": error.hint,
-        "exit-code": int(error.exit_code),
-        "diagnostics": [diagnostic.render() for diagnostic in diagnostics],
-    }

@@ -152,9 +152,7 @@ def variant_files(variant: BuiltVariant, folder: Path) -> tuple[LocalFile, ...]:
     if problems:
         listed = "".join(f"\n  {problem}" for problem in problems[:20])
         more = f"\n  and {len(problems) - 20} more" if len(problems) > 20 else ""
-        raise BuildError(
-            f"{variant.path} is not what its digest says:{listed}{more}", hint="build it again; nothing was uploaded"
-        )
+        raise BuildError(f"{variant.path} is not what its digest says:{listed}{more}", hint="build it again")
     return tuple(found.values())
 
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from kernels_data import Digest, DigestAlgorithm
 
 from kernel_builder.artifact.digest import hash_variant
+from kernel_builder.artifact.rehash import rehash_variants
 
 
 def sample(root: Path) -> Path:
@@ -44,3 +46,17 @@ def test_known_value_and_what_is_left_out(tmp_path: Path) -> None:
     assert "sub/metadata.json" in found
     assert not found.keys() & {"metadata.json", "metadata.json.sigstore", "old.pyc", "linked/file"}
     assert list(found) == sorted(found, key=str.encode)
+
+
+def test_linked_metadata_is_renewed_where_it_lies(tmp_path: Path) -> None:
+    variant = sample(tmp_path / "variant")
+    elsewhere = tmp_path / "metadata.json"
+    elsewhere.write_text('{"mine": 1}', encoding="utf-8")
+    (variant / "metadata.json").unlink()
+    (variant / "metadata.json").symlink_to(elsewhere)
+    assert rehash_variants([variant]) == (True,)
+    assert (variant / "metadata.json").is_symlink()
+    written = json.loads(elsewhere.read_text(encoding="utf-8"))
+    assert written["mine"] == 1
+    assert written["digest"]["files"] == hash_variant(variant)
+    assert rehash_variants([variant]) == (False,)

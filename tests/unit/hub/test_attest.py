@@ -28,6 +28,7 @@ from kernel_builder.toolchain.model import Family
 from sigstore_instance import Instance
 
 COMMIT = "0123456789" * 4
+WHEEL = "torch-2.13.0-cp312-cp312-manylinux_2_28_x86_64.whl"
 
 
 @pytest.fixture
@@ -138,7 +139,7 @@ def test_a_signature_holds_for_its_bytes_its_signer_and_the_files_they_cover(
 def test_the_command_names_the_toolchain_that_is_locked(tmp_path: Path, tool: Tool) -> None:
     root = write_project(tmp_path / "scale")
     write_variant(root / "build", "torch-cpu")
-    artefact = Artefact(name="torch", version="2.13.0", filename="torch-2.13.0.whl", size=1, sha256="ab" * 32)
+    artefact = Artefact(name="torch", version="2.13.0", filename=WHEEL, size=1, sha256="ab" * 32)
     write_lock(
         root, Lock.of([LockedVariant(name="torch-cpu", host_compiler={Family.GCC: ">=11"}, artefacts=(artefact,))])
     )
@@ -146,4 +147,4 @@ def test_the_command_names_the_toolchain_that_is_locked(tmp_path: Path, tool: To
     assert result.code == 0, result.stderr
     (line,) = (root / "build" / "provenance.intoto.jsonl").read_text().splitlines()
     dependencies = json.loads(line)["predicate"]["buildDefinition"]["resolvedDependencies"]
-    assert {"name": "torch-2.13.0.whl", "digest": {"sha256": "ab" * 32}} in dependencies
+    assert {"name": WHEEL, "digest": {"sha256": "ab" * 32}} in dependencies

@@ -1,0 +1,28 @@
+"""``build`` and ``build-and-upload``: what programs get that asked for JSON."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import ProjectMaker, Tool
+from kernel_builder.cli import build, build_and_upload
+
+
+@pytest.mark.parametrize("command", ["build", "build-and-upload", "build-and-copy"])
+def test_mistakes_are_told_as_json_too(command: str, tool: Tool, make_project: ProjectMaker) -> None:
+    root = make_project(
+        "wrong", {"a.cpp": ""}, toml='[general]\nname = "wrong"\nedition = 5\nbackends = ["cpu", "gpu"]\n'
+    )
+    result = tool(command, root, "--json")
+    assert result.code == 3
+    assert result.json["ok"] is False
+    assert result.json["exit-code"] == 3
+    assert any("gpu" in line for line in result.json["diagnostics"])  # type: ignore[attr-defined]
+    assert "gpu" in result.stderr
+
+
+def test_building_before_an_upload_has_the_options_of_building() -> None:
+    own = {"dry_run", "as_json", "output", "quiet", "ignore"}
+    of_build = [parameter.name for parameter in build.command.params if parameter.name not in own]
+    of_both = [parameter.name for parameter in build_and_upload.command.params]
+    assert of_both[: len(of_build)] == of_build
