@@ -17,7 +17,7 @@ from filelock import FileLock
 
 from kernel_builder.errors import IntegrityError, NetworkError
 from kernel_builder.store.settings import redact
-from kernel_builder.store.transport import RangesUnsupportedError, Transport
+from kernel_builder.store.transport import NotFoundError, RangesUnsupportedError, Transport
 
 _COPY = 1 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -67,14 +67,18 @@ class Site:
     def read(self, relative: str, *, limit: int) -> bytes:
         """The contents of a small file, at most ``limit`` bytes. ``""`` is the site's own index page.
 
-        Raises :class:`NetworkError` (:class:`~kernel_builder.store.transport.NotFoundError` for what a server does not
-        have), :class:`IntegrityError` when it is larger.
+        Raises :class:`NetworkError` (:class:`~kernel_builder.store.transport.NotFoundError` for what a server or folder
+        does not have), :class:`IntegrityError` when it is larger.
         """
         if self._url is None:
             path = self._local(relative)
             try:
                 with path.open("rb") as file:
                     data = file.read(limit + 1)
+            except FileNotFoundError as error:
+                if not Path(str(self)).is_dir():
+                    raise NetworkError(f"the folder {self} is not there", hint="correct its path") from error
+                raise NotFoundError(f"{path} does not exist") from error
             except OSError as error:
                 raise NetworkError(f"{path} cannot be read: {error.strerror}") from error
             self._bounded(relative, len(data), limit)

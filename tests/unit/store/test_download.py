@@ -45,6 +45,14 @@ def fetch(site: Site, folder: Path, *, size: int = len(DATA), sha256: str = SHA2
         return file.read_bytes(), counted[0]
 
 
+def test_a_folder_that_lacks_a_file_is_another_thing_than_one_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"dists/trixie/InRelease does not exist"):
+        Site(tmp_path).read("dists/trixie/InRelease", limit=10)
+    with pytest.raises(NetworkError, match=r"the folder .*/absent is not there") as caught:
+        Site(tmp_path / "absent").read("dists/trixie/InRelease", limit=10)
+    assert not isinstance(caught.value, NotFoundError)
+
+
 def test_a_file_comes_whole_and_does_not_stay(site: LoopbackSite, transport: Transport, tmp_path: Path) -> None:
     assert fetch(Site(site.url, transport), tmp_path / "d") == (DATA, len(DATA))
     assert [path.suffix for path in (tmp_path / "d").iterdir()] == [".lock"]

@@ -255,6 +255,8 @@ def test_what_is_missing_is_named(site: LoopbackSite, signer: Signer, transport:
         archive.find("nothing", "trixie")
     with pytest.raises(ToolchainError, match="has no suite forky"):
         archive.find(CUDA_PACKAGE, "forky")
+    with pytest.raises(ToolchainError, match="has no suite forky"):
+        DebianArchive(site.root, signer.keyring, None).find(CUDA_PACKAGE, "forky")
     with pytest.raises(ToolchainError, match="has no non-free/binary-arm64"):
         DebianArchive(site.url, signer.keyring, transport, architecture="arm64").find(CUDA_PACKAGE, "trixie")
     with pytest.raises(NetworkError):
