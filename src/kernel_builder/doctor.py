@@ -254,12 +254,18 @@ def _limits(host: HostCompiler) -> str:
 
 
 def _cross(environ: Mapping[str, str]) -> Iterator[Check]:
-    cross = [compiler for compiler in find_compilers(environ) if compiler.machine == "aarch64"]
-    for compiler in cross:
-        yield Check(name="compiler for aarch64", standing=Standing.OK, found=f"{compiler}, {compiler.cxx}")
+    """The compilers that a build for aarch64 chooses among: the one that CXX_AARCH64_LINUX names, or all of them."""
+    hosts = find_host_compilers(environ, machine="aarch64")
+    cross = [host for host in hosts.found if host.machine == hosts.machine]
+    for host in cross:
+        yield Check(name="compiler for aarch64", standing=Standing.OK, found=f"{host}, {host.cxx}")
     if not cross:
+        variable = variable_for(hosts.machine)
         remedy = f"to build for aarch64-linux: {install_command('aarch64 c++', environ)}"
-        yield Check(name="compiler for aarch64", standing=Standing.ABSENT, found="none", remedy=remedy)
+        if hosts.chosen:
+            remedy = f"to build for aarch64-linux: unset {variable}, or let it name a compiler for aarch64"
+        found = f"none; {variable} is {environ[variable]}" if hosts.chosen else "none"
+        yield Check(name="compiler for aarch64", standing=Standing.ABSENT, found=found, remedy=remedy)
 
 
 def _emulator(environ: Mapping[str, str]) -> Check:

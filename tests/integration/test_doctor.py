@@ -217,6 +217,18 @@ def test_another_platform_needs_its_compiler(doctor: Doctor) -> None:
     assert doctor("--platform", "amiga").code == 2
 
 
+@needs_gcc
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the cross compiler that is known is one on x86_64")
+def test_the_compiler_that_the_variable_names_is_the_one_for_aarch64(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doctor.real("g++", "as", "ld", "ar")
+    monkeypatch.setenv("CXX_AARCH64_LINUX", "g++")
+    entry = check(doctor("--offline", "--json"), "compiler for aarch64")
+    assert (entry["standing"], entry["found"]) == ("absent", "none; CXX_AARCH64_LINUX is g++")
+    assert "unset CXX_AARCH64_LINUX" in str(entry["remedy"])
+
+
 def test_a_store_that_cannot_be_is_missing(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNEL_BUILDER_CACHE", str(doctor.folder / "file" / "store"))
     (doctor.folder / "file").touch()
