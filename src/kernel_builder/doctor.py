@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from kernel_builder.errors import ExitCode, KernelBuilderError
 from kernel_builder.events import Silent
 from kernel_builder.load.client import Environment, find_environment
 from kernel_builder.pipeline import BuildRequest, prepare
-from kernel_builder.selecting import Selection, UnavailableError, select_variants
+from kernel_builder.selecting import Selection, Unavailable, UnavailableError, select_variants
 from kernel_builder.store.cache import Store
 from kernel_builder.store.index import SimpleIndex
 from kernel_builder.store.inventory import list_entries
@@ -148,7 +148,7 @@ def examine(directory: Path, store: Store, platform_: Platform | None = None) ->
     problem: KernelBuilderError | None = None
     settings = ToolchainSettings()
     try:
-        settings = load_settings(project, environ)
+        settings = load_settings(directory, environ)
     except KernelBuilderError as error:
         problem = error
     checks = [*_python(environ), *_compilers(environ, machine), *_tools(environ, settings)]
@@ -166,7 +166,8 @@ def examine(directory: Path, store: Store, platform_: Platform | None = None) ->
         with _root(project) as root:
             matrix = select_variants(load_project(root)[0], selection)
             if blocked is None:
-                variants = _capabilities(root, matrix, store, platform_, unreachable)
+                request = BuildRequest(root=root, platform=platform_, settings_from=directory)
+                variants = _capabilities(request, matrix, store, unreachable)
             else:
                 variants = tuple(_blocked(entry.name, entry.row is None, blocked) for entry in matrix.kept)
     except KernelBuilderError as error:
@@ -420,7 +421,7 @@ def _blocked(name: str, noarch: bool, check: Check) -> Capability:
 
 
 def _capabilities(
-    root: Path, matrix: Matrix, store: Store, platform_: Platform | None, unreachable: KernelBuilderError | None
+    request: BuildRequest, matrix: Matrix, store: Store, unreachable: KernelBuilderError | None
 ) -> tuple[Capability, ...]:
     """Every variant of ``matrix``, planned as ``build`` would: all together, or one by one when that fails.
 
@@ -429,21 +430,21 @@ def _capabilities(
     names = tuple(entry.name for entry in matrix.kept)
     with offline() if unreachable is not None else contextlib.nullcontext():
         try:
-            prepared = prepare(BuildRequest(root=root, platform=platform_, available=True), Silent(), store=store)
+            prepared = prepare(replace(request, available=True, list_unreachable=True), Silent(), store=store)
             found = {entry.name: entry for entry in prepared.unavailable}
         except UnavailableError as error:
             found = {entry.name: entry for entry in error.unavailable}
         except KernelBuilderError:
-            return tuple(
-                _alone(BuildRequest(root=root, platform=platform_, patterns=(name,)), store, unreachable)
-                for name in names
-            )
-    return tuple(
-        Capability(variant=name, reason=found[name].reason, remedy=found[name].remedy)
-        if name in found
-        else Capability(variant=name)
-        for name in names
-    )
+            return tuple(_alone(replace(request, patterns=(name,)), store, unreachable) for name in names)
+    return tuple(_capability(name, found.get(name), unreachable) for name in names)
+
+
+def _capability(name: str, found: Unavailable | None, unreachable: KernelBuilderError | None) -> Capability:
+    if found is None:
+        return Capability(variant=name)
+    if unreachable is not None and found.exit_code is ExitCode.NETWORK:
+        return Capability(variant=name, reason=unreachable.message, remedy=unreachable.hint)
+    return Capability(variant=name, reason=found.reason, remedy=found.remedy)
 
 
 def _alone(request: BuildRequest, store: Store, unreachable: KernelBuilderError | None) -> Capability:

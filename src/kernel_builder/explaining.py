@@ -19,7 +19,7 @@ from kernel_builder.toolchain.host import Rejected, find_host_compilers, judge_h
 from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
 from kernel_builder.toolchain.settings import ToolchainSettings, load_settings
 from kernel_builder.toolchain.sources import open_sources
-from kernel_builder.variants.matrix import COMPILED_BACKENDS, all_variants
+from kernel_builder.variants.matrix import all_variants, why_not_compiled
 from kernel_builder.variants.support import SupportRow, load_support
 
 
@@ -62,16 +62,20 @@ def explain(
 def _row(variant: str, root: Path | None) -> SupportRow:
     """The build of torch that ``variant`` is compiled with; for torch's stable ABI, ``root``'s project says which."""
     table = load_support()
-    rows = {row.name: row for row in table.rows}
-    if variant not in rows and root is not None and (root / FILE_NAME).is_file():
+    row = next((row for row in table.rows if row.name == variant), None)
+    obstacle = why_not_compiled(row.variant) if row is not None else None
+    if root is not None and (root / FILE_NAME).is_file():
         project, _ = load_project(root)
-        rows = {entry.name: entry.row for entry in all_variants(project, table, None).kept if entry.row is not None}
-    if variant not in rows:
+        entry = next((kept for kept in all_variants(project, table, None).kept if kept.name == variant), None)
+        if entry is not None and entry.row is None:
+            raise UsageError(f"{variant} of {project.name} is Python alone: it is compiled with nothing")
+        if entry is not None:
+            row, obstacle = entry.row, entry.obstacle
+    if row is None:
         raise UsageError(
             f"there is no variant {variant!r}, neither in the support table nor in a project here",
             hint="'kernel-builder list-variants --set all' lists a project's; --project names one elsewhere",
         )
-    row = rows[variant]
-    if row.variant.backend not in COMPILED_BACKENDS:
-        raise UsageError(f"this version of kernel-builder has no compiler for {row.variant.backend.value}")
+    if obstacle is not None:
+        raise UsageError(f"{variant}: {obstacle}")
     return row

@@ -18,7 +18,7 @@ from kernel_builder.pipeline import BuildRequest, Prepared, prepare
 from kernel_builder.selecting import Selection, Unavailable, select_variants, this_platform
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store
-from kernel_builder.store.offline import is_offline
+from kernel_builder.store.offline import OfflineError, is_offline
 from kernel_builder.toolchain.host import host_limits
 from kernel_builder.toolchain.model import Family
 from kernel_builder.toolchain.provide import ResolvedToolchain
@@ -170,18 +170,17 @@ def _bounds(lock: Lock, prepared: Prepared) -> list[str]:
 
 def _missing(request: LockRequest, names: list[str], reporter: Reporter, store: Store) -> list[str]:
     """Of variants that are not locked, those that could be: what no source has is no drift."""
-    if not names:
-        return []
-    wanted = BuildRequest(
-        root=request.root,
-        patterns=tuple(names),
-        platform=request.platform,
-        available=True,
-        lock=LockUse.UPGRADE,
-    )
-    try:
-        prepared = prepare(wanted, reporter, store=store)
-    except ToolchainError:
-        return []
-    found = [name for name in names if name in prepared.resolved]
-    return [f"{name}: the project wants it, and the lock does not have it" for name in found]
+    # Offline, each for itself: that nothing may be asked about one says nothing about the others.
+    groups = [(name,) for name in names] if is_offline() else [tuple(names)] if names else []
+    found: set[str] = set()
+    for group in groups:
+        wanted = BuildRequest(
+            root=request.root, patterns=group, platform=request.platform, available=True, lock=LockUse.UPGRADE
+        )
+        try:
+            found.update(prepare(wanted, reporter, store=store).resolved)
+        except OfflineError:
+            found.update(group)
+        except ToolchainError:
+            continue
+    return [f"{name}: the project wants it, and the lock does not have it" for name in names if name in found]

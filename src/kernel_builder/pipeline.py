@@ -85,7 +85,7 @@ class BuildRequest:
     here; with ``list_unreachable`` a server that does not answer makes variants unavailable, instead of being an error
     at once; ``lock`` says what becomes of the project's lock. ``jobs`` overrides the number of jobs, ``output`` the
     directory for variants (default ``build``), ``python`` the interpreter that loads them, ``ignore`` the conformance
-    rules that are passed over.
+    rules that are passed over. ``settings_from`` is the directory whose ``kernel-builder.toml`` counts (default: root).
     """
 
     root: Path
@@ -103,6 +103,7 @@ class BuildRequest:
     output: Path | None = None
     python: Path | None = None
     ignore: tuple[str, ...] = ()
+    settings_from: Path | None = None
 
     @property
     def selection(self) -> Selection:
@@ -171,6 +172,8 @@ class Prepared:
     libraries: Libraries | None = None
     depends: Mapping[Backend, tuple[ResolvedLibrary, ...]] = field(default_factory=dict)
     unavailable: tuple[Unavailable, ...] = ()
+    without_variant: tuple[tuple[Backend, str], ...] = ()
+    """Backends that were asked for and that no variant is for, with the reason."""
     locked: Mapping[str, LockedVariant] = field(default_factory=dict)
 
 
@@ -193,7 +196,9 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
         index = SimpleIndex(find_index(), reporter)
         libraries = Libraries(store, index, reporter, index.transport_without_credentials())
         depends = {entry.backend: _resolve_libraries(project, entry.backend, libraries) for entry in compiled}
-        sources = open_sources(load_settings(request.root), store, reporter, indexes={index.label: index})
+        sources = open_sources(
+            load_settings(request.settings_from or request.root), store, reporter, indexes={index.label: index}
+        )
         provider = Toolchains(sources, store, find_host_compilers(machine=machine), reporter)
         sysroots: dict[HostCompiler, Sysroot] = {}
         guide = _LockGuide(request, reporter)
@@ -246,6 +251,7 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
         libraries=libraries,
         depends=depends,
         unavailable=tuple(unavailable),
+        without_variant=silent_backends(project, request.selection),
         locked=locked,
     )
     _refuse_unknown_architectures(prepared)  # of compilers that are in the store already
@@ -348,7 +354,7 @@ def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = No
         reporter.emit(Notice(message=diagnostic.render(), warning=True))
     for entry in prepared.unavailable:
         reporter.emit(Notice(message=f"{entry.name} is not built: {entry.summary}", warning=True))
-    for backend, reason in silent_backends(prepared.project, request.selection):
+    for backend, reason in prepared.without_variant:
         reporter.emit(Notice(message=f"nothing is built for {backend.value}: {reason}", warning=True))
     for text in plan.warnings:
         reporter.emit(Notice(message=text, warning=True))

@@ -276,3 +276,9 @@ def test_a_cpu_kernel_can_be_built_where_there_is_an_index(tool: Tool, make_proj
     assert result.code == 0, result.stdout + result.stderr
     assert check(result, "package index")["standing"] == "ok"
     assert len(variants(result)) >= 2
+
+
+def test_settings_count_where_there_is_no_project(doctor: Doctor) -> None:
+    (doctor.folder / "work" / "kernel-builder.toml").write_text('sources = ["local"]\n')
+    result = doctor("--offline", "--json")
+    assert str(check(result, "sources")["found"]).startswith("local (")

@@ -345,7 +345,11 @@ def test_a_lock_that_does_not_fit_is_refused_with_what_differs(setting: Setting)
     assert f"{OLDER}: the lock does not have it" in lacking.stderr
     drift = setting("lock", "--check")
     assert drift.code == ExitCode.FAILED
-    assert f"{OLDER}: the project wants it, and the lock does not have it" in drift.stdout
+    told = f"{OLDER}: the project wants it, and the lock does not have it"
+    assert told in drift.stdout
+    offline = setting("lock", "--check", "--offline")
+    assert offline.code == ExitCode.FAILED
+    assert told in offline.stdout
     setting.ok("lock")
 
     wheel = f"torch-2.13.0-{TAG}.whl"

@@ -257,6 +257,7 @@ def _plan_json(prepared: Prepared) -> dict[str, object]:
 def _plan_text(prepared: Prepared) -> str:
     plan = prepared.plan
     lines = [f"{entry.name} cannot be built here: {entry.summary}" for entry in prepared.unavailable]
+    lines += [f"nothing is built for {backend.value}: {reason}" for backend, reason in prepared.without_variant]
     for text in plan.warnings:
         lines.append(f"warning: {text}")
     for text in plan.notes:

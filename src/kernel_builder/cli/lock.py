@@ -20,7 +20,12 @@ from kernel_builder.variants.support import VariantSet
     "directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path, exists=True, file_okay=False)
 )
 @click.option(
-    "--variant", "variants", metavar="NAME", multiple=True, help="Lock this variant, too; a glob means all that match."
+    "--variant",
+    "variants",
+    metavar="NAME",
+    multiple=True,
+    help="Lock this variant instead of what Hub kernels must have now, and keep what is locked already; a glob means"
+    " all that match. Can be given several times.",
 )
 @click.option(
     "--set",
@@ -78,7 +83,8 @@ def _tell_drift(problems: tuple[str, ...]) -> int:
     click.echo(f"{LOCK_NAME} is not in order:")
     for problem in problems:
         click.echo(f"  {problem}")
-    click.echo("  hint: kernel-builder lock brings it in step; lock --upgrade chooses everything anew", err=True)
+    hint = "kernel-builder lock follows build.toml and keeps the files that are locked; lock --upgrade chooses all anew"
+    click.echo(f"  hint: {hint}", err=True)
     return ExitCode.FAILED
 
 

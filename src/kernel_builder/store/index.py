@@ -25,7 +25,7 @@ from kernel_builder.store.settings import IndexSettings, redact
 from kernel_builder.store.transport import NotFoundError, RangesUnsupportedError, Transport
 from kernel_builder.store.wheel import LocalFile, RangeReader, Wheel
 
-_WORTH_TELLING = 1 << 20  # bytes
+_WORTH_TELLING = 5 << 19  # bytes; a look at a wheel, to see which ABI it has, takes up to 2 MiB
 
 PYTHONS = ("cp312", "cp313", "cp311", "cp314", "cp310")
 """Which interpreter's wheel is taken where several hold the same headers: the first of these that exists."""

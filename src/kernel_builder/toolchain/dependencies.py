@@ -374,7 +374,7 @@ class Libraries:
         repository = archive.with_name("git")
         _git("init", "--quiet", "--bare", str(repository), address=address)
         within = ("--git-dir", str(repository))
-        _git(*within, "fetch", "--quiet", "--depth=1", address, f"refs/tags/v{release.version}", address=address)
+        _git(*within, "fetch", "--quiet", "--depth=1", "--", address, f"refs/tags/v{release.version}", address=address)
         commit = _git(*within, "rev-parse", "FETCH_HEAD^{commit}", address=address).decode().strip()
         if commit != release.commit:
             raise IntegrityError(
@@ -432,8 +432,8 @@ def _git(*arguments: str, address: str) -> bytes:
     except subprocess.TimeoutExpired as error:
         raise NetworkError(f"git did not get {redact(address)} within {_GIT_SECONDS} s") from error
     except subprocess.CalledProcessError as error:
-        words = error.stderr.decode(errors="replace").strip().replace(address, redact(address))
-        raise NetworkError(
-            f"git could not get {redact(address)}: {words.splitlines()[-1] if words else 'it failed'}"
-        ) from error
+        lines = error.stderr.decode(errors="replace").strip().replace(address, redact(address)).splitlines()
+        # Advice follows the reason, and other programs' words may stand before it.
+        reason = next((line for line in lines if line.startswith("fatal:")), lines[-1] if lines else "it failed")
+        raise NetworkError(f"git could not get {redact(address)}: {reason.removeprefix('fatal: ')}") from error
     return completed.stdout

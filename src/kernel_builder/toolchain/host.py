@@ -81,6 +81,7 @@ def _ask(cxx: Path, *arguments: str) -> str:
         [cxx, *arguments],
         capture_output=True,
         text=True,
+        errors="replace",
         timeout=_PROBE_SECONDS,
         check=True,
         env={**os.environ, "LC_ALL": "C"},
@@ -285,11 +286,12 @@ def _how_to_get_one(gcc: Limits, compilers: HostCompilers) -> str:
     if gcc.newest is None:
         return f"install {gcc} (apt-get install g++; dnf install gcc-c++ libstdc++-static), or name one with {variable}"
     apt = shutil.which("apt-cache")
+    others = any(host.machine == compilers.machine for host in compilers.found)
     for major in range(gcc.newest, gcc.oldest - 1, -1):
         package = f"g++-{major}{cross}"
         if apt is not None and _apt_has(apt, package):
-            return f"install one: apt-get install {package} (it stands beside the one that is there)"
-    return f"install g++ {gcc.newest} beside the one that is there, or name one with {variable}"
+            return f"install one: apt-get install {package}{' (it stands beside what is there)' if others else ''}"
+    return f"install g++ {gcc.newest}{' beside what is there' if others else ''}, or name one with {variable}"
 
 
 def _apt_has(apt: str, package: str) -> bool:

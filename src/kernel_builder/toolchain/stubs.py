@@ -7,13 +7,15 @@ every target that the compiler does.
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from kernel_builder.elf import Symbol
-from kernel_builder.errors import ToolchainError
+from kernel_builder.errors import MachineError, ToolchainError
 from kernel_builder.toolchain.model import HostCompiler
 
 _TYPES = {"func": "function", "ifunc": "function", "object": "object", "tls": "tls_object", "notype": "notype"}
@@ -64,7 +66,8 @@ def write_stub(path: Path, *, soname: str, symbols: Iterable[Symbol], host: Host
     """Write the stub of library ``soname`` with ``symbols`` to ``path``; parents must exist.
 
     Each name may come once. Symbols with a version are put under it as the default version. Raises
-    :class:`ToolchainError` with the tool's words when assembling or linking fails.
+    :class:`ToolchainError` with the tool's words when assembling or linking fails, :class:`MachineError` for a disk
+    that is full.
     """
     ordered = sorted(symbols, key=lambda symbol: symbol.name)
     with tempfile.TemporaryDirectory(prefix="kernel-builder-stub-") as scratch:
@@ -78,6 +81,8 @@ def write_stub(path: Path, *, soname: str, symbols: Iterable[Symbol], host: Host
             script_file.write_text(script, encoding="utf-8", errors="surrogateescape")
             command.append(f"-Wl,--version-script={script_file}")
         completed = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if completed.returncode != 0 and os.strerror(errno.ENOSPC) in completed.stderr:
+        raise MachineError(f"there is no room for the link stub of {soname}", hint=f"free some space for {path.parent}")
     if completed.returncode != 0:
         raise ToolchainError(
             f"{host.cxx} could not make the link stub of {soname}:\n{completed.stderr.strip()[-2000:]}",

@@ -207,3 +207,11 @@ def test_the_documented_bounds_are_those_that_hold() -> None:
     for cuda, newest in documented.items():
         limits = host_limits("2.6", cuda)
         assert (str(limits[Family.GCC].newest), str(limits[Family.CLANG].newest)) == newest, cuda
+
+
+def test_a_program_that_prints_no_text_is_no_compiler(tmp_path: Path) -> None:
+    program = tmp_path / "mine"
+    program.write_text("#!/bin/sh\nprintf '\\377\\376'\n")
+    program.chmod(0o755)
+    compilers = find_host_compilers({"PATH": os.environ["PATH"], "CXX": str(program)})
+    assert [entry.reason for entry in compilers.rejected] == ["it does not answer like a compiler"]

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.elf import Symbol, read_elf
+from kernel_builder.errors import MachineError
 from kernel_builder.toolchain.host import find_host_compiler
+from kernel_builder.toolchain.model import HostCompiler
+from kernel_builder.toolchain.stubs import write_stub
 from kernel_builder.toolchain.sysroot import GLIBC_FLOOR, select_floor, sysroot_at, write_sysroot
 
 
@@ -136,3 +139,12 @@ def test_shims_are_hidden(sysroot: Path) -> None:
     defined = [line for line in listing.splitlines() if " GLOBAL " in line and " UND " not in line]
     assert len(defined) > 30
     assert all(" HIDDEN " in line for line in defined)
+
+
+def test_a_full_disk_is_not_blamed_on_the_compiler(tmp_path: Path) -> None:
+    compiler = tmp_path / "g++"
+    compiler.write_text("#!/bin/sh\necho 'fatal error: cannot write: No space left on device' >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    host = HostCompiler(cxx=compiler, version="12.2.0", target="x86_64-linux-gnu", library=12)
+    with pytest.raises(MachineError, match=r"no room for the link stub of libthing\.so\.1"):
+        write_stub(tmp_path / "libthing.so", soname="libthing.so.1", symbols=[], host=host)

@@ -1,0 +1,25 @@
+"""``toolchain explain`` of what is compiled with nothing, or by another version."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import BUILD_TOML, ProjectMaker, Tool
+
+
+@pytest.mark.parametrize(
+    ("variant", "reason"),
+    [
+        ("torch213-cpu-aarch64-darwin", "compiles for Linux alone, not for darwin"),
+        ("torch-tpu", "of listed is Python alone: it is compiled with nothing"),
+        ("torch99-cxx11-cpu-x86_64-linux", "there is no variant 'torch99-cxx11-cpu-x86_64-linux'"),
+    ],
+)
+def test_a_variant_without_a_toolchain_is_refused_with_the_reason(
+    variant: str, reason: str, tool: Tool, make_project: ProjectMaker
+) -> None:
+    toml = BUILD_TOML.format(name="listed", sources='"a.cpp"').replace('["cpu"]', '["cpu", "tpu"]')
+    root = make_project("listed", {"a.cpp": ""}, toml=toml)
+    result = tool("toolchain", "explain", variant, "--project", root, "--offline")
+    assert result.code == 2
+    assert reason in result.stderr
