@@ -111,7 +111,7 @@ def inspect_compiler(cxx: Path) -> HostCompiler | Rejected:
     library = int(major) if family is Family.GCC else _library(cxx)
     if library is None:
         return Rejected(path=cxx, reason="it is clang, and finds no libstdc++ to compile with")
-    fingerprint = _fingerprint(cxx, banner)
+    fingerprint = _fingerprint(cxx, family, banner)
     return HostCompiler(
         cxx=cxx, version=version, target=target, library=library, family=family, fingerprint=fingerprint
     )
@@ -127,11 +127,13 @@ def _library(cxx: Path) -> int | None:
     return int(found[1]) if found is not None else None
 
 
-def _fingerprint(cxx: Path, banner: str) -> str:
+def _fingerprint(cxx: Path, family: Family, banner: str) -> str:
     """What the compiler is made of, by size and time: a distribution may update it without a new version."""
     parts = [banner.splitlines()[0] if banner else ""]
-    questions = ("-print-prog-name=cc1plus", "-print-file-name=libstdc++.a", "-print-prog-name=ld")
-    for answer in (str(cxx), *(_ask(cxx, question) for question in questions)):
+    answers = [_ask(cxx, question) for question in ("-print-file-name=libstdc++.a", "-print-prog-name=ld")]
+    # g++ only drives the compiler proper; clang++ is it.
+    answers.insert(0, _ask(cxx, "-print-prog-name=cc1plus") if family is Family.GCC else str(cxx))
+    for answer in answers:
         path = Path(shutil.which(answer) or answer)
         if path.is_file():
             status = path.stat()
