@@ -197,7 +197,7 @@ def _compilers(environ: Mapping[str, str], machine: str) -> Iterator[Check]:
     package = "c++" if here else f"{machine} c++"
     install = install_command(package, environ)
     compilers = find_host_compilers(environ, machine=machine)
-    hosts = [host for host in compilers.found if host.machine == machine]
+    hosts = compilers.right
     if not hosts:
         tried = "; ".join(
             [*map(str, compilers.rejected), *(f"{h.cxx} compiles for {h.target}" for h in compilers.found)]
@@ -257,10 +257,9 @@ def _limits(host: HostCompiler) -> str:
 def _cross(environ: Mapping[str, str]) -> Iterator[Check]:
     """The compilers that a build for aarch64 chooses among: the one that CXX_AARCH64_LINUX names, or all of them."""
     hosts = find_host_compilers(environ, machine="aarch64")
-    cross = [host for host in hosts.found if host.machine == hosts.machine]
-    for host in cross:
+    for host in hosts.right:
         yield Check(name="compiler for aarch64", standing=Standing.OK, found=f"{host}, {host.cxx}")
-    if not cross:
+    if not hosts.right:
         variable = variable_for(hosts.machine)
         remedy = f"to build for aarch64-linux: {install_command('aarch64 c++', environ)}"
         if hosts.chosen:

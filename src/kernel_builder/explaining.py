@@ -5,7 +5,6 @@ Nothing here prints; progress goes to a reporter and the result is a value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,18 +38,16 @@ def explain(
     reporter: Reporter,
     *,
     root: Path | None = None,
-    sources: Sequence[str] = (),
     store: Store | None = None,
 ) -> Explanation:
-    """Choose the toolchain of ``variant`` anew, as the settings of the project in ``root`` say; ``sources`` is another
-    order.
+    """Choose the toolchain of ``variant`` anew, as the settings of the project in ``root`` say.
 
     Raises :class:`UsageError` for a name that neither the support table nor the project has, and what reading the
     project and choosing raise: then the message has all reasons.
     """
     row = _row(variant, root)
     request = toolchain_request(row)
-    settings = load_settings(root, sources=sources)
+    settings = load_settings(root)
     store = store or Store(reporter=reporter)
     compilers = find_host_compilers(machine=request.machine.value)
     _, rejected = judge_host_compilers(compilers, torch=request.torch, cuda=request.cuda)

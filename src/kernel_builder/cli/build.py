@@ -6,15 +6,14 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TypedDict, TypeVar, Unpack
+from typing import TypedDict, Unpack
 
 import click
 
 from kernel_builder.cli.console import ConsoleReporter, errors_as_json, mebibytes, show_error
-from kernel_builder.cli.options import offline_option, source_option
+from kernel_builder.cli.options import offline_option, source_option, together
 from kernel_builder.config.model import Backend
 from kernel_builder.errors import ExitCode, UsageError
 from kernel_builder.load.client import LoadStatus
@@ -30,8 +29,6 @@ from kernel_builder.pipeline import (
 )
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet
-
-Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> None:
@@ -53,7 +50,7 @@ def _root(directory: Path | None) -> Path:
 
 
 class BuildOptions(TypedDict):
-    """What :func:`build_options` gives a command's function."""
+    """What :data:`build_options` gives a command's function."""
 
     directory: Path | None
     variants: tuple[str, ...]
@@ -69,79 +66,70 @@ class BuildOptions(TypedDict):
     python: Path | None
 
 
-def build_options(function: Function) -> Function:
-    """The options of everything that builds."""
-    options: list[Callable[[Function], Function]] = [
-        click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False),
-        click.option(
-            "--variant",
-            "variants",
-            metavar="NAME",
-            multiple=True,
-            help="Build this variant; a glob such as 'torch213-*' means all that match. Can be given several times."
-            " Without it, everything that Hub kernels must have now is built.",
-        ),
-        click.option(
-            "--backend",
-            "backends",
-            metavar="NAME",
-            multiple=True,
-            type=click.Choice([backend.value for backend in Backend], case_sensitive=False),
-            help="Build variants of this backend only. Can be given several times.",
-        ),
-        click.option(
-            "--set",
-            "within",
-            type=click.Choice([which.value for which in VariantSet]),
-            help="Build the variants of this set; 'list-variants' shows them. Default: required, or with --variant"
-            " all.",
-        ),
-        click.option(
-            "--platform",
-            metavar="NAME",
-            help="Build for this platform, such as aarch64-linux. Default: this machine's.",
-        ),
-        click.option(
-            "--available",
-            is_flag=True,
-            help="Build what can be built here and leave out the rest, instead of building nothing. Exit code 7 says"
-            " that something was left out.",
-        ),
-        click.option(
-            "--local", is_flag=True, help="Build the one variant that fits the torch in the active environment."
-        ),
-        click.option(
-            "-j",
-            "--jobs",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Run N compilers at once. Default: as many as processors and free memory allow.",
-        ),
-        click.option(
-            "-k", "--keep-going", is_flag=True, help="After a failure, go on with the other sources and variants."
-        ),
-        click.option(
-            "-v", "-L", "--verbose", "verbose", is_flag=True, help="Show every command and the compilers' words."
-        ),
-        click.option(
-            "--locked",
-            is_flag=True,
-            help="Compile with exactly what kernel-builder.lock names, and refuse when anything differs. Without it,"
-            " the lock is used for the variants that it has.",
-        ),
-        source_option,
-        offline_option,
-        click.option(
-            "--python",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="The interpreter, with torch and kernels, that variants are loaded with. Default: the first that has"
-            " both of this one, the active environment's, and python3 on PATH.",
-        ),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
+build_options = together(
+    click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False),
+    click.option(
+        "--variant",
+        "variants",
+        metavar="NAME",
+        multiple=True,
+        help="Build this variant; a glob such as 'torch213-*' means all that match. Can be given several times."
+        " Without it, everything that Hub kernels must have now is built.",
+    ),
+    click.option(
+        "--backend",
+        "backends",
+        metavar="NAME",
+        multiple=True,
+        type=click.Choice([backend.value for backend in Backend], case_sensitive=False),
+        help="Build variants of this backend only. Can be given several times.",
+    ),
+    click.option(
+        "--set",
+        "within",
+        type=click.Choice([which.value for which in VariantSet]),
+        help="Build the variants of this set; 'list-variants' shows them. Default: required, or with --variant all.",
+    ),
+    click.option(
+        "--platform",
+        metavar="NAME",
+        help="Build for this platform, such as aarch64-linux. Default: this machine's.",
+    ),
+    click.option(
+        "--available",
+        is_flag=True,
+        help="Build what can be built here and leave out the rest, instead of building nothing. Exit code 7 says"
+        " that something was left out.",
+    ),
+    click.option("--local", is_flag=True, help="Build the one variant that fits the torch in the active environment."),
+    click.option(
+        "-j",
+        "--jobs",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Run N compilers at once. Default: as many as processors and free memory allow.",
+    ),
+    click.option(
+        "-k", "--keep-going", is_flag=True, help="After a failure, go on with the other sources and variants."
+    ),
+    click.option("-v", "-L", "--verbose", "verbose", is_flag=True, help="Show every command and the compilers' words."),
+    click.option(
+        "--locked",
+        is_flag=True,
+        help="Compile with exactly what kernel-builder.lock names, and refuse when anything differs. Without it,"
+        " the lock is used for the variants that it has.",
+    ),
+    source_option,
+    offline_option,
+    click.option(
+        "--python",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="The interpreter, with torch and kernels, that variants are loaded with. Default: the first that has"
+        " both of this one, the active environment's, and python3 on PATH.",
+    ),
+)
+"""The options of everything that builds."""
 
 
 def build_request(

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+
+from kernel_builder.environment import variable
 
 if TYPE_CHECKING:
     from kernel_builder.variants.names import Platform
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+def together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    """One decorator that adds ``options``, which help shows in this order."""
+
+    def decorate(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def _enter(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
@@ -33,22 +44,9 @@ def offline_option(command: _Command) -> _Command:
     )(command)
 
 
-@contextmanager
-def _variable(name: str, value: str) -> Iterator[None]:
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = before
-
-
 def _choose_sources(ctx: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> None:
     if value:
-        ctx.with_resource(_variable("KERNEL_BUILDER_SOURCES", ",".join(value)))
+        ctx.with_resource(variable("KERNEL_BUILDER_SOURCES", ",".join(value)))
 
 
 def source_option(command: _Command) -> _Command:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kernel_builder.cli.console import ConsoleReporter, mebibytes
-from kernel_builder.cli.options import offline_option
+from kernel_builder.cli.options import offline_option, source_option
 from kernel_builder.explaining import Explanation, explain
 from kernel_builder.store.artefact import Artefact
 
@@ -22,22 +22,16 @@ from kernel_builder.store.artefact import Artefact
     metavar="DIR",
     help="The project whose kernel-builder.toml counts. Default: here.",
 )
-@click.option(
-    "--source",
-    "sources",
-    metavar="NAME",
-    multiple=True,
-    help="Try this source, and others given so, in this order, instead of those that are configured.",
-)
+@source_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @offline_option
-def command(variant: str, *, project: Path | None, sources: tuple[str, ...], as_json: bool) -> None:
+def command(variant: str, *, project: Path | None, as_json: bool) -> None:
     """Tell what VARIANT is compiled with: where each part comes from, and why other candidates were not taken.
 
     Sources are asked anew, in the order of kernel-builder.toml. Nothing is fetched but what that takes.
     """
     with ConsoleReporter() as reporter:
-        found = explain(variant, reporter, root=(project or Path.cwd()).resolve(), sources=sources)
+        found = explain(variant, reporter, root=(project or Path.cwd()).resolve())
     click.echo(json.dumps(_report(found), indent=2) if as_json else _text(found))
 
 

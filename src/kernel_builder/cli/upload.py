@@ -5,76 +5,66 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
+from kernel_builder.cli.options import together
 from kernel_builder.errors import ExitCode
 
 if TYPE_CHECKING:
     from kernel_builder.hub.plan import BranchPlan, UploadPlan
     from kernel_builder.hub.upload import Outcome, UploadRequest
 
-Function = TypeVar("Function", bound=Callable[..., object])
 
-
-def upload_options(function: Function) -> Function:
-    """The options of everything that uploads."""
-    options = [
-        click.option(
-            "--repo-id", metavar="OWNER/NAME", help="The repository. Default: general.hub.repo-id of build.toml."
-        ),
-        click.option(
-            "--branch",
-            metavar="NAME",
-            help="The branch for the variants. Default: general.hub.branch, else v<version>.",
-        ),
-        click.option("--private", is_flag=True, help="Make the repository private, if it is made now."),
-        click.option(
-            "--repo-type",
-            type=click.Choice(["kernel", "model"]),
-            default="kernel",
-            show_default=True,
-            help="The type of the repository. get_kernel loads from kernel repositories alone.",
-        ),
-        click.option("--create-pr", is_flag=True, help="Propose the changes: one pull request for each branch."),
-        click.option(
-            "--readme/--no-readme",
-            default=None,
-            help="Put the card on main as README.md, or do not. Default: unless a newer version is published.",
-        ),
-        click.option(
-            "--ignore",
-            metavar="RULE",
-            multiple=True,
-            help="Pass over a conformance rule: a code (KB101), the beginning of codes (KB1) or a name. Can be given"
-            " several times.",
-        ),
-        click.option(
-            "--commit-size",
-            type=click.IntRange(min=1),
-            default=1000,
-            show_default=True,
-            metavar="N",
-            help="Change at most N files in one commit.",
-        ),
-        click.option(
-            "--dry-run", is_flag=True, help="Print everything that would change on the Hub, and change nothing."
-        ),
-        click.option("--json", "as_json", is_flag=True, help="Print the result (or with --dry-run the plan) as JSON."),
-        click.option(
-            "--output-json",
-            type=click.Path(path_type=Path, dir_okay=False),
-            metavar="FILE",
-            help="Write the result as JSON to FILE, too.",
-        ),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
+upload_options = together(
+    click.option("--repo-id", metavar="OWNER/NAME", help="The repository. Default: general.hub.repo-id of build.toml."),
+    click.option(
+        "--branch",
+        metavar="NAME",
+        help="The branch for the variants. Default: general.hub.branch, else v<version>.",
+    ),
+    click.option("--private", is_flag=True, help="Make the repository private, if it is made now."),
+    click.option(
+        "--repo-type",
+        type=click.Choice(["kernel", "model"]),
+        default="kernel",
+        show_default=True,
+        help="The type of the repository. get_kernel loads from kernel repositories alone.",
+    ),
+    click.option("--create-pr", is_flag=True, help="Propose the changes: one pull request for each branch."),
+    click.option(
+        "--readme/--no-readme",
+        default=None,
+        help="Put the card on main as README.md, or do not. Default: unless a newer version is published.",
+    ),
+    click.option(
+        "--ignore",
+        metavar="RULE",
+        multiple=True,
+        help="Pass over a conformance rule: a code (KB101), the beginning of codes (KB1) or a name. Can be given"
+        " several times.",
+    ),
+    click.option(
+        "--commit-size",
+        type=click.IntRange(min=1),
+        default=1000,
+        show_default=True,
+        metavar="N",
+        help="Change at most N files in one commit.",
+    ),
+    click.option("--dry-run", is_flag=True, help="Print everything that would change on the Hub, and change nothing."),
+    click.option("--json", "as_json", is_flag=True, help="Print the result (or with --dry-run the plan) as JSON."),
+    click.option(
+        "--output-json",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Write the result as JSON to FILE, too.",
+    ),
+)
+"""The options of everything that uploads."""
 
 
 @click.command(short_help="Publish built variants on the Hub.")

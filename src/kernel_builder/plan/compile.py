@@ -151,13 +151,12 @@ def compile_step(context: Context, unit: Unit, compiler: list[str], options: lis
 def cxx_flags(context: Context) -> list[str]:
     """Flags that make clang's C++ that of g++, with which torch is built.
 
-    Its library is libstdc++, on systems too where clang takes another one by itself. And from clang 18 on some names of
-    templates are other than g++'s: a kernel that uses them would not find them in torch.
+    Its library is libstdc++. And from clang 18 on some names of templates are other than g++'s: a kernel that uses them
+    would not find them in torch.
     """
     host = context.toolchain.host
-    if host.family is not Family.CLANG:
-        return []
-    return ["-stdlib=libstdc++", *([f"-fclang-abi-compat={_CLANG_ABI}"] if host.major > _CLANG_ABI else [])]
+    newer = host.family is Family.CLANG and host.major > _CLANG_ABI
+    return [*host.library_flags, *([f"-fclang-abi-compat={_CLANG_ABI}"] if newer else [])]
 
 
 def host_step(context: Context, unit: Unit, backend_definitions: tuple[str, ...], flags: tuple[str, ...]) -> Step:

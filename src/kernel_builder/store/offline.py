@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from kernel_builder.environment import variable
 from kernel_builder.errors import NetworkError
 
 VARIABLE = "KERNEL_BUILDER_OFFLINE"
@@ -38,12 +39,5 @@ def refuse_offline(what: str) -> None:
 @contextmanager
 def offline() -> Iterator[None]:
     """No network within the block, for all of the process."""
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = "1"
-    try:
+    with variable(VARIABLE, "1"):
         yield
-    finally:
-        if before is None:
-            os.environ.pop(VARIABLE, None)
-        else:
-            os.environ[VARIABLE] = before

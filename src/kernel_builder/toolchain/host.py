@@ -56,6 +56,11 @@ class HostCompilers:
     rejected: tuple[Rejected, ...] = ()
     chosen: bool = False
 
+    @property
+    def right(self) -> tuple[HostCompiler, ...]:
+        """Those of ``found`` that do compile for ``machine``."""
+        return tuple(host for host in self.found if host.machine == self.machine)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -288,12 +293,12 @@ def _how_to_get_one(gcc: Limits, compilers: HostCompilers) -> str:
     if gcc.newest is None:
         return f"install {gcc} (apt-get install g++; dnf install gcc-c++ libstdc++-static), or name one with {variable}"
     apt = shutil.which("apt-cache")
-    others = any(host.machine == compilers.machine for host in compilers.found)
+    beside = " beside what is there" if compilers.right else ""
     for major in range(gcc.newest, gcc.oldest - 1, -1):
         package = f"g++-{major}{cross}"
         if apt is not None and _apt_has(apt, package):
-            return f"install one: apt-get install {package}{' (it stands beside what is there)' if others else ''}"
-    return f"install g++ {gcc.newest}{' beside what is there' if others else ''}, or name one with {variable}"
+            return f"install one: apt-get install {package}{f' (it stands{beside})' if beside else ''}"
+    return f"install g++ {gcc.newest}{beside}, or name one with {variable}"
 
 
 def _apt_has(apt: str, package: str) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kernel_builder.errors import ToolchainError
 from kernel_builder.toolchain.host import compiler_file, inspect_compiler
-from kernel_builder.toolchain.model import Family, HostCompiler
+from kernel_builder.toolchain.model import HostCompiler
 
 SYSTEM_PROGRAMS = Path("/usr/bin")
 """Where package managers are, whatever PATH says."""
@@ -153,8 +153,7 @@ def try_compiler(host: HostCompiler) -> str | None:
         source = Path(scratch) / "trial.cpp"
         source.write_text(_TRIAL, encoding="utf-8")
         library = Path(scratch) / "trial.so"
-        library_flag = ("-stdlib=libstdc++",) if host.family is Family.CLANG else ()
-        flags = ("-std=c++17", "-shared", "-fPIC", "-static-libstdc++", *library_flag)
+        flags = ("-std=c++17", "-shared", "-fPIC", "-static-libstdc++", *host.library_flags)
         try:
             completed = subprocess.run(
                 [host.cxx, *flags, source, "-o", library],

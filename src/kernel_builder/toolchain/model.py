@@ -47,6 +47,11 @@ class HostCompiler:
         """The processor family that it compiles for (``x86_64``)."""
         return self.target.partition("-")[0]
 
+    @property
+    def library_flags(self) -> tuple[str, ...]:
+        """What makes it take libstdc++, on systems too where clang takes another library by itself."""
+        return ("-stdlib=libstdc++",) if self.family is Family.CLANG else ()
+
     def __str__(self) -> str:
         """For people: ``g++ 12.2.0``."""
         return f"{self.family.program} {self.version}"

@@ -186,14 +186,11 @@ def _exists(path: Path) -> bool:
     return os.path.lexists(path)  # Path.exists raises where a folder above must not be looked into
 
 
-def load_settings(
-    root: Path | None, environ: Mapping[str, str] | None = None, *, sources: Sequence[str] = ()
-) -> ToolchainSettings:
-    """The settings of the project in ``root`` (``None``: outside of any) on this machine. ``sources`` is the order that
-    an option gives.
+def load_settings(root: Path | None, environ: Mapping[str, str] | None = None) -> ToolchainSettings:
+    """The settings of the project in ``root`` (``None``: outside of any) on this machine.
 
-    Raises :class:`ConfigError` with all mistakes of a file, :class:`UsageError` for a name in ``sources`` or in the
-    environment that is no source's.
+    Raises :class:`ConfigError` with all mistakes of a file, :class:`UsageError` for a name in the environment that is
+    no source's.
     """
     environ = os.environ if environ is None else environ
     files = [user_file(environ)]
@@ -222,7 +219,7 @@ def load_settings(
     # NVIDIA's own server is asked only where somebody says so.
     usual = names if settings.redistrib is not None else tuple(name for name in names if name != REDISTRIB)
     named = environ.get("KERNEL_BUILDER_SOURCES", "").replace(" ", "").split(",")
-    asked = tuple(dict.fromkeys(sources or filter(None, named)))
+    asked = tuple(dict.fromkeys(filter(None, named)))
     for name in asked:
         if name not in names:
             raise UsageError(f"there is no source {quoted(name)}", hint=f"sources are: {', '.join(names)}")

@@ -29,7 +29,9 @@ def load(
         empty = tmp_path / "empty.toml"
         empty.touch()
         environ["KERNEL_BUILDER_CONFIG"] = str(empty)
-    return load_settings(root, environ, sources=sources)
+    if sources:
+        environ["KERNEL_BUILDER_SOURCES"] = ",".join(sources)
+    return load_settings(root, environ)
 
 
 def mistakes(text: str, tmp_path: Path) -> list[str]:
