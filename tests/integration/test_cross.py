@@ -13,7 +13,7 @@ import pytest
 from kernel_abi_check import ObjectFile
 
 from conftest import Result, Tool, commit
-from kernel_builder.elf import read_elf
+from kernel_builder.binary.elf import read_elf
 from kernel_builder.errors import ToolchainError
 from kernel_builder.toolchain.host import find_host_compiler
 

@@ -26,7 +26,7 @@ from loopback_index import LoopbackIndex, make_wheel, serve
 from conftest import CPU, ProjectMaker, Result, Tool
 from kernel_builder.cli import run
 from kernel_builder.errors import ExitCode
-from kernel_builder.lock import LOCK_NAME
+from kernel_builder.toolchain.lock import LOCK_NAME
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import BUILD_TOML, ProjectMaker, Tool
-from kernel_builder.elf import read_elf
+from kernel_builder.binary.elf import read_elf
 from kernel_builder.events import Recorder
 from kernel_builder.store.cache import Store
 from kernel_builder.toolchain.choice import ToolchainRequest

@@ -11,7 +11,7 @@ import os
 from urllib.parse import quote
 
 from kernel_builder import __version__
-from kernel_builder.annotations import annotation
+from kernel_builder.check.annotations import annotation
 from kernel_builder.check.engine import Report
 from kernel_builder.check.model import Finding, Rule, Severity
 from kernel_builder.check.subject import printable

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from kernel_builder.binary.elf import ElfFile
 from kernel_builder.check.library_versions import several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.scan import contains
 from kernel_builder.check.subject import LibraryFile
-from kernel_builder.elf import ElfFile
 
 EXPORTED_CXX = rule(
     "KB110",

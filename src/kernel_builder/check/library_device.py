@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from kernel_builder.artifact.digest import METADATA
-from kernel_builder.check.device_code import DeviceCode, read_cuda, read_rocm
+from kernel_builder.binary.device_code import DeviceCode, read_cuda, read_rocm
+from kernel_builder.binary.elf import mapped
 from kernel_builder.check.library_versions import several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import VariantDir, join
-from kernel_builder.elf import mapped
 
 NO_CODE = rule(
     "KB141",

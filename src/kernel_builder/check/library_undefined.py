@@ -10,7 +10,7 @@ from kernel_builder.check.library_versions import several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import LibraryFile
 from kernel_builder.check.torch_names import installed_exports
-from kernel_builder.stable_abi import stable_functions
+from kernel_builder.frameworks.stable_abi import stable_functions
 from kernel_builder.variants.names import ArchVariant, StableAbiTag
 from kernel_builder.versions import Version
 

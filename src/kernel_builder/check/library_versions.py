@@ -10,10 +10,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
+from kernel_builder.binary.elf import ElfFile
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.policies import Limits, find_policy
 from kernel_builder.check.subject import LibraryFile
-from kernel_builder.elf import ElfFile
 from kernel_builder.versions import Version
 
 TOO_NEW = rule(

@@ -27,12 +27,12 @@ from functools import cached_property
 from pathlib import Path
 
 from kernel_builder.artifact.digest import METADATA
+from kernel_builder.binary.elf import ElfError, ElfFile, NamedSection, mapped, named_sections, read_elf_file
+from kernel_builder.binary.macho import MAGICS, MachOError, MachOSlice, read_macho
+from kernel_builder.binary.pe import PeError, PeFile, read_pe
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME, load_project
-from kernel_builder.elf import ElfError, ElfFile, NamedSection, mapped, named_sections, read_elf_file
 from kernel_builder.errors import ConfigError, Diagnostic, UsageError
-from kernel_builder.macho import MAGICS, MachOError, MachOSlice, read_macho
-from kernel_builder.pe import PeError, PeFile, read_pe
 from kernel_builder.variants.names import Variant, parse_variant
 
 LIBRARY_SUFFIXES = frozenset({".so", ".pyd", ".dylib", ".dll"})

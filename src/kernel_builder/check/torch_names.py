@@ -7,7 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from kernel_builder.elf import ElfError, read_elf_file
+from kernel_builder.binary.elf import ElfError, read_elf_file
 from kernel_builder.variants.names import ArchVariant, TorchTag, Variant
 
 _LIBRARIES = ("libtorch_cpu.so", "libtorch.so", "libtorch_python.so", "libc10.so")

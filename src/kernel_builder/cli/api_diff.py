@@ -11,8 +11,8 @@ import click
 from kernel_builder.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from kernel_builder.hub.api_diff import Verdict
     from kernel_builder.hub.published import Side
+    from kernel_builder.interface.diff import Verdict
 
 
 @click.command(name="api-diff")
@@ -31,7 +31,7 @@ def command(directory: Path, *, against: str | None, repo_id: str | None, as_jso
     Names of __all__, signatures, layers, op schemas and supported torch releases. Exits with 1 when users of the
     earlier one would notice and the version is still the same. What is built counts; without a build, the sources do.
     """
-    from kernel_builder.hub.api_diff import compare  # noqa: PLC0415  (start-up time)
+    from kernel_builder.interface.diff import compare  # noqa: PLC0415  (start-up time)
 
     new = _local(directory)
     if against is not None and (Path(against).is_dir() or "/" in against):

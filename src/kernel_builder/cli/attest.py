@@ -72,7 +72,7 @@ def _attest(source: Source, output: Path | None, *, signs: bool) -> None:
         statements_text,
     )
     from kernel_builder.hub.local import variant_files  # noqa: PLC0415
-    from kernel_builder.lock import read_lock  # noqa: PLC0415
+    from kernel_builder.toolchain.lock import read_lock  # noqa: PLC0415
 
     for variant in source.variants:
         if variant.is_dirty:

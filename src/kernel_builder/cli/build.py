@@ -1,4 +1,4 @@
-"""``kernel-builder build``: thin; the work is in :mod:`kernel_builder.pipeline`."""
+"""``kernel-builder build``: thin; the work is in :mod:`kernel_builder.workflow.build`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from kernel_builder.cli.options import offline_option, source_option, together
 from kernel_builder.config.model import Backend
 from kernel_builder.errors import ExitCode, UsageError
 from kernel_builder.load.client import LoadStatus
-from kernel_builder.lock import LockUse
-from kernel_builder.pipeline import (
+from kernel_builder.toolchain.lock import LockUse
+from kernel_builder.variants.names import Platform
+from kernel_builder.variants.support import VariantSet
+from kernel_builder.workflow.build import (
     BuildOutcome,
     BuildRequest,
     Prepared,
@@ -27,8 +29,6 @@ from kernel_builder.pipeline import (
     build,
     prepare,
 )
-from kernel_builder.variants.names import Platform
-from kernel_builder.variants.support import VariantSet
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> None:
@@ -210,7 +210,7 @@ def command(
 
 
 def run_build(request: BuildRequest, *, quiet: bool) -> BuildOutcome:
-    """Carry out ``request`` with progress on stderr. Raises what :func:`kernel_builder.pipeline.build` does."""
+    """Carry out ``request`` with progress on stderr. Raises what :func:`kernel_builder.workflow.build.build` does."""
     for wanted in (signal.SIGTERM, signal.SIGHUP):  # a stopped build ends like an interrupted one: in order
         signal.signal(wanted, _stop)
     with ConsoleReporter(quiet=quiet) as reporter:

@@ -20,8 +20,8 @@ def command(directory: Path, *, repo_id: str | None, output: Path | None) -> int
     from kernel_builder.artifact.built import CARD, variants_in  # noqa: PLC0415  (start-up time)
     from kernel_builder.config.reader import load_project  # noqa: PLC0415
     from kernel_builder.files import write_text  # noqa: PLC0415
-    from kernel_builder.hub.card import fill_card  # noqa: PLC0415
-    from kernel_builder.plan.tree import OUTPUT_DIRECTORY  # noqa: PLC0415
+    from kernel_builder.interface.card import fill_card  # noqa: PLC0415
+    from kernel_builder.project.tree import OUTPUT_DIRECTORY  # noqa: PLC0415
 
     project, warnings = load_project(directory)
     for warning in warnings:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.annotations import annotation
+from kernel_builder.check.annotations import annotation
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.errors import ConfigError, Diagnostic, Severity

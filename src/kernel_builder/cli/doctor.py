@@ -9,10 +9,10 @@ import click
 
 from kernel_builder import __version__
 from kernel_builder.cli.options import offline_option, source_option
-from kernel_builder.doctor import Capability, Check, Diagnosis, Standing, examine
 from kernel_builder.errors import ConfigError, UsageError
 from kernel_builder.store.cache import Store
 from kernel_builder.variants.names import Platform
+from kernel_builder.workflow.doctor import Capability, Check, Diagnosis, Standing, examine
 
 _COLOURS = {Standing.OK: "green", Standing.ABSENT: "yellow", Standing.MISSING: "red"}
 

@@ -12,10 +12,10 @@ from kernel_builder.cli.options import offline_option
 from kernel_builder.config.model import Backend, Project
 from kernel_builder.config.reader import load_project
 from kernel_builder.errors import ExitCode
-from kernel_builder.selecting import refuse_unknown_backends, this_platform
 from kernel_builder.variants.matrix import Dropped, Kept, Matrix, all_variants, choose
 from kernel_builder.variants.names import Platform, TorchTag
 from kernel_builder.variants.support import VariantSet, load_support
+from kernel_builder.workflow.select import refuse_unknown_backends, this_platform
 
 RUNNERS = {"x86_64-linux": "ubuntu-latest", "aarch64-linux": "ubuntu-24.04-arm"}
 """GitHub's own runners, by the platform that they build for."""

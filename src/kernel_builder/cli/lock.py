@@ -9,10 +9,10 @@ import click
 from kernel_builder.cli.console import ConsoleReporter
 from kernel_builder.cli.options import offline_option, platform_option, source_option
 from kernel_builder.errors import ExitCode, UsageError
-from kernel_builder.lock import LOCK_NAME, write_lock
-from kernel_builder.locking import Locking, LockRequest, drift, make_lock
+from kernel_builder.toolchain.lock import LOCK_NAME, write_lock
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet
+from kernel_builder.workflow.lock import Locking, LockRequest, drift, make_lock
 
 
 @click.command(name="lock")

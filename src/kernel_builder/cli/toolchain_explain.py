@@ -10,8 +10,8 @@ import click
 
 from kernel_builder.cli.console import ConsoleReporter, mebibytes
 from kernel_builder.cli.options import offline_option, source_option
-from kernel_builder.explaining import Explanation, explain
 from kernel_builder.store.artefact import Artefact
+from kernel_builder.workflow.explain import Explanation, explain
 
 
 @click.command(name="explain")

@@ -9,9 +9,9 @@ import click
 from kernel_builder.cli.console import ConsoleReporter, mebibytes
 from kernel_builder.config.reader import FILE_NAME
 from kernel_builder.errors import UsageError
-from kernel_builder.fetching import FetchRequest, everything, portion
 from kernel_builder.store.cache import Store
 from kernel_builder.store.transfer import export_store
+from kernel_builder.workflow.fetch import FetchRequest, everything, portion
 
 
 @click.command(name="export")

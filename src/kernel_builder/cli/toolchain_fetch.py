@@ -13,9 +13,9 @@ from kernel_builder.cli.options import offline_option, platform_option, source_o
 from kernel_builder.config.model import Backend
 from kernel_builder.config.reader import FILE_NAME
 from kernel_builder.errors import ExitCode
-from kernel_builder.fetching import Fetched, FetchRequest, fetch
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet
+from kernel_builder.workflow.fetch import Fetched, FetchRequest, fetch
 
 
 @click.command(name="fetch")

@@ -70,7 +70,7 @@ def _tell(store: Store, verdicts: tuple[Verdict, ...]) -> None:
 
 def _repair(store: Store, damaged: list[str], reporter: Reporter) -> dict[str, str | None]:
     """Entry -> what became of it; ``None`` for one that stays because another process uses it."""
-    from kernel_builder.fetching import restore  # noqa: PLC0415  (only a repair needs it)
+    from kernel_builder.workflow.fetch import restore  # noqa: PLC0415  (only a repair needs it)
 
     stayed = discard_unused(store, damaged)
     gone = [name for name in damaged if name not in stayed]

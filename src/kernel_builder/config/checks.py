@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from kernel_builder.config.model import Backend, Framework, Section
-from kernel_builder.config.nodes import quoted
-from kernel_builder.config.report import Report
-from kernel_builder.config.scan import Where
 from kernel_builder.config.tables import Entry, TableReader
+from kernel_builder.toml.nodes import quoted
+from kernel_builder.toml.report import Report
+from kernel_builder.toml.scan import Where
 from kernel_builder.versions import Version
 
 _CXX = {".cpp", ".cc", ".cxx", ".c", ".mm", ".m"}

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from kernel_builder.config.editions.v1 import ARCHS, LANGUAGES
 from kernel_builder.config.editions.v2 import BOUNDS, CUDA_PYTHON_DEPENDS
-from kernel_builder.config.editor import CannotEditError, Editor
 from kernel_builder.config.known import dependencies
 from kernel_builder.config.model import Backend, FrameworkKind, Project
-from kernel_builder.config.nodes import Leaf, ListNode, TableNode, table_of
 from kernel_builder.config.reader import decode, read_project
 from kernel_builder.config.schema import CURRENT_EDITION, FRAMEWORKS
 from kernel_builder.errors import ConfigError, Diagnostic, Severity, UsageError
 from kernel_builder.files import write_bytes
+from kernel_builder.toml.editor import CannotEditError, Editor
+from kernel_builder.toml.nodes import Leaf, ListNode, TableNode, table_of
 
 _GENERAL = ("general",)
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")

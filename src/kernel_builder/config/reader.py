@@ -23,9 +23,6 @@ from kernel_builder.config.model import (
     Project,
     Section,
 )
-from kernel_builder.config.nodes import TableNode, describe, quoted, table_of
-from kernel_builder.config.report import Report
-from kernel_builder.config.scan import Source
 from kernel_builder.config.schema import (
     BACKEND_TABLES,
     COMPILED,
@@ -38,6 +35,9 @@ from kernel_builder.config.schema import (
 )
 from kernel_builder.config.tables import TableReader
 from kernel_builder.errors import ConfigError, Diagnostic, Severity
+from kernel_builder.toml.nodes import TableNode, describe, quoted, table_of
+from kernel_builder.toml.report import Report
+from kernel_builder.toml.scan import Source
 from kernel_builder.versions import Version
 
 FILE_NAME = "build.toml"

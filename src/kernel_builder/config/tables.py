@@ -8,10 +8,10 @@ import re
 from typing import NamedTuple
 
 from kernel_builder.config.model import Backend
-from kernel_builder.config.nodes import Leaf, ListNode, Node, TableNode, describe, quoted, shortened
-from kernel_builder.config.report import Report
-from kernel_builder.config.scan import Where
 from kernel_builder.config.schema import EXAMPLES, Kind, Table
+from kernel_builder.toml.nodes import Leaf, ListNode, Node, TableNode, describe, quoted, shortened
+from kernel_builder.toml.report import Report
+from kernel_builder.toml.scan import Where
 from kernel_builder.versions import Version
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")

@@ -13,10 +13,10 @@ from kernel_builder.config.capabilities import parse_capability
 from kernel_builder.config.checks import Tree, listed_twice
 from kernel_builder.config.known import OLDEST_STABLE_ABI, dependencies, licenses, newest_torch
 from kernel_builder.config.model import Backend, Capability, KernelDependency, Suffix
-from kernel_builder.config.nodes import ListNode, TableNode, describe, quoted, shortened
-from kernel_builder.config.report import Report
 from kernel_builder.config.schema import COMPILED, KERNEL_DEPENDENCY
 from kernel_builder.config.tables import Entry, TableReader, is_number, text_of, version_of
+from kernel_builder.toml.nodes import ListNode, TableNode, describe, quoted, shortened
+from kernel_builder.toml.report import Report
 from kernel_builder.versions import Version
 
 NAME = re.compile(r"[a-z][-a-z0-9]*[a-z0-9]")

@@ -273,7 +273,7 @@ def card_text(source: Source, repo_id: str, others: Sequence[BuiltVariant] = ())
 
     ``others`` are variants that are published already and stay: the card tells of them, too.
     """
-    from kernel_builder.hub.card import fill_card  # noqa: PLC0415  (jinja2 takes its time)
+    from kernel_builder.interface.card import fill_card  # noqa: PLC0415  (jinja2 takes its time)
 
     if source.project is not None:
         variants = sorted((*source.variants, *others), key=lambda variant: variant.name)

@@ -10,10 +10,10 @@ from kernel_builder.artifact.built import BuiltVariant, variants_in
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.config.model import Project
 from kernel_builder.errors import UsageError
-from kernel_builder.hub.api_diff import Published
-from kernel_builder.hub.interface import ops_of_library, ops_of_sources, read_interface
 from kernel_builder.hub.plan import BUILD
 from kernel_builder.hub.remote import Remote
+from kernel_builder.interface.diff import Published
+from kernel_builder.interface.read import ops_of_library, ops_of_sources, read_interface
 
 _LIBRARIES = (".so", ".pyd")
 _LARGEST_LIBRARY = 64 << 20

@@ -24,9 +24,7 @@ from kernel_builder.artifact.built import BuiltVariant
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.errors import KernelBuilderError, NetworkError, UsageError
 from kernel_builder.events import Notice, Reporter, UploadFinished, UploadStarted, Waiting
-from kernel_builder.hub.api_diff import Published, compare
 from kernel_builder.hub.gate import Checked, check_source, missing_variants
-from kernel_builder.hub.interface import read_interface
 from kernel_builder.hub.local import Source, benchmark_files, card_text, find_source, has_card, text_file
 from kernel_builder.hub.plan import (
     BUILD,
@@ -51,6 +49,8 @@ from kernel_builder.hub.remote import (
     Remote,
     no_token,
 )
+from kernel_builder.interface.diff import Published, compare
+from kernel_builder.interface.read import read_interface
 
 MESSAGE = "Uploaded using `kernel-builder`."
 _LOST_ANSWERS = 3

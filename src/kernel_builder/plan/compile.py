@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernel_builder.frameworks.stable_abi import target_definition
 from kernel_builder.plan.binding import PLACEHOLDER, Binding
 from kernel_builder.plan.model import Step, StepKind
 from kernel_builder.plan.units import Language, Unit
-from kernel_builder.stable_abi import target_definition
 from kernel_builder.toolchain.model import Family, Toolchain
 from kernel_builder.versions import Version
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from kernel_builder import __version__
 from kernel_builder.config.model import Backend, Capability, KernelDependency, Project
-from kernel_builder.plan.identity import Identity
+from kernel_builder.project.identity import Identity
 
 
 def _dependency(dependency: KernelDependency) -> dict[str, object]:

@@ -14,7 +14,6 @@ from kernel_builder.errors import ConfigError
 from kernel_builder.plan import cpu, cuda, glue, metadata
 from kernel_builder.plan.binding import decide_binding
 from kernel_builder.plan.compile import LIMITED_API, Context, Layout, link_step, module_step
-from kernel_builder.plan.identity import Identity
 from kernel_builder.plan.model import (
     BuildPlan,
     EffectiveSection,
@@ -24,7 +23,6 @@ from kernel_builder.plan.model import (
     UndefinedPolicy,
     VariantPlan,
 )
-from kernel_builder.plan.tree import GENERATED_NAMES, GENERATED_OPS, PackageFiles, includable_files, package_files
 from kernel_builder.plan.units import (
     Language,
     SectionInput,
@@ -34,6 +32,8 @@ from kernel_builder.plan.units import (
     merge,
     raise_standard,
 )
+from kernel_builder.project.identity import Identity
+from kernel_builder.project.tree import GENERATED_NAMES, GENERATED_OPS, PackageFiles, includable_files, package_files
 from kernel_builder.toolchain.model import Family, LibraryHeaders, Toolchain
 from kernel_builder.variants.matrix import Kept
 from kernel_builder.variants.names import Abi, ArchVariant, StableAbiTag, TorchTag

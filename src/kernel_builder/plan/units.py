@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import TypeVar
 
 from kernel_builder.config.model import Backend, Capability
-from kernel_builder.plan.tree import HEADER_SUFFIXES
+from kernel_builder.project.tree import HEADER_SUFFIXES
 from kernel_builder.toolchain.model import LibraryHeaders
 
 _T = TypeVar("_T")

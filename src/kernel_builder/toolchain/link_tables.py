@@ -12,7 +12,7 @@ import mmap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from kernel_builder.elf import (
+from kernel_builder.binary.elf import (
     SHT_DYNSYM,
     ElfError,
     Section,

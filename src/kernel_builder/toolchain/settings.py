@@ -15,15 +15,15 @@ from pathlib import Path
 
 import platformdirs
 
-from kernel_builder.config.nodes import ListNode, TableNode, describe, quoted, table_of
 from kernel_builder.config.reader import decode
-from kernel_builder.config.report import Report
-from kernel_builder.config.scan import Source
 from kernel_builder.config.schema import Key, Kind, Table
 from kernel_builder.config.tables import Entry, TableReader
 from kernel_builder.errors import ConfigError, Severity, UsageError
 from kernel_builder.store.index import DEFAULT_LABEL
 from kernel_builder.store.settings import names_a_server, redact
+from kernel_builder.toml.nodes import ListNode, TableNode, describe, quoted, table_of
+from kernel_builder.toml.report import Report
+from kernel_builder.toml.scan import Source
 
 FILE_NAME = "kernel-builder.toml"
 MAX_BYTES = 1 << 20

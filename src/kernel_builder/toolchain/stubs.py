@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from kernel_builder.elf import Symbol
+from kernel_builder.binary.elf import Symbol
 from kernel_builder.errors import MachineError, ToolchainError
 from kernel_builder.toolchain.model import HostCompiler
 

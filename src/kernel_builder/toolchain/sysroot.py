@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kernel_builder.elf import ElfError, Symbol, read_elf
+from kernel_builder.binary.elf import ElfError, Symbol, read_elf
 from kernel_builder.errors import ToolchainError
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store, StoreKey

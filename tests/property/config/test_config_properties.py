@@ -30,9 +30,9 @@ from kernel_builder.config.model import (
     Suffix,
 )
 from kernel_builder.config.reader import read_project
-from kernel_builder.config.scan import Source
 from kernel_builder.config.schema import BACKEND_TABLES, COMPILED
 from kernel_builder.errors import ConfigError
+from kernel_builder.toml.scan import Source
 from kernel_builder.versions import Version
 
 FILE, ROOT = Path("build.toml"), Path.cwd()

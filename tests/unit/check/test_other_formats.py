@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from kernel_builder.binary.macho import MachOError, read_macho
+from kernel_builder.binary.pe import PeError, read_pe
 from kernel_builder.check.engine import check_paths
 from kernel_builder.check.model import Settings
-from kernel_builder.macho import MachOError, read_macho
-from kernel_builder.pe import PeError, read_pe
 from kernel_libraries import ID, Workshop, codes, messages
 
 ARM = 0x0100000C

@@ -22,8 +22,8 @@ from kernel_builder.hub.attest import (
     verify,
 )
 from kernel_builder.hub.local import variant_files
-from kernel_builder.lock import Lock, LockedVariant, write_lock
 from kernel_builder.store.artefact import Artefact
+from kernel_builder.toolchain.lock import Lock, LockedVariant, write_lock
 from kernel_builder.toolchain.model import Family
 from sigstore_instance import Instance
 

@@ -17,9 +17,9 @@ from conftest import ProjectMaker
 from kernel_builder.config.reader import load_project
 from kernel_builder.errors import ConfigError
 from kernel_builder.plan import planner
-from kernel_builder.plan.identity import Identity
 from kernel_builder.plan.model import BuildPlan, StepKind
 from kernel_builder.plan.planner import Places, plan_build
+from kernel_builder.project.identity import Identity
 from kernel_builder.toolchain.model import CudaSdk, Family, HostCompiler, Sysroot, Toolchain, TorchSdk
 from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.names import Platform

@@ -28,7 +28,7 @@ def test_nothing_opens_a_socket_before_it_is_known_whether_that_is_allowed() -> 
         "    raise SystemExit('a socket was opened')\n"
         "ipv6 = socket.has_ipv6\n"
         "socket.socket.__init__ = refuse\n"
-        "import kernel_builder.pipeline, pypi_simple, urllib3.util.connection\n"
+        "import kernel_builder.workflow.build, pypi_simple, urllib3.util.connection\n"
         "assert socket.has_ipv6 == urllib3.util.connection.HAS_IPV6 == ipv6\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_builder.elf import Symbol, read_elf
+from kernel_builder.binary.elf import Symbol, read_elf
 from kernel_builder.errors import MachineError
 from kernel_builder.toolchain.host import find_host_compiler
 from kernel_builder.toolchain.model import HostCompiler

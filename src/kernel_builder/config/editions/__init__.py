@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kernel_builder.config.editions import v1, v2, v3, v4
-from kernel_builder.config.nodes import Leaf, TableNode, describe, shortened
-from kernel_builder.config.report import Report
 from kernel_builder.config.schema import CURRENT_EDITION
+from kernel_builder.toml.nodes import Leaf, TableNode, describe, shortened
+from kernel_builder.toml.report import Report
 
 _UPGRADES = {1: v1.upgrade, 2: v2.upgrade, 3: v3.upgrade, 4: v4.upgrade}
 

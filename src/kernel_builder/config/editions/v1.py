@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from kernel_builder.config.editions.v2 import derived_backends, noarch
 from kernel_builder.config.model import Backend
-from kernel_builder.config.nodes import Leaf, Node, TableNode, describe
-from kernel_builder.config.report import Report
+from kernel_builder.toml.nodes import Leaf, Node, TableNode, describe
+from kernel_builder.toml.report import Report
 
 LANGUAGES = {
     "cuda": (Backend.CUDA,),

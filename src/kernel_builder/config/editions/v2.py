@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from kernel_builder.config.model import Backend
-from kernel_builder.config.nodes import Leaf, ListNode, Node, TableNode, describe
-from kernel_builder.config.report import Report
+from kernel_builder.toml.nodes import Leaf, ListNode, Node, TableNode, describe
+from kernel_builder.toml.report import Report
 
 UNIVERSAL_BACKENDS = (Backend.CPU, Backend.CUDA, Backend.METAL, Backend.ROCM, Backend.XPU)
 """What ``universal = true`` stands for."""

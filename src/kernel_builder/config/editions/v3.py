@@ -5,9 +5,9 @@ and a kernel of Python code alone has no framework table.
 from __future__ import annotations
 
 from kernel_builder.config.known import dependencies
-from kernel_builder.config.nodes import Leaf, ListNode, Node, TableNode
-from kernel_builder.config.report import Report
 from kernel_builder.config.schema import FRAMEWORKS
+from kernel_builder.toml.nodes import Leaf, ListNode, Node, TableNode
+from kernel_builder.toml.report import Report
 
 
 def upgrade(top: TableNode, report: Report) -> TableNode:  # noqa: ARG001  (one shape for all editions)

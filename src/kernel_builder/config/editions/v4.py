@@ -4,8 +4,8 @@ backends.
 
 from __future__ import annotations
 
-from kernel_builder.config.nodes import TableNode
-from kernel_builder.config.report import Report
+from kernel_builder.toml.nodes import TableNode
+from kernel_builder.toml.report import Report
 
 
 def upgrade(top: TableNode, report: Report) -> TableNode:  # noqa: ARG001  (one shape for all editions)

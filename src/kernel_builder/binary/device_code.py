@@ -1,0 +1,133 @@
+"""What GPU code a library carries, read from the library itself; no GPU tools are needed.
+
+CUDA: ``.nv_fatbin`` holds fat binaries one after another. Each has a header (magic, version, header size, size of the
+rest) and entries: kind (1 PTX, 2 machine code), header size, size, and the number of the architecture. How ``a`` and
+``f`` architectures are marked was measured with nvcc 13.0: bits 20 and 21 of the entry's flags.
+ROCm: ``.hip_fatbin`` holds clang's offload bundles ("Clang Offload Bundler", LLVM's documentation).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kernel_builder.binary.elf import Buffer, NamedSection
+
+_FATBIN_MAGIC = b"\x50\xed\x55\xba"
+_FATBIN = struct.Struct("<4sHHQ")
+_ENTRY = struct.Struct("<HHIQIIHHIIIQ")
+_PTX, _SASS = 1, 2
+_ARCH_SPECIFIC, _FAMILY_SPECIFIC = 1 << 20, 1 << 21
+_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
+_COMPRESSED_BUNDLE = b"CCOB"
+_TARGET = re.compile(r"hip(?:v4)?-amdgcn-amd-amdhsa-{1,2}(gfx[0-9a-f]+)")
+_MAX_ENTRIES = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceCode:
+    """The architectures that a library has code for.
+
+    ``machine_code`` are capabilities (``9.0a``) or ROCm architectures (``gfx90a``), ``ptx`` capabilities alone.
+    ``unread`` says what could not be told, one sentence each.
+    """
+
+    machine_code: frozenset[str]
+    ptx: frozenset[str] = frozenset()
+    unread: tuple[str, ...] = ()
+
+
+def capability(number: int, suffix: str = "") -> str:
+    """``90`` -> ``9.0``."""
+    return f"{number // 10}.{number % 10}{suffix}"
+
+
+def read_cuda(data: Buffer, sections: tuple[NamedSection, ...]) -> DeviceCode | None:
+    """The CUDA code of a library; ``None`` when it has no section for such. Never raises for what the file holds."""
+    areas = [(s.offset, s.offset + s.size) for s in sections if s.name == ".nv_fatbin" and s.occupies]
+    if not areas:
+        return None
+    machine_code: set[str] = set()
+    ptx: set[str] = set()
+    unread: dict[str, None] = {}
+    entries = 0
+    for start, end in areas:
+        for kind, arch, flags in _fatbin_entries(data, start, min(end, len(data)), unread):
+            entries += 1
+            suffix = "a" if flags & _ARCH_SPECIFIC else "f" if flags & _FAMILY_SPECIFIC else ""
+            if kind == _SASS:
+                machine_code.add(capability(arch, suffix))
+            elif kind == _PTX:
+                ptx.add(capability(arch, suffix))
+            if entries > _MAX_ENTRIES:
+                unread["there are more fat binaries than any library has"] = None
+                break
+    return DeviceCode(machine_code=frozenset(machine_code), ptx=frozenset(ptx), unread=tuple(unread))
+
+
+def _fatbin_entries(data: Buffer, start: int, end: int, unread: dict[str, None]) -> Iterator[tuple[int, int, int]]:
+    """(kind, arch, flags) of every entry between two offsets."""
+    at = start
+    while True:
+        at = data.find(_FATBIN_MAGIC, at, end)
+        if at < 0:
+            return
+        if at + _FATBIN.size > end:
+            unread["a fat binary is cut short"] = None
+            return
+        _, version, header, size = _FATBIN.unpack_from(data, at)
+        stop = at + header + size
+        if version != 1 or header < _FATBIN.size or stop > end:
+            unread["a fat binary has a header of another kind"] = None
+            at += 4
+            continue
+        at += header
+        while at + _ENTRY.size <= stop:
+            fields = _ENTRY.unpack_from(data, at)
+            kind, entry_header, entry_size, arch, flags = fields[0], fields[2], fields[3], fields[8], fields[11]
+            if entry_header < _ENTRY.size or at + entry_header + entry_size > stop:
+                unread["an entry of a fat binary leads out of it"] = None
+                break
+            yield kind, arch, flags
+            at += entry_header + entry_size
+        at = stop
+
+
+def read_rocm(data: Buffer, sections: tuple[NamedSection, ...]) -> DeviceCode | None:
+    """The ROCm code of a library; ``None`` when it has no section for such. Never raises for what the file holds."""
+    areas = [(s.offset, min(s.offset + s.size, len(data))) for s in sections if s.name == ".hip_fatbin" and s.occupies]
+    if not areas:
+        return None
+    found: set[str] = set()
+    unread: dict[str, None] = {}
+    for start, end in areas:
+        if data.find(_COMPRESSED_BUNDLE, start, min(end, start + 16)) >= 0:
+            unread["its bundles of GPU code are compressed"] = None
+        at = data.find(_BUNDLE, start, end)
+        for _ in range(_MAX_ENTRIES):
+            if at < 0:
+                break
+            found |= set(_bundle_targets(data, at, end))
+            at = data.find(_BUNDLE, at + len(_BUNDLE), end)
+    return DeviceCode(machine_code=frozenset(found), unread=tuple(unread))
+
+
+def _bundle_targets(data: Buffer, at: int, end: int) -> Iterator[str]:
+    at += len(_BUNDLE)
+    if at + 8 > end:
+        return
+    (count,) = struct.unpack_from("<Q", data, at)
+    at += 8
+    for _ in range(min(count, 1024)):
+        if at + 24 > end:
+            return
+        _, _, length = struct.unpack_from("<QQQ", data, at)
+        at += 24
+        if length > 256 or at + length > end:
+            return
+        match = _TARGET.match(data[at : at + length].decode("ascii", "replace"))
+        if match is not None:
+            yield match[1]
+        at += length

@@ -1,0 +1,78 @@
+"""Why a variant is compiled with what: each part of its toolchain, where it comes from, and what was not taken.
+
+Nothing here prints; progress goes to a reporter and the result is a value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_builder.config.reader import FILE_NAME, load_project
+from kernel_builder.errors import UsageError
+from kernel_builder.events import Reporter
+from kernel_builder.store.cache import Store
+from kernel_builder.toolchain.choice import ToolchainRequest
+from kernel_builder.toolchain.host import Rejected, find_host_compilers, judge_host_compilers
+from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
+from kernel_builder.toolchain.settings import ToolchainSettings, load_settings
+from kernel_builder.toolchain.sources import open_sources
+from kernel_builder.variants.matrix import all_variants, why_not_compiled
+from kernel_builder.variants.support import SupportRow, load_support
+from kernel_builder.workflow.build import toolchain_request
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """What was chosen for ``variant``. ``rejected`` are host compilers that were not taken."""
+
+    variant: str
+    request: ToolchainRequest
+    settings: ToolchainSettings
+    resolved: ResolvedToolchain
+    rejected: tuple[Rejected, ...]
+
+
+def explain(
+    variant: str,
+    reporter: Reporter,
+    *,
+    root: Path | None = None,
+    store: Store | None = None,
+) -> Explanation:
+    """Choose the toolchain of ``variant`` anew, as the settings of the project in ``root`` say.
+
+    Raises :class:`UsageError` for a name that neither the support table nor the project has, and what reading the
+    project and choosing raise: then the message has all reasons.
+    """
+    row = _row(variant, root)
+    request = toolchain_request(row)
+    settings = load_settings(root)
+    store = store or Store(reporter=reporter)
+    compilers = find_host_compilers(machine=request.machine.value)
+    _, rejected = judge_host_compilers(compilers, torch=request.torch, cuda=request.cuda)
+    toolchains = Toolchains(open_sources(settings, store, reporter), store, compilers, reporter)
+    resolved = toolchains.resolve(request, fresh=True)
+    return Explanation(variant=variant, request=request, settings=settings, resolved=resolved, rejected=rejected)
+
+
+def _row(variant: str, root: Path | None) -> SupportRow:
+    """The build of torch that ``variant`` is compiled with; for torch's stable ABI, ``root``'s project says which."""
+    table = load_support()
+    row = next((row for row in table.rows if row.name == variant), None)
+    obstacle = why_not_compiled(row.variant) if row is not None else None
+    if root is not None and (root / FILE_NAME).is_file():
+        project, _ = load_project(root)
+        entry = next((kept for kept in all_variants(project, table, None).kept if kept.name == variant), None)
+        if entry is not None and entry.row is None:
+            raise UsageError(f"{variant} of {project.name} is Python alone: it is compiled with nothing")
+        if entry is not None:
+            row, obstacle = entry.row, entry.obstacle
+    if row is None:
+        raise UsageError(
+            f"there is no variant {variant!r}, neither in the support table nor in a project here",
+            hint="'kernel-builder list-variants --set all' lists a project's; --project names one elsewhere",
+        )
+    if obstacle is not None:
+        raise UsageError(f"{variant}: {obstacle}")
+    return row

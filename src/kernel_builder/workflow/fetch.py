@@ -1,0 +1,215 @@
+"""Toolchains ahead of time: everything that a project, or a set of the support table, is compiled with.
+
+Nothing here prints; progress goes to a reporter and the result is a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from kernel_builder.config.model import Backend
+from kernel_builder.errors import ToolchainError, UsageError
+from kernel_builder.events import Reporter
+from kernel_builder.store.cache import Store, StoreKey
+from kernel_builder.store.inventory import Entry, list_entries
+from kernel_builder.store.offline import offline
+from kernel_builder.toolchain.host import find_host_compilers
+from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
+from kernel_builder.toolchain.settings import load_settings
+from kernel_builder.toolchain.sources import open_sources
+from kernel_builder.toolchain.sysroot import provide_sysroot
+from kernel_builder.variants.matrix import COMPILED_BACKENDS, why_not_compiled
+from kernel_builder.variants.names import Platform
+from kernel_builder.variants.support import SupportRow, VariantSet, load_support
+from kernel_builder.workflow.build import BuildRequest, prepare, provide, toolchain_request
+from kernel_builder.workflow.select import Unavailable, this_platform
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchRequest:
+    """Which toolchains are wanted.
+
+    With ``root``, those of a project's variants: that match ``patterns``, or of the set ``within`` (default: what is
+    required). Without, those of the support table in the same way (default: the newest ones), from the sources that
+    ``kernel-builder.toml`` in ``settings`` names. ``platform`` is what the variants run on (default: this machine);
+    ``available`` leaves out what cannot be had.
+    """
+
+    root: Path | None = None
+    settings: Path | None = None
+    patterns: tuple[str, ...] = ()
+    backends: tuple[Backend, ...] = ()
+    within: VariantSet | None = None
+    platform: Platform | None = None
+    available: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetched:
+    """What is in the store now: ``variants`` by name, and those that cannot be had. ``received`` is in bytes."""
+
+    variants: tuple[str, ...]
+    unavailable: tuple[Unavailable, ...]
+    received: int
+
+
+def fetch(request: FetchRequest, reporter: Reporter, *, store: Store | None = None) -> Fetched:
+    """Bring what was asked for into the store.
+
+    Raises :class:`ToolchainError` when something cannot be had (unless ``available``), :class:`UsageError` for names
+    that do not exist, and what fetching raises; what was complete by then stays.
+    """
+    store = store or Store(reporter=reporter)
+    return _fetch_rows(request, reporter, store) if request.root is None else _fetch_project(request, reporter, store)
+
+
+def _fetch_project(request: FetchRequest, reporter: Reporter, store: Store) -> Fetched:
+    prepared = prepare(_build_request(request), reporter, store=store)
+    received = provide(prepared)
+    return Fetched(variants=tuple(prepared.resolved), unavailable=prepared.unavailable, received=received)
+
+
+def _build_request(request: FetchRequest) -> BuildRequest:
+    assert request.root is not None  # noqa: S101  (the caller asked)
+    return BuildRequest(
+        root=request.root,
+        patterns=request.patterns,
+        backends=request.backends,
+        within=request.within,
+        platform=request.platform,
+        available=request.available,
+    )
+
+
+def _rows(request: FetchRequest) -> tuple[SupportRow, ...]:
+    """The rows of the support table that are meant.
+
+    Backends that no compiler is known for are meant only when they are named.
+    """
+    platform = request.platform or this_platform()
+    table = load_support()
+    here = [row for row in table.rows if row.platform == platform]
+    for pattern in request.patterns:
+        if not any(fnmatchcase(row.name, pattern) for row in here):
+            raise UsageError(
+                f"no variant for {platform} matches {pattern}",
+                hint=f"variants have names such as {here[-1].name}; torch213-* means all of torch 2.13",
+            )
+    backends = request.backends or (COMPILED_BACKENDS if not request.patterns else tuple(Backend))
+    within = request.within or (VariantSet.ALL if request.patterns else VariantSet.LATEST)
+    return tuple(
+        row
+        for row in here
+        if row.variant.backend in backends
+        and table.contains(within, row)
+        and (not request.patterns or any(fnmatchcase(row.name, pattern) for pattern in request.patterns))
+    )
+
+
+def _fetch_rows(request: FetchRequest, reporter: Reporter, store: Store) -> Fetched:
+    provider = _provider(store, reporter, request.settings, request.platform)
+    resolved, unavailable = _resolve_rows(request, provider)
+    # Every build needs the link-time view of the C library, too.
+    for host in dict.fromkeys(answer.host for answer in resolved.values()):
+        provide_sysroot(store, host)
+    provider.provide_all(tuple(resolved.values()))
+    return Fetched(variants=tuple(resolved), unavailable=tuple(unavailable), received=provider.bytes_received)
+
+
+def _resolve_rows(
+    request: FetchRequest, provider: Toolchains
+) -> tuple[dict[str, ResolvedToolchain], list[Unavailable]]:
+    rows = _rows(request)
+    resolved: dict[str, ResolvedToolchain] = {}
+    unavailable: list[Unavailable] = []
+    for row in rows:
+        reason = why_not_compiled(row.variant)
+        if reason is not None:
+            unavailable.append(Unavailable(name=row.name, reason=reason))
+            continue
+        try:
+            resolved[row.name] = provider.resolve(toolchain_request(row))
+        except ToolchainError as error:
+            unavailable.append(Unavailable(name=row.name, reason=error.message, remedy=error.hint))
+    if unavailable and (not resolved or not request.available):
+        raise _refusal(unavailable, len(rows))
+    return resolved, unavailable
+
+
+def _refusal(unavailable: list[Unavailable], total: int) -> ToolchainError:
+    lines = [f"the toolchains of {len(unavailable)} of {total} variants cannot be had:"]
+    lines += [
+        f"  {entry.name}: {entry.reason}" + (f" ({entry.remedy})" if entry.remedy else "") for entry in unavailable
+    ]
+    some = len(unavailable) < total
+    return ToolchainError("\n".join(lines), hint="--available fetches the others" if some else None)
+
+
+def _provider(store: Store, reporter: Reporter, settings: Path | None, platform: Platform | None = None) -> Toolchains:
+    hosts = find_host_compilers(machine=platform.machine if platform is not None else None)
+    return Toolchains(open_sources(load_settings(settings), store, reporter), store, hosts, reporter)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Portion:
+    """A part of the store: entries that came from elsewhere, and what was chosen for what."""
+
+    entries: tuple[Entry, ...]
+    resolutions: tuple[Path, ...]
+
+
+def everything(store: Store) -> Portion:
+    """All that came from elsewhere. What this machine made of it, another one makes by itself."""
+    entries = tuple(entry for entry in list_entries(store) if entry.sources or entry.problem)
+    return Portion(entries=entries, resolutions=tuple(sorted((store.root / "resolutions").glob("*.json"))))
+
+
+def portion(request: FetchRequest, reporter: Reporter, *, store: Store) -> Portion:
+    """What ``request`` means, out of what is in the store already; the network is not used.
+
+    Raises :class:`OfflineError` for what is not there, and what :func:`fetch` raises.
+    """
+    with offline():
+        keys: list[StoreKey] = []
+        if request.root is not None:
+            prepared = prepare(_build_request(request), reporter, store=store)
+            resolved, provider = prepared.resolved, prepared.toolchains
+            keys += [library.key for libraries in prepared.depends.values() for library in libraries]
+        else:
+            provider = _provider(store, reporter, request.settings, request.platform)
+            resolved, _ = _resolve_rows(request, provider)
+    kept: set[Path] = set()
+    for answer in resolved.values():
+        keys += answer.fetched_keys
+        path = provider.kept_file(answer.request) if provider is not None else None
+        if path is not None:
+            kept.add(path)
+    names = {key.name for key in keys}
+    entries = tuple(entry for entry in list_entries(store) if entry.name in names)
+    missing = names - {entry.name for entry in entries}
+    if missing:
+        raise ToolchainError(
+            f"{', '.join(sorted(missing))} is not in the store", hint="kernel-builder toolchain fetch brings it there"
+        )
+    return Portion(entries=entries, resolutions=tuple(sorted(kept)))
+
+
+def restore(store: Store, names: Iterable[str], reporter: Reporter, settings: Path | None = None) -> tuple[str, ...]:
+    """Provide deleted entries again that something asked for earlier; the names of those that are there now.
+
+    They come from the sources that ``kernel-builder.toml`` in ``settings`` names.
+    """
+    wanted = set(names)
+    provider = _provider(store, reporter, settings)
+    again = []
+    for request in provider.kept_requests():
+        resolved = provider.resolve(request)
+        provide_sysroot(store, resolved.host)
+        keys = (resolved.torch_key, resolved.torch_stubs_key, resolved.cuda_key, resolved.cuda_stubs_key)
+        if any(key is not None and key.name in wanted for key in keys):
+            again.append(resolved)
+    provider.provide_all(again)
+    return tuple(sorted(name for name in wanted if (store.entries / name).is_dir()))

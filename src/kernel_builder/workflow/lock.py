@@ -1,0 +1,186 @@
+"""Writing a project's lock, and comparing it with what the project wants now.
+
+Nothing here prints; progress goes to a reporter and the result is a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kernel_builder.config.model import Project
+from kernel_builder.config.reader import load_project
+from kernel_builder.errors import ConfigError, ToolchainError
+from kernel_builder.events import Reporter
+from kernel_builder.store.artefact import Artefact
+from kernel_builder.store.cache import Store
+from kernel_builder.store.offline import OfflineError, is_offline
+from kernel_builder.toolchain.host import host_limits
+from kernel_builder.toolchain.lock import LOCK_NAME, Lock, LockedVariant, LockError, LockUse, changes, read_lock, render
+from kernel_builder.toolchain.model import Family
+from kernel_builder.toolchain.provide import ResolvedToolchain
+from kernel_builder.variants.matrix import Kept, all_variants
+from kernel_builder.variants.names import Platform
+from kernel_builder.variants.support import VariantSet, load_support
+from kernel_builder.workflow.build import BuildRequest, Prepared, prepare
+from kernel_builder.workflow.select import Selection, Unavailable, select_variants, this_platform
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockRequest:
+    """Which variants are wanted in the lock of the project in ``root``: those that match ``patterns``, or of the set
+    ``within`` (default: what is required), and those of the platform that are in it already. ``upgrade`` chooses anew
+    what they are compiled with.
+    """
+
+    root: Path
+    patterns: tuple[str, ...] = ()
+    within: VariantSet | None = None
+    platform: Platform | None = None
+    upgrade: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Locking:
+    """The lock as it is to be, what changes with it, and the variants that cannot be locked because no source has what
+    they are compiled with.
+    """
+
+    lock: Lock
+    changes: tuple[str, ...]
+    unavailable: tuple[Unavailable, ...]
+
+
+def make_lock(request: LockRequest, reporter: Reporter, *, store: Store | None = None) -> Locking:
+    """What the lock should be. Nothing is written, and of wheels only what is needed to read their RECORD is fetched.
+
+    Raises :class:`ConfigError` when the lock that is there has mistakes, and what resolving raises.
+    """
+    store = store or Store(reporter=reporter)
+    old = read_lock(request.root)
+    project, _ = load_project(request.root)
+    names = _wanted(project, request, old)
+    prepared = prepare(
+        BuildRequest(
+            root=request.root,
+            patterns=names,
+            platform=request.platform,
+            available=True,
+            lock=LockUse.UPGRADE if request.upgrade else LockUse.PREFER,
+        ),
+        reporter,
+        store=store,
+    )
+    valid = {entry.name for entry in all_variants(project, load_support(), None).kept}
+    untouched = [v for v in old.variants if v.name in valid and v.name not in names] if old is not None else []
+    lock = Lock.of([*untouched, *_locked_variants(prepared)])
+    return Locking(lock=lock, changes=changes(old, lock), unavailable=prepared.unavailable)
+
+
+def _wanted(project: Project, request: LockRequest, old: Lock | None) -> tuple[str, ...]:
+    """Names of compiled variants: what was asked for, and what is locked for the platform already."""
+    platform = request.platform or this_platform()
+    asked = select_variants(project, Selection(patterns=request.patterns, within=request.within, platform=platform))
+    names = [entry.name for entry in asked.kept if _can_be_locked(entry)]
+    if old is not None:
+        here = all_variants(project, load_support(), platform)
+        names += [entry.name for entry in here.kept if _can_be_locked(entry) and old.get(entry.name) is not None]
+    if not names:
+        raise ConfigError(
+            "there is nothing to lock: no variant of this kernel is compiled for this platform",
+            hint="'kernel-builder list-variants --why' tells of each variant what becomes of it",
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def _can_be_locked(entry: Kept) -> bool:
+    return entry.row is not None and entry.obstacle is None
+
+
+def _locked_variants(prepared: Prepared) -> Iterable[LockedVariant]:
+    if prepared.toolchains is None:
+        return
+    for entry in prepared.matrix.kept:
+        answer = prepared.resolved.get(entry.name)
+        if answer is None:
+            continue
+        libraries = [artefact for library in prepared.depends[entry.backend] for artefact in library.artefacts]
+        yield LockedVariant(
+            name=entry.name,
+            host_compiler=_accepted(answer),
+            artefacts=(*prepared.toolchains.with_records(answer), *libraries),
+        )
+
+
+def _accepted(resolved: ResolvedToolchain) -> Mapping[Family, str]:
+    """The versions of each family's compilers that torch's headers and the CUDA toolkit accept, as specifiers."""
+    limits = host_limits(resolved.request.torch, resolved.request.cuda)
+    return {family: limit.specifier for family, limit in limits.items()}
+
+
+def drift(request: LockRequest, reporter: Reporter, *, store: Store | None = None) -> tuple[str, ...]:
+    """Everything in which the lock, the project, the files on the indexes and this machine's compiler differ; nothing,
+    when all is in order. Indexes are not asked when the network must not be used.
+
+    Raises :class:`ConfigError` when the lock has mistakes, and what resolving raises.
+    """
+    lock = read_lock(request.root)
+    if lock is None:
+        return (f"there is no {LOCK_NAME}",)
+    store = store or Store(reporter=reporter)
+    project, _ = load_project(request.root)
+    problems: list[str] = []
+    if render(lock) != (request.root / LOCK_NAME).read_text(encoding="utf-8"):
+        problems.append("it is not as 'kernel-builder lock' writes it: it was edited")
+    valid = {entry.name for entry in all_variants(project, load_support(), None).kept}
+    problems += [f"{v.name}: the project has no such variant any more" for v in lock.variants if v.name not in valid]
+    names = _wanted(project, request, lock)
+    problems += _missing(request, [name for name in names if lock.get(name) is None], reporter, store)
+    locked = tuple(name for name in names if lock.get(name) is not None)
+    if locked:
+        wanted = BuildRequest(root=request.root, patterns=locked, platform=request.platform, lock=LockUse.REQUIRE)
+        try:
+            prepared = prepare(wanted, reporter, store=store)
+        except LockError as error:
+            problems += error.problems
+        else:
+            problems += _bounds(lock, prepared)
+            if prepared.toolchains is not None and not is_offline():
+                problems += prepared.toolchains.differences(_once(lock, locked))
+    return tuple(problems)
+
+
+def _once(lock: Lock, names: Iterable[str]) -> tuple[Artefact, ...]:
+    chosen = (lock.get(name) for name in names)
+    return tuple(dict.fromkeys(artefact for variant in chosen if variant for artefact in variant.artefacts))
+
+
+def _bounds(lock: Lock, prepared: Prepared) -> list[str]:
+    problems: list[str] = []
+    for name, answer in prepared.resolved.items():
+        locked = lock.get(name)
+        if locked is None:
+            continue
+        right = replace(locked, host_compiler=_accepted(answer))
+        if locked != right:
+            problems.append(f"{name}: the lock accepts {locked.accepted}, and {right.accepted} is right")
+    return problems
+
+
+def _missing(request: LockRequest, names: list[str], reporter: Reporter, store: Store) -> list[str]:
+    """Of variants that are not locked, those that could be: what no source has is no drift."""
+    # Offline, each for itself: that nothing may be asked about one says nothing about the others.
+    groups = [(name,) for name in names] if is_offline() else [tuple(names)] if names else []
+    found: set[str] = set()
+    for group in groups:
+        wanted = BuildRequest(
+            root=request.root, patterns=group, platform=request.platform, available=True, lock=LockUse.UPGRADE
+        )
+        try:
+            found.update(prepare(wanted, reporter, store=store).resolved)
+        except OfflineError:
+            found.update(group)
+        except ToolchainError:
+            continue
+    return [f"{name}: the project wants it, and the lock does not have it" for name in names if name in found]

@@ -1,0 +1,129 @@
+"""What a kernel offers is read without importing it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from kernel_builder.interface.read import Interface, ops_of_library, ops_of_sources, read_interface
+
+
+class Package(Protocol):
+    """Writes modules, the path of each with ``__`` for ``/`` and ``init`` for ``__init__``, and reads them."""
+
+    def __call__(self, **files: str) -> Interface: ...
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Package:
+    def make(**files: str) -> Interface:
+        for name, text in files.items():
+            path = tmp_path / f"{name.replace('__', '/').replace('init', '__init__')}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return read_interface(tmp_path)
+
+    return make
+
+
+def test_functions_of_all_with_signatures_and_summaries(package: Package) -> None:
+    interface = package(
+        init='from ._impl import scale as scaled\n__all__ = ["relu", "scaled", "LIMIT", "layers"]\nLIMIT = 3\n'
+        'def relu(x: "torch.Tensor", /, out=None, *, fast: bool = True) -> int:\n    """Clamp.\n\n    More."""\n',
+        _impl="def scale(x, *rest, factor, **options):\n    pass\n",
+    )
+    assert [(function.name, str(function.signature), function.summary) for function in interface.functions] == [
+        ("relu", "(x: 'torch.Tensor', /, out=None, *, fast: bool = True) -> int", "Clamp."),
+        ("scaled", "(x, *rest, factor, **options)", None),
+    ]
+    assert interface.others == ("LIMIT",)
+    assert interface.declared
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '__all__ = ("a", "b")',
+        '__all__ = ["a"] + ["b"]',
+        '__all__ = ["a"]\n__all__ += ["b"]',
+        '__all__: list[str] = ["a", "b"]',
+        'if True:\n    __all__ = ["a", "b"]',
+    ],
+)
+def test_every_spelling_of_all(package: Package, text: str) -> None:
+    interface = package(init=f"{text}\ndef a(): pass\ndef b(): pass\ndef c(): pass\n")
+    assert [function.name for function in interface.functions] == ["a", "b"]
+
+
+def test_without_all_public_definitions_count_and_are_marked(package: Package) -> None:
+    interface = package(init="import torch\ndef a(): pass\ndef _b(): pass\nclass C: pass\n")
+    assert [function.name for function in interface.functions] == ["a"]
+    assert interface.others == ("C",)
+    assert not interface.declared
+
+
+def test_star_imports_and_chains_are_followed_and_circles_end(package: Package) -> None:
+    interface = package(
+        init='from .one import *\nfrom .circle import x\n__all__ = ["deep", "x"]\n',
+        one="from .sub.two import *\n",
+        sub__two="def deep(y): pass\n",
+        circle="from . import x\n",
+    )
+    assert [function.name for function in interface.functions] == ["deep"]
+    assert interface.others == ("x",)
+
+
+def test_an_op_under_another_name_is_a_function(package: Package) -> None:
+    interface = package(init='from ._ops import ops\n__all__ = ["relu"]\nrelu = ops.relu.default\n')
+    assert [(function.name, function.op) for function in interface.functions] == [("relu", "relu")]
+
+
+def test_layers_with_their_flags_and_inherited_forward(package: Package) -> None:
+    interface = package(
+        init='from . import layers\n__all__ = ["layers"]\n',
+        layers="from torch import nn\n"
+        "class _Base(nn.Module):\n    can_torch_compile: bool = True\n    def forward(self, x, y=1): pass\n"
+        "class Silu(_Base):\n    has_backward = False\n"
+        "class Other(nn.Module):\n    def forward(self): pass\n",
+    )
+    assert [(layer.name, str(layer.forward), dict(layer.flags)) for layer in interface.layers] == [
+        ("Silu", "(x, y=1)", {"has_backward": False, "can_torch_compile": True}),
+        ("Other", "()", {"has_backward": True, "can_torch_compile": False}),
+    ]
+
+
+def test_a_layers_package_that_brings_classes_in(package: Package) -> None:
+    interface = package(
+        init='__all__ = ["layers"]\n', layers__init="from .norm import Norm\n", layers__norm="class Norm: pass\n"
+    )
+    assert [layer.name for layer in interface.layers] == ["Norm"]
+
+
+def test_what_does_not_parse_offers_nothing(package: Package) -> None:
+    assert package(init="def (:\n") == Interface(declared=False)
+
+
+def test_schemas_in_binding_sources(tmp_path: Path) -> None:
+    source = tmp_path / "binding.cpp"
+    source.write_text(
+        'ops.def("relu(Tensor x) -> Tensor");\n'
+        '// ops.def("gone(Tensor x) -> Tensor");\n'
+        'm.def(\n  "add(Tensor x, "\n  "Tensor y) -> (Tensor, Tensor)", &f);\n'
+        'm.def(R"x(raw.out(Tensor(a!) out, str s=\\")\\") -> ())x");\n'
+        'm.def("inferred", &g);\n'
+    )
+    assert ops_of_sources([source, tmp_path / "missing.cpp"]) == {
+        "relu": "relu(Tensor x) -> Tensor",
+        "add": "add(Tensor x, Tensor y) -> (Tensor, Tensor)",
+        "raw.out": 'raw.out(Tensor(a!) out, str s=\\")\\") -> ()',
+    }
+
+
+def test_schemas_in_a_library(tmp_path: Path) -> None:
+    library = tmp_path / "k.so"
+    library.write_bytes(b"\x7fELF\0\0a->b\0relu(Tensor x) -> Tensor\0" + b"y" * 9000 + b"->\0f(int a=1)->()\0tail")
+    assert ops_of_library(library) == {"f": "f(int a=1)->()", "relu": "relu(Tensor x) -> Tensor"}
+    library.write_bytes(b"")
+    assert ops_of_library(library) == {}
