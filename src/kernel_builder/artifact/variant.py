@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kernel_builder.actions.places import Places
 from kernel_builder.artifact.digest import METADATA, hash_variant
 from kernel_builder.errors import BuildError, MachineError
 from kernel_builder.plan.model import VariantPlan
@@ -51,19 +52,20 @@ def check_space(output: Path, needed: int) -> None:
 
 
 @contextmanager
-def staged(plan: VariantPlan, output: Path) -> Iterator[Path]:
-    """A directory beside ``output / plan.name`` that holds the whole variant, metadata included.
+def staged(plan: VariantPlan, places: Places) -> Iterator[Path]:
+    """A directory beside ``plan.name`` in the output directory that holds the whole variant, metadata included.
 
     Use :func:`publish` inside the block to put it in place; otherwise nothing is left of it. Raises
     :class:`MachineError` when the disk is full or cannot be written.
     """
+    output = places.output
     with _disk_errors(output):
         output.mkdir(parents=True, exist_ok=True)
         stage = Path(tempfile.mkdtemp(prefix=f".{plan.name}-{os.getpid()}-", suffix=_NEW, dir=output))
     try:
         with _disk_errors(output):
             stage.chmod(0o755)
-            _fill(stage, plan)
+            _fill(stage, plan, places)
         yield stage
     finally:
         if stage.exists():
@@ -145,21 +147,23 @@ def recover(output: Path, names: tuple[str, ...]) -> None:
                     shutil.rmtree(stage, ignore_errors=True)
 
 
-def _fill(stage: Path, plan: VariantPlan) -> None:
+def _fill(stage: Path, plan: VariantPlan, places: Places) -> None:
     for file in plan.installed:
         target = stage / file.path
         target.parent.mkdir(parents=True, exist_ok=True)
         if file.content is not None:
             target.write_text(file.content, encoding="utf-8")
         elif file.origin is not None:
+            origin = places.path(file.origin)
             try:
-                shutil.copyfile(file.origin, target)
+                shutil.copyfile(origin, target)
             except FileNotFoundError as error:
-                raise BuildError(f"{file.origin} vanished while the variant was made") from error
+                raise BuildError(f"{origin} vanished while the variant was made") from error
         target.chmod(_FILE_MODE)
     if plan.library is not None:
-        target = stage / plan.library.name
-        shutil.copyfile(plan.library, target)
+        library = places.path(plan.library)
+        target = stage / library.name
+        shutil.copyfile(library, target)
         target.chmod(_LIBRARY_MODE)
     text = metadata_text(plan, hash_variant(stage))
     (stage / METADATA).write_text(text, encoding="utf-8")

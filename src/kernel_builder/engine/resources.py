@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,11 +24,24 @@ class Resources:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Need:
+    """What one action needs: ``memory`` in bytes, and how many processors it can make use of by itself."""
+
+    memory: int
+    threads: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class Budget:
-    """``jobs`` compile steps at once, each nvcc using ``nvcc_threads``. ``reason`` says what limits them."""
+    """``jobs`` actions at once, those that can use several processors with ``threads`` each.
+
+    ``pools`` says how many of those that need so many bytes may run at once, where that is fewer than ``jobs``.
+    ``reason`` says what limits the jobs.
+    """
 
     jobs: int
-    nvcc_threads: int
+    threads: int
+    pools: Mapping[int, int]
     reason: str
 
 
@@ -112,24 +126,41 @@ def measure(proc: Path = Path("/proc"), cgroup: Path = _CGROUP) -> Resources:
     )
 
 
-def plan_jobs(
-    resources: Resources, *, largest_step: int, nvcc_steps: int, architectures: int, asked: int | None
-) -> Budget:
-    """How many steps to run at once.
+def plan_jobs(resources: Resources, needs: Sequence[Need], *, asked: int | None) -> Budget:
+    """How many actions to run at once, so that any mix of them fits into memory.
 
-    ``largest_step`` is the memory in bytes of the hungriest step, ``nvcc_steps`` how many steps run nvcc and
-    ``architectures`` how many device passes the busiest of them has. nvcc's threads count as jobs: when there are fewer
-    nvcc steps than jobs, the jobs are given to its threads instead. ``asked`` is ``--jobs``; it overrides the rest.
+    ``needs`` has one entry per action. The threads of an action count as jobs: when there are fewer actions with
+    threads than jobs, the jobs are given to their threads instead. ``asked`` is ``--jobs``; it overrides the rest.
     """
+    sizes = sorted({need.memory for need in needs}, reverse=True)
     if asked is not None:
         jobs, reason = asked, "--jobs"
     else:
-        by_memory = max(1, resources.memory // max(1, largest_step))
+        by_memory = max(1, resources.memory // max(1, min(sizes, default=1)))
         jobs = min(resources.processors, by_memory)
         reason = (
             "processors" if resources.processors <= by_memory else f"{resources.memory / 2**30:.1f} GiB free memory"
         )
+    pools = {} if asked is not None else _pools(sizes, jobs, resources.memory)
+    threaded = [need for need in needs if need.threads > 1]
+    at_once = min([jobs, *(pools.get(need.memory, jobs) for need in threaded)])
     threads = 1
-    if 0 < nvcc_steps < jobs:
-        threads = max(1, min(jobs // nvcc_steps, architectures))
-    return Budget(jobs=max(1, jobs // threads), nvcc_threads=threads, reason=reason)
+    if 0 < len(threaded) < at_once:
+        threads = max(1, min(at_once // len(threaded), max(need.threads for need in threaded)))
+    return Budget(jobs=max(1, jobs // threads), threads=threads, pools=pools, reason=reason)
+
+
+def _pools(sizes: Sequence[int], jobs: int, memory: int) -> dict[int, int]:
+    """Of each size, the largest first, as many as leave room for the next smaller one in all other jobs; at least one.
+
+    Sizes of which every job may run one have no pool.
+    """
+    pools: dict[int, int] = {}
+    left, places = memory, jobs
+    for size, smaller in zip(sizes, [*sizes[1:], 0], strict=True):
+        fitting = [count for count in range(1, places + 1) if count * size + (places - count) * smaller <= left]
+        depth = max(fitting, default=1)
+        if depth < jobs:
+            pools[size] = depth
+        left, places = max(0, left - depth * size), max(1, places - depth)
+    return pools

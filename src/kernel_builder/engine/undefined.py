@@ -20,10 +20,24 @@ from abi3info.models import Symbol as PythonSymbol
 
 from kernel_builder.binary.elf import ElfFile
 from kernel_builder.frameworks.stable_abi import why_not_stable
-from kernel_builder.plan.model import UndefinedPolicy
+from kernel_builder.versions import Version
 
 _OPENMP = re.compile(r"GOMP_\w+|omp_\w+")
 _PYTHON = re.compile(r"_?Py[A-Z_]\w*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UndefinedPolicy:
+    """What a library may leave undefined: names of these tables (one a line) and Python's limited API.
+
+    ``python`` is the limited API's version. ``torch`` are torch's own tables. With ``stable``, a release of torch, only
+    those of their names may be left undefined that belong to the stable ABI of that release.
+    """
+
+    tables: tuple[Path, ...]
+    torch: tuple[Path, ...]
+    python: tuple[int, int]
+    stable: Version | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

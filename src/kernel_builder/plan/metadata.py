@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kernel_builder import __version__
-from kernel_builder.config.model import Backend, Capability, KernelDependency, Project
+from kernel_builder.config.model import Backend, KernelDependency, Project
 from kernel_builder.project.identity import Identity
 
 
@@ -35,16 +35,15 @@ def describe(
     backend: Backend,
     identity: Identity,
     *,
-    capabilities: tuple[Capability, ...] = (),
     archs: tuple[str, ...] = (),
 ) -> dict[str, object]:
     """The document for ``backend``, in the contract's key order, without its digest.
 
-    ``capabilities`` (or ``archs``, text already) are what the variant has device code for; none means 'unknown'.
+    ``archs`` are what the variant has device code for; none means 'unknown'.
     """
     options = project.backend_options.get(backend)
     dependencies = [*project.kernel_depends, *(options.kernel_depends if options else ())]
-    names = sorted({*archs, *(str(capability) for capability in capabilities)})
+    names = sorted(set(archs))
     document: dict[str, object] = {
         "name": project.name,
         "id": identity.ops_id(project, backend),

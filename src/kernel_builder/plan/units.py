@@ -10,81 +10,29 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import PurePosixPath
 from typing import TypeVar
 
-from kernel_builder.config.model import Backend, Capability
+from kernel_builder.actions.units import HOST_LANGUAGES, Unit, suffix_of
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import Architecture
 from kernel_builder.project.tree import HEADER_SUFFIXES
 from kernel_builder.toolchain.model import LibraryHeaders
 
 _T = TypeVar("_T")
 
-
-class Language(StrEnum):
-    """What a file is compiled as."""
-
-    CXX = "c++"
-    C = "c"
-    CUDA = "cuda"
-
-
-_LANGUAGES = {
-    ".cpp": Language.CXX,
-    ".cc": Language.CXX,
-    ".cxx": Language.CXX,
-    ".c++": Language.CXX,
-    ".c": Language.C,
-    ".cu": Language.CUDA,
-    # As compilers know them, and for file systems that shout.
-    ".C": Language.CXX,
-    ".CPP": Language.CXX,
-    ".CC": Language.CXX,
-    ".CXX": Language.CXX,
-}
-_NOT_COMPILED = HEADER_SUFFIXES | {".md", ".txt", ".py", ".metal", ".mm", ".hip"}
-
-
-def language_of(path: str) -> Language | None:
-    """The language of a source file by its suffix; ``None`` for headers and everything that is only read."""
-    return _LANGUAGES.get(PurePosixPath(path).suffix)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unit:
-    """One source file and everything that its sections say about it.
-
-    ``source`` and ``include`` are POSIX paths relative to the project root, ``capabilities`` the CUDA capabilities it
-    is compiled for (empty for other languages), ``sections`` the ids of its sections, for messages. ``libraries`` are
-    those that its sections depend on, besides torch.
-    """
-
-    source: str
-    language: Language
-    include: tuple[str, ...]
-    cxx_flags: tuple[str, ...]
-    cuda_flags: tuple[str, ...]
-    capabilities: tuple[Capability, ...]
-    sections: tuple[str, ...]
-    libraries: tuple[LibraryHeaders, ...] = ()
-
-    def flags(self) -> tuple[str, ...]:
-        """The user's flags for the compiler of this file's language: C++ flags never reach nvcc, nor the reverse."""
-        if self.language is Language.CUDA:
-            return self.cuda_flags
-        return self.cxx_flags if self.language is Language.CXX else ()
+_READ_ONLY = HEADER_SUFFIXES | {".md", ".txt", ".py"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SectionInput:
-    """What the planner knows of a section once capabilities are chosen. ``id`` is its heading: ``[kernel.relu]``."""
+    """What the planner knows of a section once architectures are chosen. ``id`` is its heading: ``[kernel.relu]``."""
 
     id: str
     src: tuple[str, ...]
     include: tuple[str, ...]
     cxx_flags: tuple[str, ...]
-    cuda_flags: tuple[str, ...]
-    capabilities: tuple[Capability, ...]
+    flags: tuple[str, ...]
+    architectures: tuple[Architecture, ...]
     libraries: tuple[LibraryHeaders, ...] = ()
 
 
@@ -110,30 +58,33 @@ def _joined_flags(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str,
 def merge(backend: Backend, sections: tuple[SectionInput, ...]) -> Units:
     """Merge ``sections`` into one unit per source file.
 
-    Warnings name files whose suffix says nothing; ``misplaced`` the CUDA files that a backend other than cuda should
+    Warnings name files whose suffix says nothing; ``misplaced`` the sources of another backend, which ``backend`` should
     compile. (That a file has contradicting flags in two sections is said when ``build.toml`` is read.)
     """
+    others = {suffix: other for other in Backend for suffix in other.sources if suffix not in backend.sources}
     units: dict[str, Unit] = {}
     warnings: list[str] = []
     misplaced: list[str] = []
     for section in sections:
         for written in section.src:
             source = posixpath.normpath(written)
-            language = language_of(source)
-            if language is None:
-                if PurePosixPath(source).suffix.lower() not in _NOT_COMPILED:
-                    warnings.append(f"{source} is not compiled: its suffix is neither a source's nor a header's")
+            suffix = suffix_of(source)
+            language = backend.value if suffix in backend.sources else HOST_LANGUAGES.get(suffix)
+            if language is None and suffix in others and others[suffix].has_module:
+                misplaced.append(f"{source} (in {section.id}) is a {others[suffix].label} source")
                 continue
-            if language is Language.CUDA and backend is not Backend.CUDA:
-                misplaced.append(f"{source} (in {section.id}) is a CUDA source")
+            if language is None:
+                # Sections list sources of backends that nothing compiles yet beside what they share with others.
+                if suffix.lower() not in _READ_ONLY and suffix not in others:
+                    warnings.append(f"{source} is not compiled: its suffix is neither a source's nor a header's")
                 continue
             unit = Unit(
                 source=source,
                 language=language,
                 include=section.include,
                 cxx_flags=section.cxx_flags,
-                cuda_flags=section.cuda_flags,
-                capabilities=section.capabilities if language is Language.CUDA else (),
+                flags=section.flags,
+                architectures=section.architectures if suffix in backend.sources else (),
                 sections=(section.id,),
                 libraries=section.libraries,
             )
@@ -151,8 +102,8 @@ def _merge_units(first: Unit, second: Unit) -> Unit:
         language=first.language,
         include=_union(first.include, second.include),
         cxx_flags=_joined_flags(first.cxx_flags, second.cxx_flags),
-        cuda_flags=_joined_flags(first.cuda_flags, second.cuda_flags),
-        capabilities=_union(first.capabilities, second.capabilities),
+        flags=_joined_flags(first.flags, second.flags),
+        architectures=_union(first.architectures, second.architectures),
         sections=first.sections + second.sections,
         libraries=_union(first.libraries, second.libraries),
     )

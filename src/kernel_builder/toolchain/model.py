@@ -5,6 +5,7 @@ All directories lie in the store and are read-only, except those of the host com
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -48,6 +49,11 @@ class HostCompiler:
         return self.target.partition("-")[0]
 
     @property
+    def digest(self) -> str:
+        """Changes with everything above: what was compiled with another one is compiled again."""
+        return hashlib.sha256(repr(self).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+    @property
     def library_flags(self) -> tuple[str, ...]:
         """What makes it take libstdc++, on systems too where clang takes another library by itself."""
         return ("-stdlib=libstdc++",) if self.family is Family.CLANG else ()
@@ -62,12 +68,22 @@ class Sysroot:
     """Link-time view of an older C library, generated from the host's own (DESIGN.md F6, F7).
 
     ``libraries`` holds stub shared objects that offer only symbol versions up to the floor; ``shim`` is the object
-    that defines, hidden, the few newer names that static libstdc++ asks for. ``floor`` is e.g. ``2.27``.
+    that defines, hidden, the few newer names that static libstdc++ asks for. ``floor`` is e.g. ``2.27``; ``others``
+    are the stubs besides libc, libm and libgcc_s, as sorted file names.
     """
 
     libraries: Path
     shim: Path
     floor: str
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonHeaders:
+    """The headers of this Python. Only a kernel that includes Python.h needs them."""
+
+    include: Path
+    version: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +143,13 @@ class LibraryHeaders:
 
 @dataclass(frozen=True, kw_only=True)
 class Toolchain:
-    """Everything that one variant is compiled with. ``libraries`` are those that some section depends on."""
+    """Everything that one variant is compiled with. ``libraries`` are those that some section depends on; ``python`` is
+    ``None`` where Python's headers are not installed.
+    """
 
     host: HostCompiler
     sysroot: Sysroot
     torch: TorchSdk
     cuda: CudaSdk | None = None
     libraries: tuple[LibraryHeaders, ...] = ()
+    python: PythonHeaders | None = None

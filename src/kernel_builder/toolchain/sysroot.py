@@ -108,7 +108,14 @@ def provide_sysroot(store: Store, host: HostCompiler) -> Sysroot:
 
 def sysroot_at(directory: Path) -> Sysroot:
     """The value for a sysroot that :func:`write_sysroot` wrote, or will write, to ``directory``."""
-    return Sysroot(libraries=directory / "lib", shim=directory / "libfloor.a", floor=GLIBC_FLOOR)
+    libraries = directory / "lib"
+    found = sorted(path.name for path in libraries.iterdir()) if libraries.is_dir() else []
+    return Sysroot(
+        libraries=libraries,
+        shim=directory / "libfloor.a",
+        floor=GLIBC_FLOOR,
+        others=tuple(name for name in found if name not in _REQUIRED),
+    )
 
 
 def write_sysroot(directory: Path, host: HostCompiler) -> None:

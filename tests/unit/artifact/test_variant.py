@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_builder.actions.places import Places
 from kernel_builder.artifact import variant as artifact
 from kernel_builder.artifact.variant import check_space, publish, recover, staged
 from kernel_builder.config.model import Backend
@@ -22,15 +23,19 @@ def plan(content: str) -> VariantPlan:
         variant=NoarchVariant(backend=Backend.CPU),
         ops_id="_k_cpu_1",
         generated=(),
-        steps=(),
+        actions=(),
         library=None,
         installed=(InstalledFile(path="pkg/__init__.py", content=content),),
         metadata={"name": "k", "provenance": {}},
     )
 
 
+def places(output: Path) -> Places:
+    return Places(root=output.parent, work=output.parent / "work", output=output, store=output.parent / "store")
+
+
 def install(content: str, output: Path) -> bool:
-    with staged(plan(content), output) as stage:
+    with staged(plan(content), places(output)) as stage:
         return publish(stage, output, NAME)
 
 
@@ -55,7 +60,7 @@ def test_a_variant_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_failure_between_leaves_the_old_variant_alone(tmp_path: Path) -> None:
     install("1", tmp_path)
-    with pytest.raises(KeyboardInterrupt), staged(plan("2"), tmp_path):
+    with pytest.raises(KeyboardInterrupt), staged(plan("2"), places(tmp_path)):
         raise KeyboardInterrupt
     assert content(tmp_path) == "1"
     assert [path.name for path in tmp_path.iterdir()] == [NAME]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_builder.engine.resources import Resources, measure, plan_jobs
+from kernel_builder.engine.resources import Need, Resources, measure, plan_jobs
 
 GIB = 1 << 30
 
@@ -83,12 +83,36 @@ def test_version_1_groups(tmp_path: Path) -> None:
 def test_jobs(
     processors: int, memory: int, largest: int, nvcc: int, archs: int, asked: int | None, expected: tuple[int, int]
 ) -> None:
+    needs = [Need(memory=largest, threads=archs)] * nvcc or [Need(memory=largest)]
+    budget = plan_jobs(Resources(processors=processors, memory=memory), needs, asked=asked)
+    assert (budget.jobs, budget.threads) == expected
+    assert budget.jobs * budget.threads <= max(1, asked or processors)
+
+
+def test_light_actions_fill_what_heavy_ones_leave() -> None:
+    """One count of jobs from the hungriest action would leave processors idle; pools do not."""
+    heavy, light = Need(memory=3 * GIB), Need(memory=GIB // 2)
+    budget = plan_jobs(Resources(processors=8, memory=10 * GIB), [heavy] * 4 + [light] * 20, asked=None)
+    assert budget.jobs == 8
+    assert budget.pools == {heavy.memory: 2}
+    assert 2 * heavy.memory + 6 * light.memory <= 10 * GIB
+
+
+@pytest.mark.parametrize("processors", [1, 2, 3, 8, 64])
+@pytest.mark.parametrize("memory", [4 * GIB, 9 * GIB, 33 * GIB])
+def test_any_mix_fits_into_memory(processors: int, memory: int) -> None:
+    sizes = [int(2.8 * GIB), int(1.5 * GIB), GIB // 2]
     budget = plan_jobs(
-        Resources(processors=processors, memory=memory),
-        largest_step=largest,
-        nvcc_steps=nvcc,
-        architectures=archs,
-        asked=asked,
+        Resources(processors=processors, memory=memory), [Need(memory=size) for size in sizes], asked=None
     )
-    assert (budget.jobs, budget.nvcc_threads) == expected
-    assert budget.jobs * budget.nvcc_threads <= max(1, asked or processors)
+    worst, places = 0, budget.jobs
+    for size in sizes:
+        count = min(budget.pools.get(size, budget.jobs), places)
+        worst, places = worst + count * size, places - count
+    smallest_possible = min(sum(sizes[: budget.jobs]), sum(sizes))  # one of each may always run
+    assert worst <= max(memory, smallest_possible)
+
+
+def test_the_users_own_number_of_jobs_is_not_limited() -> None:
+    budget = plan_jobs(Resources(processors=2, memory=GIB), [Need(memory=3 * GIB)] * 9, asked=6)
+    assert (budget.jobs, budget.pools) == (6, {})

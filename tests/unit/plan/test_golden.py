@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -16,15 +17,27 @@ import pytest
 from conftest import ProjectMaker
 from kernel_builder.config.reader import load_project
 from kernel_builder.errors import ConfigError
-from kernel_builder.plan import planner
-from kernel_builder.plan.model import BuildPlan, StepKind
-from kernel_builder.plan.planner import Places, plan_build
+from kernel_builder.actions.model import ActionKind
+from kernel_builder.actions.places import Places
+from kernel_builder.config.backends import Backend
+from kernel_builder.frameworks.torch import RULES
+from kernel_builder.plan.model import BuildPlan
+from kernel_builder.plan.planner import Planning, plan_build
 from kernel_builder.project.identity import Identity
-from kernel_builder.toolchain.model import CudaSdk, Family, HostCompiler, Sysroot, Toolchain, TorchSdk
+from kernel_builder.project.survey import survey
+from kernel_builder.toolchain.model import (
+    Family,
+    HostCompiler,
+    PythonHeaders,
+    Sysroot,
+    Toolchain,
+    Toolkit,
+    ToolkitSdk,
+    TorchSdk,
+)
 from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet, load_support
-from kernel_builder.versions import Version
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden" / "plan"
 STORE = Path("/store")
@@ -85,12 +98,11 @@ class Planner(Protocol):
 
 
 @pytest.fixture
-def plan_for(make_project: ProjectMaker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Planner:
+def plan_for(make_project: ProjectMaker) -> Planner:
     """Plans the project of a ``build.toml`` for the variants that are named."""
-    monkeypatch.setattr(planner, "python_include", lambda: (Path("/python/include"),))
 
     def make(toml: str, names: tuple[str, ...], host: HostCompiler = GXX) -> BuildPlan:
-        return make_plan(make_project("two-halves", FILES, toml=toml), names, tmp_path, host)
+        return make_plan(make_project("two-halves", FILES, toml=toml), names, host)
 
     return make
 
@@ -100,64 +112,98 @@ def plan(plan_for: Planner) -> BuildPlan:
     return plan_for(TOML, NAMES)
 
 
-def make_plan(root: Path, names: tuple[str, ...], tmp_path: Path, host: HostCompiler) -> BuildPlan:
+def make_plan(root: Path, names: tuple[str, ...], host: HostCompiler) -> BuildPlan:
     project, _ = load_project(root)
-    stubs = tmp_path / "stubs"
-    stubs.mkdir()
-    for name in ("libc.so.6", "libm.so.6", "libgcc_s.so.1", "libmvec.so.1"):
-        (stubs / name).touch()
-    exports = tuple(STORE / "torch" / "exports" / f"{name}.so.txt" for name in ("libc10", "libtorch", "libtorch_cpu"))
-    toolchain = Toolchain(
-        host=host,
-        sysroot=Sysroot(libraries=stubs, shim=STORE / "floor" / "libfloor.a", floor="2.27"),
-        torch=TorchSdk(
-            version="2.13.0",
-            include=(STORE / "torch" / "include", STORE / "torch" / "include" / "api"),
-            libraries=STORE / "torch-stubs",
-            exports=exports,
-        ),
+    torch = TorchSdk(
+        version="2.13.0",
+        include=(STORE / "torch" / "include", STORE / "torch" / "include" / "api"),
+        libraries=STORE / "torch-stubs",
+        exports=tuple(STORE / "torch" / "exports" / f"{name}.so.txt" for name in ("libc10", "libtorch", "libtorch_cpu")),
+        identity="torch-2.13.0-0123456789abcdef",
     )
-    cuda = CudaSdk(
-        version="13.0",
-        nvcc=STORE / "cuda" / "bin" / "nvcc",
+    toolkit = ToolkitSdk(
+        toolkit=Toolkit(backend=Backend("cuda"), version="13.0"),
+        compiler=STORE / "cuda" / "bin" / "nvcc",
         include=(STORE / "cuda" / "include",),
         libraries=STORE / "cuda-stubs",
         exports=(STORE / "cuda" / "exports" / "libcudart.so.13.txt",),
+        identity="cuda-13.0-0123456789abcdef",
     )
     table = load_support()
     everything = all_variants(project, table, Platform.parse("x86_64-linux"))
     matrix = choose(everything, patterns=names, within=VariantSet.REQUIRED)
     toolchains = {
         kept.name: Toolchain(
-            host=toolchain.host,
-            sysroot=toolchain.sysroot,
-            torch=toolchain.torch,
-            cuda=cuda if "-cu" in kept.name else None,
+            host=host,
+            sysroot=Sysroot(
+                libraries=STORE / "floor" / "lib",
+                shim=STORE / "floor" / "libfloor.a",
+                floor="2.27",
+                others=("libmvec.so.1",),
+            ),
+            torch=torch,
+            toolkit=toolkit if "-cu" in kept.name else None,
+            python=PythonHeaders(include=Path("/python/include"), version="3.11.7"),
         )
         for kept in matrix.kept
     }
+    places = Places(root=root, work=root / ".kernel-builder", output=root / "build", store=STORE)
     return plan_build(
-        project,
-        matrix.kept,
-        toolchains=toolchains,
-        table=table,
-        identity=Identity(unique="1a2b3c4", commit="1a2b3c4" + "0" * 33, dirty=False),
-        places=Places(root=root, work=root / ".kernel-builder", output=root / "build", store=STORE),
+        Planning(
+            project=project,
+            variants=matrix.kept,
+            toolchains=toolchains,
+            table=table,
+            identity=Identity(unique="1a2b3c4", commit="1a2b3c4" + "0" * 33, dirty=False),
+            survey=survey(project, places.output, RULES.marks_of),
+            places=places,
+        )
     )
 
 
-def test_a_plan_for_two_backends(plan: BuildPlan, tmp_path: Path) -> None:
-    document = plan.to_json()
-    for variant in document["variants"]:  # type: ignore[attr-defined]
-        for generated in variant["generated"]:
-            del generated["content"]  # templates have tests of their own
-    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-    text = text.replace(str(plan.root), "ROOT").replace(str(tmp_path / "stubs"), "STUBS")
-    golden = GOLDEN / "two-halves.json"
+def compare_with_golden(text: str, name: str) -> None:
+    golden = GOLDEN / name
     if os.environ.get("KERNEL_BUILDER_UPDATE_GOLDEN"):
         golden.parent.mkdir(parents=True, exist_ok=True)
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
+
+
+STABLE = TOML.replace('minver = "2.13"', 'minver = "2.13"\nstable-abi = "2.11"')
+STABLE_NAMES = ("torch-stable-abi211-cpu-x86_64-linux", "torch-stable-abi211-cu130-x86_64-linux")
+
+
+@pytest.mark.parametrize(
+    ("toml", "names", "golden"),
+    [(TOML, NAMES, "two-halves.json"), (STABLE, STABLE_NAMES, "two-halves-stable-abi.json")],
+)
+def test_plans_are_the_same_on_every_machine(
+    plan_for: Planner, toml: str, names: tuple[str, ...], golden: str, tmp_path: Path
+) -> None:
+    plan = plan_for(toml, names)
+    document = plan.to_json(portable=True)
+    for variant in document["variants"]:  # type: ignore[attr-defined]
+        for generated in variant["generated"]:
+            del generated["content"]  # templates have tests of their own
+        for step in variant["steps"]:
+            step["tools"].pop("python", None)  # the digest of the tool that checks the library is of this Python
+    del document["id"]
+    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    assert str(tmp_path) not in text
+    compare_with_golden(text, golden)
+
+
+def test_the_graph_has_an_id_that_does_not_depend_on_the_place(
+    make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    first = make_project("two-halves", FILES, toml=TOML)
+    second = tmp_path / "another place" / "{with} braces"
+    shutil.copytree(first, second)
+    plans = [make_plan(root, NAMES, GXX) for root in (first, second)]
+    assert plans[0].id == plans[1].id
+    assert plans[0].actions == plans[1].actions
+    newer = make_plan(first, NAMES, replace(GXX, fingerprint="another"))
+    assert newer.id != plans[0].id
 
 
 @pytest.mark.parametrize(
@@ -173,7 +219,7 @@ def test_what_clang_makes_is_what_gcc_makes(plan_for: Planner, family: Family, v
     host = replace(GXX, cxx=Path("/usr/bin/cxx"), family=family, version=version)
     plan = plan_for(TOML, NAMES[:2], host)
     known = {"-fno-gnu-unique", "-stdlib=libstdc++", "-fclang-abi-compat=17"}
-    for step in (step for variant in plan.variants for step in variant.steps if step.kind is StepKind.COMPILE):
+    for step in (action for action in plan.actions if action.kind is ActionKind.COMPILE):
         given = [word.removeprefix("-Xcompiler=") for word in step.command]
         of_c = step.source == "(module)" or step.source.endswith(".c")
         wanted = [flag for flag in flags if not (of_c and family is Family.CLANG)]
@@ -194,7 +240,7 @@ def test_clang_is_refused_where_its_openmp_runtime_would_be_needed(plan_for: Pla
 @pytest.mark.parametrize(("flag", "host"), [("-fopenmp-simd", CLANG), ("-fopenmp", GXX)])
 def test_openmp_that_needs_no_other_runtime_is_planned(plan_for: Planner, flag: str, host: HostCompiler) -> None:
     plan = plan_for(TOML.replace('"-mavx2"', f'"-mavx2", "{flag}"'), NAMES[:1], host)
-    assert any(flag in step.command for step in plan.variants[0].steps)
+    assert any(flag in step.command for step in plan.variants[0].actions)
 
 
 def test_the_stable_abi_is_told_to_the_backends_that_use_it_alone(plan_for: Planner) -> None:
@@ -207,13 +253,18 @@ def test_the_stable_abi_is_told_to_the_backends_that_use_it_alone(plan_for: Plan
     def told(name: str) -> dict[str, list[str]]:
         return {
             step.source: [word for word in step.command if "TORCH_TARGET_VERSION" in word]
-            for step in variants[name].steps
-            if step.kind is StepKind.COMPILE and step.source != "(module)"
+            for step in variants[name].actions
+            if step.kind is ActionKind.COMPILE and step.source != "(module)"
         }
 
     assert told(cpu) == {"torch-ext/bind.cpp": [], "src/host.cpp": [], "src/plain.c": []}
     definition = ["-DTORCH_TARGET_VERSION=0x20b000000000000"]
     assert told(cuda) == dict.fromkeys(["torch-ext/bind.cpp", "src/device.cu", "src/launch.cc"], definition)
-    policies = {name: variant.undefined and variant.undefined.stable for name, variant in variants.items()}
-    assert policies == {cpu: None, cuda: Version.parse("2.11")}
+    asked = {
+        name: json.loads(file.content)["stable"]
+        for name, variant in variants.items()
+        for file in variant.generated
+        if file.path.endswith("/inspect.json")
+    }
+    assert asked == {cpu: None, cuda: "2.11"}
     assert variants[cuda].metadata["backend"] == {"type": "cuda", "archs": ["12.0+PTX", "8.0", "9.0", "9.0a"]}

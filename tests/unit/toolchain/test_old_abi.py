@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from kernel_builder.binary.elf import read_elf
-from kernel_builder.plan.glue import exports_map
+from kernel_builder.frameworks.torch_glue import exports_map
 from kernel_builder.toolchain.torch_abi import prove_abi
 from kernel_builder.variants.names import Abi
 

@@ -10,7 +10,7 @@ from importlib import resources
 
 import jinja2
 
-from kernel_builder.plan.binding import PLACEHOLDER
+from kernel_builder.frameworks.torch_binding import PLACEHOLDER
 
 
 @cache

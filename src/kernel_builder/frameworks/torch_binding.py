@@ -9,8 +9,8 @@ that uses the name in any other way gets the final one, and is recompiled when i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from pathlib import Path
+
+from kernel_builder.project.survey import Marks
 
 PLACEHOLDER = "kernel_builder_unique"
 """Stands for the unique part of the ops id in files that are bound late. A valid part of a C identifier."""
@@ -25,39 +25,37 @@ _OWN_MACROS = re.compile(
 )
 
 
-def _remaining_uses(text: bytes) -> bool:
-    """Whether ``text`` says the name outside the generated macros.
+NAMES, REMAINING, MACROS = "names", "remaining", "macros"
+"""Marks of a file: it says the name; it says it outside the generated macros; it brings macros of its own."""
+
+
+def marks_of(text: bytes) -> frozenset[str]:
+    """What ``text`` says about the name.
 
     A comment counts too: only a compiler can say what is one (``"http://" STRINGIFY(...)``), and binding a file early
     for nothing costs only a recompile.
     """
-    return _NAME.encode() in _BOUND_LATE.sub(b"", text)
+    marks = {
+        NAMES: _NAME.encode() in text,
+        REMAINING: _NAME.encode() in _BOUND_LATE.sub(b"", text),
+        MACROS: _OWN_MACROS.search(text) is not None,
+    }
+    return frozenset(mark for mark, present in marks.items() if present)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Binding:
-    """Sources (relative to the project root) that must be compiled with the final name."""
-
-    early: frozenset[str]
-
-
-def decide_binding(root: Path, sources: tuple[str, ...], included: tuple[str, ...]) -> Binding:
-    """Read ``sources`` and the files that they may include (paths relative to ``root``): which are bound early?
+def early_sources(sources: tuple[str, ...], included: tuple[str, ...], marks: Marks) -> frozenset[str]:
+    """Of ``sources``, those that must be compiled with the final name. ``included`` are files that they may include.
 
     An included file that uses the name, or that brings macros of its own in place of the generated ones, makes every
     source early: which of them include it is not known before compiling.
     """
-    own_macros = False
-    for path in included:
-        if path in sources:
-            continue
-        text = (root / path).read_bytes()
-        if _remaining_uses(text):
-            return Binding(early=frozenset(sources))
-        own_macros = own_macros or _OWN_MACROS.search(text) is not None
-    early = set()
-    for source in sources:
-        text = (root / source).read_bytes()
-        if (own_macros and _NAME.encode() in text) or _OWN_MACROS.search(text) or _remaining_uses(text):
-            early.add(source)
-    return Binding(early=frozenset(early))
+    nothing: frozenset[str] = frozenset()
+    others = [marks.get(path, nothing) for path in included if path not in sources]
+    if any(REMAINING in found for found in others):
+        return frozenset(sources)
+    own_macros = any(MACROS in found for found in others)
+    return frozenset(
+        source
+        for source in sources
+        if {REMAINING, MACROS} & marks.get(source, nothing) or (own_macros and NAMES in marks.get(source, nothing))
+    )

@@ -1,0 +1,99 @@
+"""What the makers of actions know about the variant that they work for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_builder.actions.model import Tool, Tree
+from kernel_builder.actions.places import Places
+from kernel_builder.toolchain.model import HostCompiler, Toolchain, ToolkitSdk
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Directories of one variant's build, all absolute.
+
+    ``registration`` is the directory whose ``registration.h`` counts; its last part is that of the framework's
+    directory, so that ``../torch-ext/registration.h`` finds the same file. ``refused`` holds stand-ins for headers that
+    cannot be used. ``csrc`` is the project's directory of that name, if there is one.
+    """
+
+    root: Path
+    work: Path
+    variant: Path
+    registration: Path
+    refused: Path
+    exports_map: Path
+    csrc: Path | None
+
+    def object_for(self, source: str) -> Path:
+        """``a/util.cpp`` -> ``<variant>/obj/a/util.cpp.o``: the whole relative path, so equal names never meet."""
+        return self.variant / "obj" / f"{source}.o"
+
+    def log_for(self, name: str) -> Path:
+        """Where the output of an action goes."""
+        return self.variant / "log" / f"{name}.log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """Everything that is needed to make the actions of one variant.
+
+    ``define`` gives the framework's definitions (``NAME=value``) for a source. ``heavy`` are the sources that include
+    all of the framework's headers, for which a compiler needs two to three times as much memory (DESIGN.md F10).
+    ``sources`` is the tree of the project's own files: its identity says which names can be included.
+    """
+
+    variant: str
+    places: Places
+    layout: Layout
+    toolchain: Toolchain
+    cxx_standard: int
+    cxx11_abi: bool
+    define: Callable[[str], tuple[str, ...]]
+    heavy: frozenset[str]
+    sources: Tree
+
+    @property
+    def host(self) -> HostCompiler:
+        """The host compiler."""
+        return self.toolchain.host
+
+    @property
+    def cxx(self) -> Tool:
+        """The host compiler as a tool."""
+        return Tool(name="c++", path=self.host.cxx, digest=self.host.digest)
+
+    @property
+    def toolkit(self) -> ToolkitSdk | None:
+        """The toolkit of the variant's backend, if it has one."""
+        return self.toolchain.toolkit
+
+    def trees(self, *libraries: str) -> tuple[Tree, ...]:
+        """What a compile may read: the project, the framework, the toolkit, and the named libraries."""
+        toolchain = self.toolchain
+        trees = [self.sources, _tree("torch", toolchain.torch.identity, toolchain.torch.include, self.places)]
+        if toolchain.toolkit is not None:
+            toolkit = toolchain.toolkit
+            trees.append(_tree("toolkit", toolkit.identity, toolkit.include, self.places))
+        trees += [
+            _tree(library.name, str(library.include[0].relative_to(self.places.store)), library.include, self.places)
+            for library in toolchain.libraries
+            if library.name in libraries
+        ]
+        if toolchain.python is not None:
+            trees.append(Tree(name="python", identity=toolchain.python.version, root=toolchain.python.include))
+        return tuple(trees)
+
+    def word(self, path: Path) -> str:
+        """The word for ``path``, wherever it lies."""
+        names = (library.name for library in self.toolchain.libraries)
+        return self.places.word(path, self.trees(*names))
+
+
+def _tree(name: str, identity: str, include: tuple[Path, ...], places: Places) -> Tree:
+    """A tree of headers; outside of the store it has a place of its own."""
+    outside = include and not include[0].is_relative_to(places.store)
+    return Tree(name=name, identity=identity, root=include[0] if outside else None)

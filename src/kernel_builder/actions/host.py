@@ -1,0 +1,217 @@
+"""What is common to all backends: the host compiler's commands and the link.
+
+Reference: interoperability contract 3.5 for definitions and flags, DESIGN.md F6 and F7 for the link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernel_builder.actions.context import Context
+from kernel_builder.actions.model import Action, ActionKind, Threads, Tool, Tree, action_id
+from kernel_builder.actions.places import literal, tool_word
+from kernel_builder.actions.units import C, Unit
+from kernel_builder.toolchain.model import Family
+
+GIB = 1 << 30
+_CXX_MEMORY = int(1.5 * GIB)
+_HEAVY_MEMORY = int(2.8 * GIB)
+"""A compiler that reads all of torch's headers (DESIGN.md F10)."""
+_LINK_MEMORY = GIB // 2
+
+_CLANG_ABI = 17
+"""The newest clang that mangles all names as g++ does: clang 18 began to tell apart template parameters (Tn, Ty)."""
+
+MODULE_SOURCE = "(module)"
+"""What people read for the generated Python module."""
+
+
+def definitions(context: Context, source: str, backend_definitions: tuple[str, ...]) -> list[str]:
+    """``-D`` options of one source: the framework's, then the backend's."""
+    return [f"-D{literal(text)}" for text in (*context.define(source), *backend_definitions)]
+
+
+def includes(context: Context, unit: Unit, toolkit: tuple[Path, ...] = ()) -> list[str]:
+    """Include options in order: the section's, ``csrc``, the generated ones, then system headers.
+
+    The libraries that a section depends on are its own: another section may depend on another release.
+    """
+    layout = context.layout
+    own = [layout.root / path if path != "." else layout.root for path in unit.include]
+    own += [layout.csrc] if layout.csrc is not None else []
+    # The parent of the refused ones holds the generated headers, for "torch-ext/registration.h".
+    own += [layout.registration, layout.refused.parent, layout.refused]
+    libraries = [path for library in unit.libraries for path in library.include]
+    python = (context.toolchain.python.include,) if context.toolchain.python is not None else ()
+    system = [*libraries, *context.toolchain.torch.include, *toolkit, *python]
+    return [f"-I{context.word(path)}" for path in own] + [
+        word for path in system for word in ("-isystem", context.word(path))
+    ]
+
+
+def host_code_flags(context: Context) -> list[str]:
+    """Flags of the host compiler that do not change what code means: position, visibility, reproducibility."""
+    return [
+        "-fPIC",
+        # Without it, templates with static variables are shared between libraries (corpus edge case 22). clang does not
+        # make unique symbols, and does not know the flag.
+        *(["-fno-gnu-unique"] if context.host.family is Family.GCC else []),
+        "-ffunction-sections",
+        "-fdata-sections",
+        # __FILE__ in messages must not tell where a kernel was built, nor differ between two machines.
+        "-ffile-prefix-map={work}=generated",
+        "-ffile-prefix-map={project}=.",
+        "-ffile-prefix-map={store}=toolchain",
+    ]
+
+
+def cxx_flags(context: Context) -> list[str]:
+    """Flags that make clang's C++ that of g++, with which torch is built.
+
+    Its library is libstdc++. From clang 18 on it mangles some names of templates differently: a kernel that uses them
+    would not find them in torch.
+    """
+    host = context.host
+    newer = host.family is Family.CLANG and host.major > _CLANG_ABI
+    return [*host.library_flags, *([f"-fclang-abi-compat={_CLANG_ABI}"] if newer else [])]
+
+
+def compile_action(
+    context: Context,
+    unit: Unit,
+    compiler: Sequence[str],
+    options: Sequence[str],
+    *,
+    tools: tuple[Tool, ...],
+    memory: int,
+    threads: Threads | None = None,
+) -> Action:
+    """The action that makes ``unit``'s object: ``compiler`` with the common arguments and then ``options``, as words.
+
+    ``memory`` is what the compiler needs when the source includes little, in bytes.
+    """
+    layout, word = context.layout, context.places.word
+    source, target = word(layout.root / unit.source), layout.object_for(unit.source)
+    depfile = word(target.with_name(f"{target.name}.d"))
+    common = ["-c", source, "-o", word(target), "-MMD", "-MF", depfile, "-O3", "-DNDEBUG"]
+    return Action(
+        id=action_id(context.variant, ActionKind.COMPILE, unit.source),
+        kind=ActionKind.COMPILE,
+        variant=context.variant,
+        source=unit.source,
+        command=(*compiler, *common, *options),
+        inputs=(source,),
+        outputs=(word(target),),
+        depfile=depfile,
+        log=word(layout.log_for(unit.source)),
+        memory=max(memory, _HEAVY_MEMORY) if unit.source in context.heavy else memory,
+        tools=tools,
+        trees=context.trees(*(library.name for library in unit.libraries)),
+        threads=threads,
+    )
+
+
+def host_action(context: Context, unit: Unit, backend_definitions: tuple[str, ...], flags: tuple[str, ...]) -> Action:
+    """Compile a C++ or C file with the host compiler, with the user's ``flags``."""
+    language = ["-x", "c"]
+    if unit.language != C:
+        language = ["-x", "c++", f"-std=c++{context.cxx_standard}", *cxx_flags(context)]
+    options = [
+        *host_code_flags(context),
+        *definitions(context, unit.source, backend_definitions),
+        *includes(context, unit, context.toolkit.include if context.toolkit else ()),
+        *map(literal, flags),
+    ]
+    compiler = [tool_word(context.cxx), *language]
+    return compile_action(context, unit, compiler, options, tools=(context.cxx,), memory=_CXX_MEMORY)
+
+
+def module_action(context: Context, generated: Path) -> Action:
+    """Compile the generated Python module, which needs neither torch's headers nor Python's."""
+    layout, word = context.layout, context.places.word
+    target = word(layout.variant / "obj" / "kernel-builder-module.o")
+    source = word(generated)
+    command = [tool_word(context.cxx), "-x", "c", "-c", source, "-o", target, "-O2", *host_code_flags(context)]
+    return Action(
+        id=action_id(context.variant, ActionKind.COMPILE, MODULE_SOURCE),
+        kind=ActionKind.COMPILE,
+        variant=context.variant,
+        source=MODULE_SOURCE,
+        command=tuple(command),
+        inputs=(source,),
+        outputs=(target,),
+        log=word(layout.log_for("kernel-builder-module")),
+        memory=_LINK_MEMORY,
+        tools=(context.cxx,),
+    )
+
+
+def link_action(context: Context, objects: tuple[str, ...], library: Path, framework: str) -> Action:
+    """Link the library: floor stubs for the C library, libstdc++ static and hidden, libgcc_s shared (F6, F7).
+
+    With the old C++ ABI the version script hides what ``--exclude-libs`` hides otherwise, all but the empty string:
+    that is one static object, with which whoever destroys a string compares it, so where a process has two of these,
+    memory is freed that nobody allocated (torch 2.6 aborted while a kernel was loaded). A unique symbol is merged.
+
+    ``objects`` are words, in plan order. ``framework`` is the library that stays needed even if no symbol of it is
+    (``libtorch.so``), because torch's libraries are not in the global scope (F7).
+    """
+    layout, toolchain, word = context.layout, context.toolchain, context.places.word
+    sysroot, torch, toolkit = toolchain.sysroot, toolchain.torch, toolchain.toolkit
+    folders = [torch.libraries, *([toolkit.libraries] if toolkit else []), sysroot.libraries]
+    tables = [*torch.exports, *(toolkit.exports if toolkit else ())]
+    # A table is named by soname, its stub by the name that -l looks for: libcublas.so.13.txt, libcublas.so.
+    needed = [table.name[: table.name.index(".so") + 3] for table in tables]
+    exports_map, shim = word(layout.exports_map), word(sysroot.shim)
+    command = [
+        tool_word(context.cxx),
+        "-shared",
+        "-nodefaultlibs",
+        "-o",
+        word(library),
+        f"-Wl,-soname,{library.name}",
+        f"-Wl,--version-script,{exports_map}",
+        *(["-Wl,--exclude-libs,ALL"] if context.cxx11_abi else []),
+        "-Wl,--gc-sections",
+        "-Wl,--build-id=sha1",
+        "-Wl,-z,relro,-z,now,-z,noexecstack",
+        "-Wl,--hash-style=gnu",
+        *(f"-L{word(folder)}" for folder in folders),
+        *objects,
+        # Before torch: its libraries export the parts of libstdc++ that they were linked with, and half of a C++
+        # runtime from there and half from here does not work.
+        "-l:libstdc++.a",
+        "-Wl,--no-as-needed",
+        f"-l:{framework}",
+        "-Wl,--as-needed",
+        *(f"-l:{name}" for name in needed if name != framework),
+        "-Wl,--start-group",
+        "-l:libstdc++.a",
+        shim,
+        "-l:libm.so.6",
+        "-l:libgcc_s.so.1",
+        "-l:libc.so.6",
+        *(f"-l:{name}" for name in sysroot.others),
+        "-l:libc_nonshared.a",
+        "-lgcc",
+        "-Wl,--end-group",
+    ]
+    return Action(
+        id=action_id(context.variant, ActionKind.LINK, "library"),
+        kind=ActionKind.LINK,
+        variant=context.variant,
+        source=library.name,
+        command=tuple(command),
+        inputs=objects,
+        implicit=(exports_map, shim),
+        outputs=(word(library),),
+        log=word(layout.log_for("link")),
+        memory=_LINK_MEMORY,
+        tools=(context.cxx,),
+        # What is linked comes from the same places as the headers.
+        trees=(
+            *(tree for tree in context.trees() if tree.name in {"torch", "toolkit"}),
+            Tree(name="glibc", identity=word(sysroot.libraries)),
+        ),
+    )

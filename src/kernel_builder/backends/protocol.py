@@ -1,0 +1,62 @@
+"""What kernel-builder must know of a backend to compile kernels for it.
+
+A backend is one module in this package, named like the backend, whose ``RULES`` meets :class:`BackendRules`; its row in
+``data/backends.toml`` holds the rest: what it is called, its keys in ``build.toml``, how its device code is read and its
+devices are found. Nothing outside of this package, tables and documentation names a backend.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from kernel_builder.actions.context import Context
+from kernel_builder.actions.model import Action
+from kernel_builder.actions.units import Unit
+from kernel_builder.config.model import Architecture
+from kernel_builder.toolchain.kinds import ToolkitKind
+from kernel_builder.toolchain.model import ToolkitSdk
+from kernel_builder.variants.support import SupportTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selected:
+    """Architectures that are compiled for, in natural order, and those that were asked for and contribute nothing."""
+
+    effective: tuple[Architecture, ...]
+    dropped: tuple[Architecture, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitActions:
+    """How one source file is compiled: the actions, in an order that they can run in, and the objects to link."""
+
+    actions: tuple[Action, ...]
+    objects: tuple[str, ...]
+
+
+class BackendRules(Protocol):
+    """What a backend is, as far as compiling goes."""
+
+    @property
+    def toolkit(self) -> ToolkitKind | None:
+        """The toolkit that its kernels need, and how it is found; ``None`` for a backend without one."""
+        ...
+
+    def supported(self, toolkit: ToolkitSdk | None, table: SupportTable) -> tuple[Architecture, ...]:
+        """The architectures that a section without a list of its own is compiled for."""
+        ...
+
+    def select(
+        self, requested: tuple[Architecture, ...] | None, supported: tuple[Architecture, ...]
+    ) -> Selected:
+        """What a section that asks for ``requested`` (``None``: it does not say) is compiled for."""
+        ...
+
+    def unknown(self, effective: tuple[Architecture, ...], toolkit: ToolkitSdk) -> tuple[Architecture, ...]:
+        """Those that the compiler, where it is at hand already, cannot make code for."""
+        ...
+
+    def compile(self, context: Context, unit: Unit, flags: tuple[str, ...]) -> UnitActions:
+        """How ``unit``, in one of the host's languages or its own, becomes objects, with the user's ``flags``."""
+        ...

@@ -1,0 +1,92 @@
+"""Checks a library that was just linked; the program of the action that :mod:`kernel_builder.plan.inspection` plans.
+
+Usage: ``python -m kernel_builder.engine.inspect REQUEST --stamp FILE --project DIR --work DIR --store DIR [--tree
+NAME=DIR]``. What is wrong is printed, and the exit code is 1; otherwise the stamp is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from kernel_builder.actions.model import Tree
+from kernel_builder.actions.places import Places, expand
+from kernel_builder.binary.elf import read_elf
+from kernel_builder.engine.stale import headers
+from kernel_builder.engine.undefined import UndefinedPolicy, blame, find_missing
+from kernel_builder.versions import Version
+
+_SYSTEM = Path("/usr")
+
+
+def foreign_headers(depfiles: Iterable[Path], own: Iterable[Path]) -> tuple[str, ...]:
+    """The files outside of ``own`` directories and the system's that compilers read, sorted."""
+    prefixes = tuple(f"{path}{os.sep}" for folder in (*own, _SYSTEM) for path in {folder, folder.resolve()})
+    read = {os.path.normpath(path) for depfile in depfiles for path in headers(depfile)}
+    return tuple(sorted(path for path in read if os.path.isabs(path) and not path.startswith(prefixes)))  # noqa: PTH117
+
+
+def problem_of(request: Mapping[str, object], places: Places, trees: Sequence[Tree]) -> str | None:
+    """What is wrong with the library of ``request``; ``None`` for nothing."""
+
+    def paths(key: str) -> tuple[Path, ...]:
+        words = request[key]
+        assert isinstance(words, list)  # noqa: S101  (a file that we wrote)
+        return tuple(Path(expand(word, places, trees=trees)) for word in words)
+
+    own = [places.root, places.work, places.store, *(tree.root for tree in trees if tree.root is not None)]
+    foreign = foreign_headers(paths("depfiles"), own)
+    if foreign:
+        return (
+            f"its sources include files outside the project: {', '.join(foreign)}\n"
+            "    a kernel's name stands for its own files, so it would not change with these; copy them into the project"
+        )
+    library = Path(expand(str(request["library"]), places))
+    elf = read_elf(library.read_bytes())
+    if elf.run_paths:
+        return f"{library.name} has a run path, {', '.join(elf.run_paths)}: it would look for libraries of this machine"
+    python, stable = request["python"], request["stable"]
+    assert isinstance(python, list)  # noqa: S101
+    policy = UndefinedPolicy(
+        tables=paths("tables"),
+        torch=paths("framework-tables"),
+        python=(python[0], python[1]),
+        stable=Version.parse(stable) if isinstance(stable, str) else None,
+    )
+    missing = find_missing(elf, policy)
+    if not missing:
+        return None
+    objects = request["objects"]
+    assert isinstance(objects, dict)  # noqa: S101
+    lines = [f"{library.name} needs names that it will not find when it is loaded ({request['release']}):"]
+    for entry in blame(missing, {Path(expand(word, places)): source for word, source in objects.items()}):
+        users = f" (used by {', '.join(entry.used_by)})" if entry.used_by else ""
+        lines.append(f"    {entry.readable}{users}: {entry.reason}")
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the check; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m kernel_builder.engine.inspect")
+    parser.add_argument("request", type=Path)
+    for name in ("stamp", "project", "work", "store"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--tree", action="append", default=[])
+    options = parser.parse_args(argv)
+    places = Places(root=options.project, work=options.work, output=options.work, store=options.store)
+    named = (text.partition("=") for text in options.tree)
+    trees = [Tree(name=name, identity="", root=Path(root)) for name, _, root in named]
+    problem = problem_of(json.loads(options.request.read_text(encoding="utf-8")), places, trees)
+    if problem is not None:
+        sys.stdout.write(f"{problem}\n")
+        return 1
+    options.stamp.write_text("", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

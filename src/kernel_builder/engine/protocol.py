@@ -1,0 +1,73 @@
+"""What every engine does: it runs the actions of a plan that are out of date, and says of each what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from kernel_builder.actions.model import Action
+from kernel_builder.events import Reporter
+from kernel_builder.plan.model import BuildPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """How a plan is to be run.
+
+    ``jobs`` overrides how many actions run at once; ``environ`` is the user's environment, of which each action sees
+    what it names; ``verbose`` reports the output of every action.
+    """
+
+    environ: Mapping[str, str]
+    reporter: Reporter
+    jobs: int | None = None
+    keep_going: bool = False
+    verbose: bool = False
+
+
+class ActionStatus(StrEnum):
+    """What became of an action."""
+
+    DONE = "done"
+    UP_TO_DATE = "up to date"
+    FAILED = "failed"
+    NOT_RUN = "not run"
+    """Another action failed before its turn came."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionResult:
+    """One action. ``output`` are the lines that a failed one wrote; ``seconds`` is how long it ran, if it did."""
+
+    action: Action
+    status: ActionStatus
+    output: tuple[str, ...] = ()
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineResult:
+    """Results by the ids of actions. ``finished`` are the ids of those that ran, in the order they ended."""
+
+    results: Mapping[str, ActionResult]
+    finished: tuple[str, ...] = ()
+
+    def of_variant(self, variant: str) -> tuple[ActionResult, ...]:
+        """The results of one variant: those that ran in the order they ended, then the others."""
+        ran = [self.results[name] for name in self.finished]
+        rest = [result for name, result in self.results.items() if name not in self.finished]
+        return tuple(result for result in (*ran, *rest) if result.action.variant == variant)
+
+
+class Engine(Protocol):
+    """Something that runs plans. It needs the work directory for itself: call it inside ``exclusive``."""
+
+    def run(self, plan: BuildPlan, options: EngineOptions) -> EngineResult:
+        """Run what is out of date.
+
+        A failing action is a value of the result. Raises :class:`BuildError` when the engine itself cannot work. On
+        Ctrl-C every child is stopped, half-written outputs are removed, and KeyboardInterrupt goes on.
+        """
+        ...

@@ -1,0 +1,59 @@
+"""What kernel-builder must know of a framework to compile kernels for it.
+
+A framework is one module in this package whose ``RULES`` meets :class:`FrameworkRules`, named in ``__init__.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from kernel_builder.actions.context import Layout
+from kernel_builder.actions.model import GeneratedFile
+from kernel_builder.actions.places import Places
+from kernel_builder.project.survey import Survey
+from kernel_builder.versions import Version
+
+
+HEAVY = "heavy"
+"""The mark of a source that includes all of the framework's headers, which costs a compiler much memory (F10)."""
+
+
+class FrameworkRules(Protocol):
+    """What a framework is, as far as compiling and packaging go."""
+
+    @property
+    def library(self) -> str:
+        """The library that a kernel needs even where it uses no symbol of it."""
+        ...
+
+    def marks_of(self, text: bytes) -> frozenset[str]:
+        """The marks of a source or header with that text, :data:`HEAVY` among them; see :class:`Survey`."""
+        ...
+
+    def definer(
+        self, sources: tuple[str, ...], survey: Survey, *, ops_id: str, unique: str, cxx11_abi: bool, stable: Version | None
+    ) -> Callable[[str], tuple[str, ...]]:
+        """A function that gives the definitions (``NAME=value``) of one of ``sources``. ``unique`` is the last part of
+        ``ops_id``, ``stable`` the release whose stable ABI the kernel is for.
+        """
+        ...
+
+    def generated(
+        self, layout: Layout, places: Places, *, ops_id: str, unique: str, cxx11_abi: bool
+    ) -> tuple[GeneratedFile, ...]:
+        """The sources and scripts that are generated for a compiled variant. :meth:`module` is among them."""
+        ...
+
+    def module(self, layout: Layout) -> Path:
+        """The generated source of the Python module."""
+        ...
+
+    def ops_module(self, ops_id: str, *, compiled: bool) -> str:
+        """The text of ``_ops.py``."""
+        ...
+
+    def compatibility_package(self, python_name: str) -> str:
+        """The text of ``<python name>/__init__.py`` inside the variant."""
+        ...

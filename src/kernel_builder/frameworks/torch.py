@@ -1,0 +1,77 @@
+"""torch: how its kernels are compiled and packaged.
+
+Reference: interoperability contract 3.3 to 3.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from kernel_builder.actions.context import Layout
+from kernel_builder.actions.model import GeneratedFile
+from kernel_builder.actions.places import Places
+from kernel_builder.frameworks import torch_glue
+from kernel_builder.frameworks.stable_abi import target_definition
+from kernel_builder.frameworks.protocol import HEAVY
+from kernel_builder.frameworks.torch_binding import PLACEHOLDER, early_sources, marks_of
+from kernel_builder.project.survey import REGISTRATION, Survey
+from kernel_builder.versions import Version
+
+LIMITED_API = (3, 9)
+"""The oldest Python whose limited API kernels are built for (kernel requirements)."""
+
+_HEAVY_INCLUDES = (b"torch/all.h", b"torch/torch.h", b"torch/extension.h", b"ATen/ATen.h")
+
+
+class Torch:
+    """See :class:`~kernel_builder.frameworks.protocol.FrameworkRules`."""
+
+    library = "libtorch.so"
+
+    def marks_of(self, text: bytes) -> frozenset[str]:
+        """See :class:`~kernel_builder.frameworks.protocol.FrameworkRules`."""
+        return marks_of(text) | ({HEAVY} if any(name in text for name in _HEAVY_INCLUDES) else frozenset())
+
+    def definer(
+        self, sources: tuple[str, ...], survey: Survey, *, ops_id: str, unique: str, cxx11_abi: bool, stable: Version | None
+    ) -> Callable[[str], tuple[str, ...]]:
+        """See :class:`~kernel_builder.frameworks.protocol.FrameworkRules`."""
+        early = early_sources(sources, survey.includable, survey.marks)
+        late_name = f"{ops_id.removesuffix(unique)}{PLACEHOLDER}"
+        major, minor = LIMITED_API
+        common = (
+            # Said even where it is the compiler's default: some distributions' compilers still default to the old ABI.
+            f"_GLIBCXX_USE_CXX11_ABI={int(cxx11_abi)}",
+            f"Py_LIMITED_API=0x{major:02x}{minor:02x}0000",
+            *([target_definition(stable)] if stable else []),
+        )
+        return lambda source: (f"TORCH_EXTENSION_NAME={ops_id if source in early else late_name}", *common)
+
+    def generated(
+        self, layout: Layout, places: Places, *, ops_id: str, unique: str, cxx11_abi: bool
+    ) -> tuple[GeneratedFile, ...]:
+        """See :class:`~kernel_builder.frameworks.protocol.FrameworkRules`."""
+        files = {
+            layout.exports_map: torch_glue.exports_map(cxx11_abi=cxx11_abi),
+            self.module(layout): torch_glue.module_source(ops_id, unique),
+            **{layout.refused / name: torch_glue.refused_header(name) for name in torch_glue.REFUSED_HEADERS},
+        }
+        if layout.registration.is_relative_to(layout.work):
+            files[layout.registration / REGISTRATION] = torch_glue.registration_header()
+        return tuple(GeneratedFile(path=places.word(path), content=files[path]) for path in sorted(files))
+
+    def module(self, layout: Layout) -> Path:
+        """See :class:`~kernel_builder.frameworks.protocol.FrameworkRules`."""
+        return layout.variant / "generated" / "module.c"
+
+    def ops_module(self, ops_id: str, *, compiled: bool) -> str:
+        """See :class:`~kernel_builder.frameworks.protocol.FrameworkRules`."""
+        return torch_glue.ops_module(ops_id, compiled=compiled)
+
+    def compatibility_package(self, python_name: str) -> str:
+        """See :class:`~kernel_builder.frameworks.protocol.FrameworkRules`."""
+        return torch_glue.compatibility_package(python_name)
+
+
+RULES = Torch()

@@ -1,0 +1,277 @@
+"""How one compiled variant is made: its sections, its units, and the graph of actions that makes its library."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_builder.actions.context import Context, Layout
+from kernel_builder.actions.host import link_action, module_action
+from kernel_builder.actions.model import Action, GeneratedFile, Tree
+from kernel_builder.actions.places import Places
+from kernel_builder.actions.units import Unit, suffix_of
+from kernel_builder.backends import rules_for
+from kernel_builder.backends.protocol import BackendRules
+from kernel_builder.config.backends import Backend, Role
+from kernel_builder.config.model import Architecture, Project, Section
+from kernel_builder.errors import ConfigError
+from kernel_builder.frameworks import rules_of
+from kernel_builder.frameworks.protocol import HEAVY, FrameworkRules
+from kernel_builder.plan import metadata
+from kernel_builder.plan.inspection import inspection
+from kernel_builder.plan.model import EffectiveSection, InstalledFile, VariantPlan
+from kernel_builder.plan.remarks import Remarks
+from kernel_builder.plan.units import SectionInput, clashing_libraries, merge, raise_standard
+from kernel_builder.project.identity import Identity
+from kernel_builder.project.survey import Survey
+from kernel_builder.toolchain.model import Family, LibraryHeaders, Toolchain
+from kernel_builder.variants.matrix import Kept, stable_target
+from kernel_builder.variants.names import Abi, TorchTag
+from kernel_builder.variants.support import SupportRow, SupportTable
+from kernel_builder.versions import Version
+
+_OPENMP = re.compile(r"(^|[=,])-fopenmp($|[=,])")
+"""The flag, by itself or after ``-Xcompiler=``; ``-fopenmp-simd`` is another one, which needs no runtime."""
+
+
+@dataclass(kw_only=True)
+class CompiledVariant:
+    """Plans one compiled variant; the fields are those of :class:`~kernel_builder.plan.planner.Planning`."""
+
+    project: Project
+    kept: Kept
+    row: SupportRow
+    toolchain: Toolchain
+    table: SupportTable
+    identity: Identity
+    survey: Survey
+    places: Places
+    remarks: Remarks
+
+    def plan(self, installed: tuple[InstalledFile, ...]) -> VariantPlan:
+        """The variant with everything that is compiled, linked and checked for it.
+
+        Raises :class:`ConfigError` for sections that cannot be compiled.
+        """
+        sections, effective = self._sections()
+        units = self._units(sections)
+        ops_id = self.identity.ops_id(self.project, self.kept.backend)
+        context = self._context(units, ops_id)
+        library = context.word(context.layout.variant / f"{ops_id}.abi3.so")
+        actions, question = self._actions(context, units, Path(self.places.text(library)))
+        framework_files = self._framework.generated(
+            context.layout, self.places, ops_id=ops_id, unique=self.identity.unique, cxx11_abi=self._cxx11_abi
+        )
+        archs = tuple(str(one) for entry in effective for one in entry.effective)
+        return VariantPlan(
+            variant=self.kept.variant,
+            ops_id=ops_id,
+            generated=tuple(sorted((*framework_files, question), key=lambda file: file.path)),
+            actions=actions,
+            library=library,
+            goals=actions[-1].outputs,
+            installed=installed,
+            metadata=metadata.describe(self.project, self.kept.backend, self.identity, archs=archs),
+            sections=effective,
+            toolchain=self._versions(),
+        )
+
+    @property
+    def _rules(self) -> BackendRules:
+        return rules_for(self.kept.backend)
+
+    @property
+    def _framework(self) -> FrameworkRules:
+        return rules_of(self.project.framework.kind)
+
+    def _versions(self) -> Mapping[str, str]:
+        """What the variant is compiled with, for people."""
+        toolchain, toolkit = self.toolchain, self.toolchain.toolkit
+        return {
+            "torch": toolchain.torch.version,
+            **({toolkit.toolkit.backend.value: toolkit.toolkit.version} if toolkit else {}),
+            **{library.name: library.version for library in toolchain.libraries},
+            "c++": str(toolchain.host),
+            "glibc floor": toolchain.sysroot.floor,
+        }
+
+    def _units(self, sections: tuple[SectionInput, ...]) -> tuple[Unit, ...]:
+        backend = self.kept.backend
+        units = merge(backend, sections)
+        for warning in units.warnings:
+            self.remarks.warn(warning)
+        if units.misplaced:
+            raise ConfigError("; ".join(units.misplaced) + f"; {backend.value} kernels cannot compile it")
+        self._refuse_clashes(units.units)
+        self._refuse_openmp_of_clang(units.units)
+        return units.units
+
+    def _context(self, units: tuple[Unit, ...], ops_id: str) -> Context:
+        sources = tuple(unit.source for unit in units)
+        # A file that is added can take the place of another one of its name, without any file having changed.
+        names = hashlib.sha256("\n".join(self.survey.includable).encode("utf-8", "surrogateescape")).hexdigest()
+        return Context(
+            variant=self.kept.name,
+            places=self.places,
+            layout=self._layout(),
+            toolchain=self.toolchain,
+            cxx_standard=self.row.cxx_standard,
+            cxx11_abi=self._cxx11_abi,
+            define=self._framework.definer(
+                sources,
+                self.survey,
+                ops_id=ops_id,
+                unique=self.identity.unique,
+                cxx11_abi=self._cxx11_abi,
+                stable=stable_target(self.kept),
+            ),
+            heavy=frozenset(s for s in sources if HEAVY in self.survey.marks.get(s, frozenset())),
+            sources=Tree(name="project", identity=names),
+        )
+
+    def _actions(
+        self, context: Context, units: tuple[Unit, ...], library: Path
+    ) -> tuple[tuple[Action, ...], GeneratedFile]:
+        """All actions, the last one being the check of the library, and the file that says what to check."""
+        actions: list[Action] = []
+        objects: list[str] = []
+        for unit in units:
+            made = self._rules.compile(context, unit, self._flags(unit))
+            actions += made.actions
+            objects += made.objects
+        module = module_action(context, self._framework.module(context.layout))
+        actions.append(module)
+        link = link_action(context, (*objects, *module.outputs), library, self._framework.library)
+        versions = self._versions()
+        named = ("torch", *([self.kept.backend.value] if self.toolchain.toolkit else []))
+        check, question = inspection(
+            context,
+            tuple(actions),
+            link.outputs[0],
+            release=", ".join(f"{name} {versions[name]}" for name in named),
+            stable=stable_target(self.kept),
+        )
+        return (*actions, link, check), question
+
+    def _refuse_clashes(self, units: tuple[Unit, ...]) -> None:
+        for unit in units:
+            clash: tuple[LibraryHeaders, ...] = clashing_libraries(unit)
+            if clash:
+                raise ConfigError(
+                    f"{unit.source} is in {' and '.join(unit.sections)}, which depend on"
+                    f" {' and '.join(library.name for library in clash)}: a file is compiled once, with one of them"
+                )
+
+    def _refuse_openmp_of_clang(self, units: tuple[Unit, ...]) -> None:
+        """torch brings GNU's OpenMP runtime, and clang makes calls to LLVM's alone."""
+        host = self.toolchain.host
+        users = [unit for unit in units if any(map(_OPENMP.search, unit.own_flags))]
+        if host.family is Family.CLANG and users:
+            sections = dict.fromkeys(section for unit in users for section in unit.sections)
+            raise ConfigError(
+                f"{' and '.join(sections)}: -fopenmp with {host} ({host.cxx}) needs LLVM's OpenMP runtime, and torch"
+                f" brings GNU's; build with g++, or leave -fopenmp out"
+            )
+
+    @property
+    def _cxx11_abi(self) -> bool:
+        """Whether the variant is for the new C++ ABI of libstdc++."""
+        tag = self.row.variant.tag
+        return not (isinstance(tag, TorchTag) and tag.abi is Abi.CXX98)
+
+    def _layout(self) -> Layout:
+        directory = self.project.framework.directory
+        generated = self.places.work / "generated"
+        return Layout(
+            root=self.project.root,
+            work=self.places.work,
+            variant=self.places.work / self.kept.name,
+            registration=(self.project.root if self.survey.has_registration else generated) / directory,
+            refused=generated / "refused",
+            exports_map=generated / ("exports.map" if self._cxx11_abi else "exports-old-abi.map"),
+            csrc=self.project.root / "csrc" if self.survey.has_csrc else None,
+        )
+
+    def _sections(self) -> tuple[tuple[SectionInput, ...], tuple[EffectiveSection, ...]]:
+        """The framework's and the backend's sections, architectures chosen; too old toolkits skip some."""
+        framework = self.project.framework
+        supported = self._rules.supported(self.toolchain.toolkit, self.table)
+        shared = self.toolchain.libraries
+        inputs = [
+            SectionInput(
+                id=f"[{framework.kind.value}]",
+                src=framework.src,
+                include=framework.include,
+                cxx_flags=framework.cxx_flags,
+                flags=(),
+                architectures=supported,
+                # Bindings have no 'depends' of their own. They get what the sections have, where that is one release.
+                libraries=shared if len({library.library for library in shared}) == len(shared) else (),
+            )
+        ]
+        effective: list[EffectiveSection] = []
+        if supported and any(suffix_of(source) in self.kept.backend.sources for source in framework.src):
+            effective.append(EffectiveSection(id=framework.kind.value, effective=supported))
+        for section in self.project.sections_for(self.kept.backend):
+            if self._is_skipped(section):
+                continue
+            chosen = self._choose(section, supported)
+            if supported:
+                effective.append(chosen)
+            inputs.append(
+                SectionInput(
+                    id=f"[kernel.{section.id}]",
+                    src=section.src,
+                    include=section.include,
+                    cxx_flags=section.cxx_flags,
+                    flags=section.flags,
+                    architectures=chosen.effective,
+                    libraries=tuple(library for library in shared if library.name in section.depends),
+                )
+            )
+        return tuple(inputs), tuple(effective)
+
+    def _is_skipped(self, section: Section) -> bool:
+        toolkit, minver = self.toolchain.toolkit, section.toolkit_minver
+        if minver is None or toolkit is None or Version.parse(toolkit.toolkit.version).is_at_least(minver):
+            return False
+        key = _key(self.kept.backend, Role.MINVER)
+        self.remarks.note(f"{self.kept.name}: section {section.id} is skipped, because {key} is {minver}")
+        return True
+
+    def _choose(self, section: Section, supported: tuple[Architecture, ...]) -> EffectiveSection:
+        selected = self._rules.select(section.architectures, supported)
+        requested = ", ".join(map(str, section.architectures or ()))
+        known = ", ".join(map(str, supported))
+        toolkit = str(self.toolchain.toolkit.toolkit) if self.toolchain.toolkit else self.kept.backend.label
+        if supported and not selected.effective:
+            key = _key(self.kept.backend, Role.ARCHITECTURES)
+            raise ConfigError(
+                f"kernel.{section.id}.{key} asks for {requested}, and {toolkit} builds for {known}: nothing is left"
+            )
+        if selected.dropped:
+            dropped = ", ".join(map(str, selected.dropped))
+            self.remarks.note(f"section {section.id}: {dropped} dropped, {toolkit} builds for {known}")
+        return EffectiveSection(id=section.id, effective=selected.effective, dropped=selected.dropped)
+
+    def _flags(self, unit: Unit) -> tuple[str, ...]:
+        for word in unit.own_flags:
+            if word in {"-march=native", "-mcpu=native", "-mtune=native"}:
+                self.remarks.warn(
+                    f"{unit.source}: {word} makes code for this machine's processor; others may not run it"
+                )
+        flags, replaced = raise_standard(unit.own_flags, self.row.cxx_standard)
+        for word in replaced:
+            self.remarks.warn(
+                f"{unit.source}: {word} is raised to C++{self.row.cxx_standard}, which torch {self.row.torch} needs"
+            )
+        return flags
+
+
+def _key(backend: Backend, role: Role) -> str:
+    """What the backend's key of that role is called in ``build.toml``."""
+    key = backend.key(role)
+    return key.name if key is not None else role.value

@@ -1,0 +1,71 @@
+"""The action that checks a library once it is linked: what it needs, where it looks for it, what it was made from."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from kernel_builder import __version__
+from kernel_builder.actions.context import Context
+from kernel_builder.actions.model import Action, ActionKind, GeneratedFile, Tool, action_id
+from kernel_builder.actions.places import tool_word
+from kernel_builder.frameworks.torch import LIMITED_API
+from kernel_builder.versions import Version
+
+PROGRAM = "kernel_builder.engine.inspect"
+_MEMORY = 1 << 28
+_ENVIRONMENT = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH")
+"""``PYTHONPATH``, because it may be where this package is."""
+
+
+def inspection(
+    context: Context, compiled: tuple[Action, ...], library: str, *, release: str, stable: Version | None
+) -> tuple[Action, GeneratedFile]:
+    """The action that checks ``library``, which ``compiled`` actions made the objects of, and the file that tells it
+    what to look at.
+
+    ``release`` says for people what the library is for (``torch 2.13.0, cuda 13.0``); with ``stable``, a release of
+    torch, only names of that release's stable ABI may be used.
+    """
+    layout, word = context.layout, context.word
+    toolkit = context.toolkit
+    request = {
+        "library": library,
+        "framework-tables": [word(path) for path in context.toolchain.torch.exports],
+        "tables": [word(path) for path in (toolkit.exports if toolkit else ())],
+        "python": list(LIMITED_API),
+        "stable": str(stable) if stable else None,
+        "release": release,
+        "objects": {output: action.source for action in compiled for output in action.outputs},
+        "depfiles": [action.depfile for action in compiled if action.depfile is not None],
+    }
+    question = GeneratedFile(
+        path=word(layout.variant / "generated" / "inspect.json"),
+        content=json.dumps(request, indent=1, sort_keys=True) + "\n",
+    )
+    stamp = word(layout.variant / "inspected")
+    trees = {tree.name: tree for action in compiled for tree in action.trees}
+    outside = [name for name, tree in trees.items() if tree.root is not None]
+    python = Tool(name="python", path=Path(sys.executable), digest=f"{__version__} {sys.version}")
+    action = Action(
+        id=action_id(context.variant, ActionKind.INSPECT, "library"),
+        kind=ActionKind.INSPECT,
+        variant=context.variant,
+        source=library.rpartition("/")[2],
+        command=(
+            tool_word(python),
+            *("-m", PROGRAM, question.path, "--stamp", stamp),
+            *("--project", "{project}", "--work", "{work}", "--store", "{store}"),
+            *(part for name in outside for part in ("--tree", f"{name}={{tree:{name}}}")),
+        ),
+        inputs=(library,),
+        implicit=(question.path,),
+        outputs=(stamp,),
+        log=word(layout.log_for("inspect")),
+        memory=_MEMORY,
+        tools=(python,),
+        trees=tuple(trees.values()),
+        environment=_ENVIRONMENT,
+    )
+    return action, question
