@@ -18,8 +18,8 @@ from pathlib import Path
 
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import VariantDir, is_library_name
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import dependencies
-from kernel_builder.config.model import Backend
 from kernel_builder.load.client import (
     CallStatus,
     Environment,

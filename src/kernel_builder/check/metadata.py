@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import BuildFolder, VariantDir, join, printable
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import parse_capability
 from kernel_builder.config.known import dependencies
-from kernel_builder.config.model import Backend
 from kernel_builder.config.values import NAME, NAME_RULE
 from kernel_builder.variants.names import ArchVariant
 

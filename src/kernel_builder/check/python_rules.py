@@ -24,8 +24,9 @@ from kernel_builder.check.python_facts import (
 from kernel_builder.check.python_version import newer_features, syntax_problem
 from kernel_builder.check.stdlib import MODULES, REMOVED
 from kernel_builder.check.subject import PythonTree
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import dependencies
-from kernel_builder.config.model import Backend, FrameworkKind
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.variants.names import ArchVariant, TvmFfiTag
 
 _PAGE = "requirements page, Python requirements"

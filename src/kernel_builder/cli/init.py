@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.config.model import Backend
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import UsageError
 from kernel_builder.scaffold.names import ProjectName, parse_name, parse_repo_id
 from kernel_builder.scaffold.render import BACKENDS, choose_backends, render_project

@@ -17,8 +17,9 @@ import jinja2.meta
 import jinja2.sandbox
 
 from kernel_builder.artifact.built import CARD, BuiltVariant
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import licenses
-from kernel_builder.config.model import Backend, Project
+from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError, Diagnostic, Severity
 from kernel_builder.interface.read import Interface, read_interface
 from kernel_builder.variants.names import ArchVariant, TorchTag, parse_variant

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from kernel_builder.config.model import Backend, Capability, Hub
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import Capability, Hub
 from kernel_builder.variants.names import Variant
 from kernel_builder.versions import Version
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_builder.config.capabilities import select_capabilities
-from kernel_builder.config.model import Backend, Capability, FrameworkKind, Project, Section
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.capabilities import capabilities_of, select_capabilities
+from kernel_builder.config.model import Capability, Project, Section
 from kernel_builder.errors import ConfigError
 from kernel_builder.plan import cpu, cuda, glue, metadata
 from kernel_builder.plan.binding import decide_binding
@@ -41,8 +42,8 @@ from kernel_builder.variants.support import SupportRow, SupportTable
 from kernel_builder.versions import Version
 
 _COMPILERS: Mapping[Backend, Callable[[Context, Unit, tuple[str, ...]], Step]] = {
-    Backend.CPU: cpu.compile_step,
-    Backend.CUDA: cuda.compile_step,
+    Backend("cpu"): cpu.compile_step,
+    Backend("cuda"): cuda.compile_step,
 }
 _VENDORED = "registration.h"
 _NAMED_FILES = 5
@@ -175,11 +176,7 @@ def _plan_noarch(
     project: Project, kept: Kept, files: PackageFiles, identity: Identity, remarks: _Remarks
 ) -> VariantPlan:
     framework = project.framework
-    archs: tuple[str, ...] = ()
-    if framework.kind is FrameworkKind.TORCH_NOARCH and kept.backend is Backend.CUDA:
-        archs = tuple(str(capability) for capability in framework.cuda_capabilities)
-    elif framework.kind is FrameworkKind.TORCH_NOARCH and kept.backend is Backend.ROCM:
-        archs = framework.rocm_archs
+    archs = tuple(str(architecture) for architecture in framework.architectures.get(kept.backend, ()))
     ops_id = identity.ops_id(project, kept.backend)
     return VariantPlan(
         variant=kept.variant,
@@ -366,7 +363,7 @@ class _CompiledVariant:
             if self._is_skipped(section):
                 continue
             capabilities: tuple[Capability, ...] = ()
-            if self.kept.backend is Backend.CUDA:
+            if self.kept.backend is Backend("cuda"):
                 chosen = self._choose(section, supported)
                 effective.append(chosen)
                 capabilities = chosen.capabilities
@@ -376,7 +373,7 @@ class _CompiledVariant:
                     src=section.src,
                     include=section.include,
                     cxx_flags=section.cxx_flags,
-                    cuda_flags=section.cuda_flags,
+                    cuda_flags=section.flags,
                     capabilities=capabilities,
                     libraries=tuple(library for library in shared if library.name in section.depends),
                 )
@@ -386,22 +383,24 @@ class _CompiledVariant:
     def _supported(self) -> tuple[Capability, ...]:
         if self.toolchain.cuda is None:
             return ()
-        return self.table.default_capabilities(Version.parse(self.toolchain.cuda.version))
+        version = Version.parse(self.toolchain.cuda.version)
+        return capabilities_of(self.table.default_architectures(self.kept.backend, version))
 
     def _is_skipped(self, section: Section) -> bool:
         toolkit = self.toolchain.cuda
-        if section.cuda_minver is None or toolkit is None:
+        if section.toolkit_minver is None or toolkit is None:
             return False
-        if Version.parse(toolkit.version).is_at_least(section.cuda_minver):
+        if Version.parse(toolkit.version).is_at_least(section.toolkit_minver):
             return False
         self.remarks.note(
-            f"{self.kept.name}: section {section.id} is skipped, because cuda-minver is {section.cuda_minver}"
+            f"{self.kept.name}: section {section.id} is skipped, because cuda-minver is {section.toolkit_minver}"
         )
         return True
 
     def _choose(self, section: Section, supported: tuple[Capability, ...]) -> EffectiveSection:
-        selection = select_capabilities(section.cuda_capabilities, supported)
-        requested = ", ".join(str(capability) for capability in section.cuda_capabilities or ())
+        wanted = None if section.architectures is None else capabilities_of(section.architectures)
+        selection = select_capabilities(wanted, supported)
+        requested = ", ".join(str(capability) for capability in wanted or ())
         known = ", ".join(str(capability) for capability in supported)
         toolkit = f"CUDA {self.toolchain.cuda.version}" if self.toolchain.cuda else "CUDA"
         if not selection.effective:

@@ -14,7 +14,8 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from kernel_builder.config.model import Backend, Capability
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import Capability
 from kernel_builder.project.tree import HEADER_SUFFIXES
 from kernel_builder.toolchain.model import LibraryHeaders
 
@@ -124,7 +125,7 @@ def merge(backend: Backend, sections: tuple[SectionInput, ...]) -> Units:
                 if PurePosixPath(source).suffix.lower() not in _NOT_COMPILED:
                     warnings.append(f"{source} is not compiled: its suffix is neither a source's nor a header's")
                 continue
-            if language is Language.CUDA and backend is not Backend.CUDA:
+            if language is Language.CUDA and backend is not Backend("cuda"):
                 misplaced.append(f"{source} (in {section.id}) is a CUDA source")
                 continue
             unit = Unit(

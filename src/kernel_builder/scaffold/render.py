@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import jinja2
 
-from kernel_builder.config.model import Backend
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import UsageError
 from kernel_builder.scaffold.names import ProjectName
 

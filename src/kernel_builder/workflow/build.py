@@ -18,8 +18,9 @@ from kernel_builder.artifact.built import CARD, variants_in
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.artifact.variant import check_space, publish, recover, staged
 from kernel_builder.binary.elf import read_elf
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import dependencies
-from kernel_builder.config.model import Backend, Project
+from kernel_builder.config.model import Project
 from kernel_builder.config.reader import load_project
 from kernel_builder.engine.ninja import (
     EngineResult,

@@ -11,7 +11,8 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from kernel_builder.config.model import Backend, Project
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError, ExitCode, ToolchainError, UsageError
 from kernel_builder.load.client import NoEnvironment, find_environment, why_not_loadable
 from kernel_builder.variants.matrix import Kept, Matrix, all_variants, choose, unmatched
@@ -198,8 +199,8 @@ def _local(everything: Matrix, selection: Selection) -> Matrix:
 
     def rank(entry: Kept) -> tuple[bool, bool, tuple[int, int]]:
         version = entry.row.variant.compute.version if entry.row else None
-        usable = entry.backend is not Backend.CUDA or environment.has_gpu
-        return usable, entry.backend is not Backend.CPU, version or (0, 0)
+        usable = entry.backend is not Backend("cuda") or environment.has_gpu
+        return usable, entry.backend is not Backend("cpu"), version or (0, 0)
 
     return Matrix(kept=(max(fitting, key=rank),), dropped=everything.dropped)
 

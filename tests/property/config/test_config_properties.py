@@ -17,8 +17,8 @@ from kernel_builder.config.capabilities import select_capabilities
 from kernel_builder.config.document import Value, document_of
 from kernel_builder.config.known import dependencies
 from kernel_builder.config.migrate import update
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import (
-    Backend,
     BackendOptions,
     Capability,
     Framework,
@@ -69,7 +69,7 @@ def python_depends(backend: Backend | None) -> st.SearchStrategy[tuple[str, ...]
 def sections(draw: st.DrawFn, backends: tuple[Backend, ...]) -> Section:
     backend = draw(st.sampled_from(backends))
     depends = [name for name, owners in dependencies().depends.items() if not owners or backend in owners]
-    cuda, rocm = backend is Backend.CUDA, backend is Backend.ROCM
+    cuda, rocm = backend is Backend("cuda"), backend is Backend("rocm")
     return Section(
         id=draw(TEXT),
         backend=backend,
@@ -82,7 +82,7 @@ def sections(draw: st.DrawFn, backends: tuple[Backend, ...]) -> Section:
         cuda_minver=draw(st.none() | VERSION) if cuda else None,
         hip_flags=draw(FLAGS) if rocm else (),
         rocm_archs=draw(st.none() | ROCM) if rocm else None,
-        sycl_flags=draw(FLAGS) if backend is Backend.XPU else (),
+        sycl_flags=draw(FLAGS) if backend is Backend("xpu") else (),
     )
 
 
@@ -107,7 +107,7 @@ def frameworks(draw: st.DrawFn, backends: tuple[Backend, ...]) -> Framework:
 
 @st.composite
 def projects(draw: st.DrawFn) -> Project:
-    backends = tuple(draw(st.lists(st.sampled_from(Backend), unique=True, min_size=1)))
+    backends = tuple(draw(st.lists(st.sampled_from(tuple(Backend)), unique=True, min_size=1)))
     framework = draw(frameworks(backends))
     compiled = tuple(backend for backend in backends if backend in COMPILED)
     made: list[Section] = []
