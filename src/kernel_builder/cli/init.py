@@ -83,7 +83,8 @@ class _InitCommand(click.Command):
     multiple=True,
     metavar="BACKEND...",
     help=f"What the kernel is for: {', '.join(BACKENDS)}, or all of them. Several words, commas and"
-    " repetition work. A directory with the name of a backend is written ./cpu.  "
+    " repetition work. A directory with the name of a backend is written"
+    f" ./{BACKENDS[0]}.  "
     f"[default: {' '.join(BACKENDS)}]",
 )
 @click.option(

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kernel_builder.config.backends import Backend
+from kernel_builder.config.backends import SHOWN, Backend
 
 
 class Abi(StrEnum):
@@ -186,7 +186,7 @@ def parse_variant(name: str) -> Variant:
     match = _ARCH.fullmatch(name)
     if match is None:
         raise ValueError(
-            f"{name!r} is not a variant name; they look like torch213-cxx11-cu130-x86_64-linux or torch-cuda"
+            f"{name!r} is not a variant name; they look like torch213-cxx11-cu130-x86_64-linux or torch-{SHOWN}"
         )
     backend = _BACKEND_OF_PREFIX.get(match["compute"])
     if backend is None:

@@ -15,6 +15,7 @@ from importlib import resources
 
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import parse_architecture
+from kernel_builder.config.model import Architecture
 from kernel_builder.variants.names import Abi, ArchVariant, Compute, Platform, System, TorchTag
 from kernel_builder.versions import Version
 

@@ -318,7 +318,7 @@ def _devices(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterato
         yield Check(name="CUDA toolkit", standing=Standing.OK, found=f"{toolkit.version}, {toolkit.root}")
     if not toolkits:
         yield Check(name="CUDA toolkit", standing=Standing.OK, found="none installed; compilers come from packages")
-    environment = find_environment()
+    environment = find_environment(None, environ)
     if isinstance(environment, Environment):
         found = f"{environment.label} and kernels {environment.client}, {environment.python}"
         yield Check(name="torch", standing=Standing.OK, found=found)
