@@ -1,8 +1,8 @@
 """What GPU code a library carries, read from the library itself; no GPU tools are needed.
 
 fatbin (CUDA): ``.nv_fatbin`` holds fat binaries one after another. Each has a header (magic, version, header size, size
-of the rest) and entries: kind (1 PTX, 2 machine code), header size, size, and the number of the architecture. How ``a`` and
-``f`` architectures are marked was measured with nvcc 13.0: bits 20 and 21 of the entry's flags.
+of the rest) and entries: kind (1 PTX, 2 machine code), header size, size, and the number of the architecture. How
+``a`` and ``f`` architectures are marked was measured with nvcc 13.0: bits 20 and 21 of the entry's flags.
 offload-bundle (ROCm): ``.hip_fatbin`` holds clang's offload bundles ("Clang Offload Bundler", LLVM's documentation).
 """
 

@@ -13,11 +13,11 @@ import tomlkit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import select_capabilities
 from kernel_builder.config.document import Value, document_of
 from kernel_builder.config.known import dependencies
 from kernel_builder.config.migrate import update
-from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import (
     BackendOptions,
     Capability,
@@ -77,12 +77,9 @@ def sections(draw: st.DrawFn, backends: tuple[Backend, ...]) -> Section:
         depends=tuple(draw(st.lists(st.sampled_from(depends), unique=True, max_size=3))),
         include=draw(PATHS),
         cxx_flags=draw(FLAGS),
-        cuda_flags=draw(FLAGS) if cuda else (),
-        cuda_capabilities=draw(st.none() | CAPABILITIES) if cuda else None,
-        cuda_minver=draw(st.none() | VERSION) if cuda else None,
-        hip_flags=draw(FLAGS) if rocm else (),
-        rocm_archs=draw(st.none() | ROCM) if rocm else None,
-        sycl_flags=draw(FLAGS) if backend is Backend("xpu") else (),
+        flags=draw(FLAGS) if cuda or rocm or backend is Backend("xpu") else (),
+        architectures=draw(st.none() | (CAPABILITIES if cuda else ROCM)) if cuda or rocm else None,
+        toolkit_minver=draw(st.none() | VERSION) if cuda else None,
     )
 
 
@@ -91,9 +88,9 @@ def frameworks(draw: st.DrawFn, backends: tuple[Backend, ...]) -> Framework:
     kind = draw(st.sampled_from(FrameworkKind))
     pyext = draw(st.none() | st.lists(WORD, unique=True, max_size=2).map(tuple))
     if kind is FrameworkKind.TORCH_NOARCH:
-        return Framework(
-            kind=kind, pyext=pyext, cuda_capabilities=draw(CAPABILITIES | st.just(())), rocm_archs=draw(ROCM)
-        )
+        listed = {Backend("cuda"): draw(CAPABILITIES | st.just(())), Backend("rocm"): draw(ROCM)}
+        given = {backend: architectures for backend, architectures in listed.items() if architectures}
+        return Framework(kind=kind, pyext=pyext, architectures=MappingProxyType(given))
     made = Framework(kind=kind, pyext=pyext, src=draw(PATHS), include=draw(PATHS), cxx_flags=draw(FLAGS))
     if kind is FrameworkKind.TVM_FFI:
         return made

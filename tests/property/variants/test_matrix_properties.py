@@ -95,7 +95,7 @@ def variants(draw: st.DrawFn) -> Variant:
     backend = draw(st.sampled_from(tuple(Backend)))
     if draw(st.booleans()):
         return NoarchVariant(backend=backend)
-    version = draw(st.tuples(st.integers(1, 2030), st.integers(0, 9))) if backend in Compute.PREFIXES else None
+    version = draw(st.tuples(st.integers(1, 2030), st.integers(0, 9))) if backend.prefix else None
     release = draw(st.tuples(st.integers(1, 9), st.integers(0, 30)))
     tags: list[Tag] = [
         *(TorchTag(version=release, abi=abi) for abi in (*Abi, None)),

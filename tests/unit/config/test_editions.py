@@ -78,7 +78,7 @@ def test_the_first_edition_is_for_cuda_unless_it_says_otherwise() -> None:
     assert project.backends == (Backend("cuda"),)
     (section,) = project.sections
     assert (section.id, section.backend) == ("scale", Backend("cuda"))
-    assert section.cuda_capabilities == (Capability(7, 0), Capability(8, 0))
+    assert section.architectures == (Capability(7, 0), Capability(8, 0))
     assert "edition 1" in warning.message
     assert "kernel-builder update-build" in (warning.hint or "")
 
@@ -87,10 +87,12 @@ def test_hipify_is_a_section_for_cuda_and_one_for_rocm() -> None:
     project, _ = read(FIRST + 'language = "cuda-hipify"\nrocm-archs = ["gfx942"]\n')
     assert project.backends == (Backend("cuda"), Backend("rocm"))
     cuda, rocm = project.sections
-    assert (cuda.id, cuda.backend, cuda.rocm_archs) == ("scale", Backend("cuda"), None)
-    assert cuda.cuda_capabilities == (Capability(7, 0), Capability(8, 0))
-    assert (rocm.id, rocm.backend, rocm.rocm_archs) == ("scale_rocm", Backend("rocm"), ("gfx942",))
-    assert rocm.cuda_capabilities is None
+    assert (cuda.id, cuda.backend, cuda.architectures) == (
+        "scale",
+        Backend("cuda"),
+        (Capability(7, 0), Capability(8, 0)),
+    )
+    assert (rocm.id, rocm.backend, rocm.architectures) == ("scale_rocm", Backend("rocm"), ("gfx942",))
     assert cuda.src == rocm.src
 
 
@@ -113,7 +115,7 @@ def test_metal_stays_metal() -> None:
 
 def test_architectures_of_another_language_are_told_to_have_no_effect() -> None:
     project, warnings = read(FIRST + 'rocm-archs = ["gfx942"]\n')
-    assert project.sections[0].rocm_archs is None
+    assert project.sections[0].architectures is None
     assert [one.key for one in warnings] == ["general", "kernel.scale.rocm-archs"]
 
 

@@ -127,9 +127,9 @@ def test_reads_every_key(tmp_path: Path) -> None:
     assert framework.stable_abi == dict.fromkeys(project.backends, Version.parse("2.11"))
     first, second = project.sections
     assert (first.id, first.backend, first.depends) == ("the first", Backend("cuda"), ("torch", "cutlass_4_0"))
-    assert first.cuda_flags == ("-O2", "-O2")
-    assert first.cuda_capabilities == (Capability(9, 0, Suffix.ARCH), Capability(8, 0))
-    assert (second.id, second.sycl_flags, second.cuda_capabilities) == ("a", ("-O0",), None)
+    assert first.flags == ("-O2", "-O2")
+    assert first.architectures == (Capability(9, 0, Suffix.ARCH), Capability(8, 0))
+    assert (second.id, second.flags, second.architectures) == ("a", ("-O0",), None)
 
 
 def test_versions_keep_their_text(tmp_path: Path) -> None:

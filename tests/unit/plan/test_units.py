@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kernel_builder.config.capabilities import parse_capability
 from kernel_builder.config.backends import Backend
+from kernel_builder.config.capabilities import parse_capability
 from kernel_builder.plan.units import SectionInput, Units, merge, raise_standard
 
 

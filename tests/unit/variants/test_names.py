@@ -27,7 +27,7 @@ toolkits = st.tuples(st.integers(1, 2030), st.integers(0, 9))
 @st.composite
 def computes(draw: st.DrawFn) -> Compute:
     backend = draw(st.sampled_from(tuple(Backend)))
-    return Compute(backend=backend, version=draw(toolkits) if backend in Compute.PREFIXES else None)
+    return Compute(backend=backend, version=draw(toolkits) if backend.prefix else None)
 
 
 variants: st.SearchStrategy[Variant] = st.one_of(
