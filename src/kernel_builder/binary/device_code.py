@@ -1,16 +1,16 @@
 """What GPU code a library carries, read from the library itself; no GPU tools are needed.
 
-CUDA: ``.nv_fatbin`` holds fat binaries one after another. Each has a header (magic, version, header size, size of the
-rest) and entries: kind (1 PTX, 2 machine code), header size, size, and the number of the architecture. How ``a`` and
-``f`` architectures are marked was measured with nvcc 13.0: bits 20 and 21 of the entry's flags.
-ROCm: ``.hip_fatbin`` holds clang's offload bundles ("Clang Offload Bundler", LLVM's documentation).
+fatbin (CUDA): ``.nv_fatbin`` holds fat binaries one after another. Each has a header (magic, version, header size, size
+of the rest) and entries: kind (1 PTX, 2 machine code), header size, size, and the number of the architecture. How
+``a`` and ``f`` architectures are marked was measured with nvcc 13.0: bits 20 and 21 of the entry's flags.
+offload-bundle (ROCm): ``.hip_fatbin`` holds clang's offload bundles ("Clang Offload Bundler", LLVM's documentation).
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kernel_builder.binary.elf import Buffer, NamedSection
@@ -44,8 +44,11 @@ def capability(number: int, suffix: str = "") -> str:
     return f"{number // 10}.{number % 10}{suffix}"
 
 
-def read_cuda(data: Buffer, sections: tuple[NamedSection, ...]) -> DeviceCode | None:
-    """The CUDA code of a library; ``None`` when it has no section for such. Never raises for what the file holds."""
+def read_fatbin(data: Buffer, sections: tuple[NamedSection, ...]) -> DeviceCode | None:
+    """What the fat binaries of a library hold; ``None`` when it has no section for such.
+
+    Never raises for what the file holds.
+    """
     areas = [(s.offset, s.offset + s.size) for s in sections if s.name == ".nv_fatbin" and s.occupies]
     if not areas:
         return None
@@ -95,8 +98,11 @@ def _fatbin_entries(data: Buffer, start: int, end: int, unread: dict[str, None])
         at = stop
 
 
-def read_rocm(data: Buffer, sections: tuple[NamedSection, ...]) -> DeviceCode | None:
-    """The ROCm code of a library; ``None`` when it has no section for such. Never raises for what the file holds."""
+def read_offload_bundle(data: Buffer, sections: tuple[NamedSection, ...]) -> DeviceCode | None:
+    """What the offload bundles of a library hold; ``None`` when it has no section for such.
+
+    Never raises for what the file holds.
+    """
     areas = [(s.offset, min(s.offset + s.size, len(data))) for s in sections if s.name == ".hip_fatbin" and s.occupies]
     if not areas:
         return None
@@ -131,3 +137,10 @@ def _bundle_targets(data: Buffer, at: int, end: int) -> Iterator[str]:
         if match is not None:
             yield match[1]
         at += length
+
+
+READERS: Mapping[str, Callable[[Buffer, tuple[NamedSection, ...]], DeviceCode | None]] = {
+    "fatbin": read_fatbin,
+    "offload-bundle": read_offload_bundle,
+}
+"""By the name of the format."""

@@ -114,7 +114,7 @@ def _read_slice(part: _Slice) -> MachOSlice:
             exports, undefined = _symbols(part, offset)
         offset += size
     return MachOSlice(
-        machine=_MACHINES.get(header[1], f"cpu type {header[1]:#x}"),
+        machine=_MACHINES.get(header[1], f"processor type {header[1]:#x}"),
         minimum_macos=minimum,
         needed=tuple(needed),
         run_paths=tuple(run_paths),

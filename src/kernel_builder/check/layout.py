@@ -186,7 +186,7 @@ NATIVE_EXIT = rule(
     "KB470",
     "exit-in-sources",
     Severity.WARNING,
-    summary="C++ and CUDA code does not end the process",
+    summary="Native code does not end the process",
     rationale="exit() and abort() end the user's program, which cannot catch them; a notebook loses its state.",
     remedy="Use TORCH_CHECK, which becomes an exception in Python, or throw.",
     source="reports on kernels that exit; case T20",

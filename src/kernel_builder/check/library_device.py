@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from kernel_builder.artifact.digest import METADATA
-from kernel_builder.binary.device_code import DeviceCode, read_cuda, read_rocm
+from kernel_builder.binary.device_code import READERS, DeviceCode
 from kernel_builder.binary.elf import mapped
 from kernel_builder.check.library_versions import several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import VariantDir, join
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.capabilities import is_architecture
 
 NO_CODE = rule(
     "KB141",
@@ -39,8 +40,6 @@ UNREAD_CODE = rule(
     remedy="Look at it with the tools of the GPU's vendor.",
     source="kernel-builder",
 )
-_CUDA = re.compile(r"[0-9]+\.[0-9][af]?(\+PTX)?")
-_ROCM = re.compile(r"gfx[0-9a-f]+")
 
 
 def _archs(variant: VariantDir) -> list[str] | None:
@@ -51,13 +50,13 @@ def _archs(variant: VariantDir) -> list[str] | None:
     return [str(arch) for arch in archs]
 
 
-def _code(variant: VariantDir) -> list[DeviceCode]:
+def _code(variant: VariantDir, reader: str) -> list[DeviceCode]:
     found: list[DeviceCode] = []
     for library in variant.libraries:
         if library.elf is None:
             continue
         with mapped(library.path) as data:
-            code = read_rocm(data, library.sections) if variant.backend == "rocm" else read_cuda(data, library.sections)
+            code = READERS[reader](data, library.sections)
         if code is not None:
             found.append(code)
     return found
@@ -67,16 +66,16 @@ def _code(variant: VariantDir) -> list[DeviceCode]:
 def device_code(variant: VariantDir, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
     """Compares the GPU code in a variant's libraries with the metadata."""
     archs = _archs(variant)
-    if variant.backend not in {"cuda", "rocm"} or not any(library.elf for library in variant.libraries):
+    backend = next((one for one in Backend if one == variant.backend), None)
+    if backend is None or backend.architectures is None or not any(library.elf for library in variant.libraries):
         return
-    place, code = join(variant.shown, METADATA), _code(variant)
+    place, code = join(variant.shown, METADATA), _code(variant, backend.architectures.device_code)
     unread = sorted({reason for part in code for reason in part.unread})
     for reason in unread:
         yield UNREAD_CODE.at(place, f"the GPU code of its libraries was not read completely: {reason}")
     machine_code = frozenset[str]().union(*(part.machine_code for part in code))
     ptx = frozenset[str]().union(*(part.ptx for part in code))
-    form = _CUDA if variant.backend == "cuda" else _ROCM
-    if archs is None or not all(form.fullmatch(arch) for arch in archs):
+    if archs is None or not all(is_architecture(backend, arch) for arch in archs):
         return  # no list, or a malformed one, of which the rules about metadata speak
     named = {arch.removesuffix("+PTX") for arch in archs}
     named_ptx = {arch.removesuffix("+PTX") for arch in archs if arch.endswith("+PTX")}

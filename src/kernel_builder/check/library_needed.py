@@ -33,7 +33,7 @@ NEEDED = rule(
     summary="A library needs only torch, the GPU runtimes that torch depends on, and the C runtime",
     rationale="Nothing is bundled with a kernel: any other library is missing on most machines, or is another version.",
     remedy="Link it statically, or do without it.",
-    source="requirements page, 'Native Python module': no dynamic library dependencies outside torch or CUDA",
+    source="requirements page, 'Native Python module'",
 )
 RUN_PATH = rule(
     "KB107",

@@ -10,6 +10,7 @@ from kernel_builder.check.library_versions import several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import LibraryFile
 from kernel_builder.check.torch_names import installed_exports
+from kernel_builder.config.backends import Backend
 from kernel_builder.frameworks.stable_abi import stable_functions
 from kernel_builder.variants.names import ArchVariant, StableAbiTag
 from kernel_builder.versions import Version
@@ -55,17 +56,8 @@ _PYTHON = re.compile(r"_?Py[A-Z_]\w*")
 _TORCH_C = re.compile(r"(aoti_torch|torch)_\w+")
 _TORCH_NAMESPACES = ("c10", "at", "torch", "caffe2")
 _STABLE_NAMESPACES = ("torch::stable", "torch::headeronly")
-# By the documents of each: the names that runtimes which torch depends on have.
-_RUNTIMES = {
-    "cuda": re.compile(
-        r"(__)?(cuda|cublas|cudnn|cufft|curand|cusolver|cusparse|nccl|nvrtc|nvJitLink|nvtx|nvshmem|cupti)\w+|cu[A-Z]\w+"
-    ),
-    "rocm": re.compile(r"(__)?(hip|roc|miopen|rccl|nccl|hsa_|amd_comgr)\w+"),
-    "xpu": re.compile(
-        r"_ZN?K?\w*4sycl\w+|_ZN?K?\w*6oneapi\w+|_ZN?K?\w*4dnnl\w+|__(sycl|spirv|devicelib)\w+|(ur|ze|cl|dnnl_)[A-Z]?\w+"
-    ),
-    "cann": re.compile(r"acl\w+|rt[A-Z]\w+|Hccl\w+"),
-}
+# The names that runtimes which torch depends on have.
+_RUNTIMES = {backend.value: re.compile(backend.symbols) for backend in Backend if backend.symbols is not None}
 _TVM_FFI = re.compile(r"TVMFFI\w+|_ZN?K?\w*3tvm3ffi\w+")
 _MANGLED = re.compile(r"_Z(?:T[VISCW]|GV)?(?:N[rVK]*[RO]?)?")
 

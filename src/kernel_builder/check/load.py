@@ -18,8 +18,8 @@ from pathlib import Path
 
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import VariantDir, is_library_name
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import dependencies
-from kernel_builder.config.model import Backend
 from kernel_builder.load.client import (
     CallStatus,
     Environment,
@@ -119,8 +119,8 @@ _ONE_AT_A_TIME = threading.Lock()  # torch takes memory
 
 
 @cache
-def _environment(python: Path | None) -> Environment | NoEnvironment:
-    return find_environment(python)
+def _environment(python: Path | None, variables: frozenset[tuple[str, str]]) -> Environment | NoEnvironment:
+    return find_environment(python, dict(variables))
 
 
 @checks(VariantDir, NOT_LOADED, FAILED, CRASHED, FOREIGN, UNIMPLEMENTED, TOGETHER, NOT_COMPILED, OP_CRASHED, NOT_CALLED)
@@ -132,7 +132,7 @@ def load(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
     if named is None or variant.id is None or name is None:
         return  # other rules say so
     with _ONE_AT_A_TIME:
-        environment = _environment(settings.python)
+        environment = _environment(settings.python, frozenset(settings.environ.items()))
         if isinstance(environment, NoEnvironment):
             yield NOT_LOADED.at(variant, environment.reason)
             return
@@ -215,7 +215,7 @@ def _second_version(variant: VariantDir, ops_id: str, first: LoadResult, client:
 
 
 def _calls(variant: VariantDir, ops_id: str, client: _Client) -> Iterator[Finding]:
-    if client.backend is Backend.CUDA and not client.environment.has_gpu:
+    if not client.environment.has_device(client.backend):
         return
     calls = call_ops(
         variant.path.absolute(),

@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import BuildFolder, VariantDir, join, printable
-from kernel_builder.config.capabilities import parse_capability
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.capabilities import is_architecture
 from kernel_builder.config.known import dependencies
-from kernel_builder.config.model import Backend
 from kernel_builder.config.values import NAME, NAME_RULE
 from kernel_builder.variants.names import ArchVariant
 
@@ -81,7 +81,8 @@ ARCHS = rule(
     "KB416",
     "archs-malformed",
     Severity.ERROR,
-    summary="backend.archs lists CUDA capabilities or ROCm architectures, for those backends only",
+    summary=f"backend.archs lists {' or '.join(b.architectures.plural for b in Backend if b.architectures)},"
+    " for those backends only",
     rationale="Users choose by it; nothing can be told from another text.",
     remedy="Correct the capabilities in build.toml, and build the variant again.",
     source="contract 4.1, case T4",
@@ -268,26 +269,17 @@ def _backend(
     if not isinstance(archs, list) or not all(isinstance(arch, str) for arch in archs):
         yield ARCHS.at(_place(variant), "archs is not a list of strings", symbol="backend.archs", line=line)
         return
-    if kind not in {Backend.CUDA, Backend.ROCM}:
+    known = next((one for one in Backend if one == kind and one.architectures is not None), None)
+    if known is None:
         said = f"{printable(kind)} has no architectures to list"
         yield ARCHS.at(_place(variant), said, symbol="backend.archs", line=line)
         return
     for arch in archs:
-        if not _is_arch(arch, kind):
+        if not is_architecture(known, arch):
             shown = printable(arch)
             yield ARCHS.at(_place(variant), f"{shown!r} is no {kind} architecture", symbol="backend.archs", line=line)
     if len(set(archs)) != len(archs):
         yield ARCHS.at(_place(variant), "an architecture is listed twice", symbol="backend.archs", line=line)
-
-
-def _is_arch(text: str, kind: str) -> bool:
-    if kind == Backend.ROCM:
-        return re.fullmatch(r"gfx[0-9a-f]{3,5}", text) is not None
-    try:
-        parse_capability(text)
-    except ValueError:
-        return False
-    return True
 
 
 @checks(VariantDir, ID_MISMATCH, DISAGREES)

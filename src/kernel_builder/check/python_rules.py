@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib import resources
 
 from kernel_builder.check.model import Finding, Rule, Settings, Severity, checks, rule
 from kernel_builder.check.python_facts import (
@@ -24,8 +25,9 @@ from kernel_builder.check.python_facts import (
 from kernel_builder.check.python_version import newer_features, syntax_problem
 from kernel_builder.check.stdlib import MODULES, REMOVED
 from kernel_builder.check.subject import PythonTree
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import dependencies
-from kernel_builder.config.model import Backend, FrameworkKind
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.variants.names import ArchVariant, TvmFfiTag
 
 _PAGE = "requirements page, Python requirements"
@@ -129,11 +131,11 @@ TRITON = rule(
     "KB316",
     "triton-without-gpu",
     Severity.WARNING,
-    summary="Importing a kernel for cpu or metal does not need triton",
-    rationale="triton comes with the builds of torch for CUDA, ROCm and XPU only; with torch for the CPU or for macOS,"
-    " which these variants are loaded by, the import fails.",
+    summary=f"Importing a kernel for {' or '.join(b for b in Backend if b.torch.triton is False)} does not need triton",
+    rationale=f"triton comes with torch for {', '.join(b.label for b in Backend if b.torch.triton)} only; with the"
+    " builds that these variants are loaded by, the import fails.",
     remedy="Import triton where a GPU is used, or leave the backend out of build.toml.",
-    source="torch's package requirements; measured: a CPU environment has no triton",
+    source="torch's package requirements; measured: an environment without a GPU has no triton",
 )
 SHADOWING = rule(
     "KB320",
@@ -229,20 +231,12 @@ def python_version(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
 # --- imports ---
 
 _TORCH = frozenset({"torch", "functorch", "torchgen"})
-_WITH_TORCH = frozenset({"typing_extensions", "sympy", "networkx", "jinja2", "fsspec", "filelock", "cuda", "mpmath"})
-"""Modules that torch's own requirements bring; ``cuda`` (bindings) with its CUDA builds."""
+_WITH_TORCH = frozenset({"typing_extensions", "sympy", "networkx", "jinja2", "fsspec", "filelock", "mpmath"}).union(
+    *(backend.torch.modules for backend in Backend)
+)
+"""Modules that torch's own requirements bring, in some builds at least."""
 
-_PLUGINS = {"cann": "torch_npu", "tpu": "torch_tpu", "neuron": "torch_neuronx"}
-"""Backends that torch has only with a package of its own."""
-
-_BROUGHT = {
-    "nvidia-cutlass-dsl": frozenset({"cuda", "typing_extensions", "numpy"}),
-    "tvm-ffi": frozenset({"typing_extensions"}),
-    "helion": frozenset({"numpy", "psutil", "rich", "typing_extensions"}),
-}
-"""Modules that packages which may be declared require themselves. Source: their published metadata."""
-
-_WITHOUT_TRITON = frozenset({"cpu", "metal"})
+_WITHOUT_TRITON = frozenset(backend.value for backend in Backend if backend.torch.triton is False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,7 +255,7 @@ def _allowed(tree: PythonTree) -> _Allowed:
     for name in tree.depends or ():
         package = packages.get(name)
         modules.add(package.module if package is not None and package.module else name.replace("-", "_"))
-        modules |= _BROUGHT.get(name, frozenset())
+        modules.update(package.brings if package is not None else ())
     backends: set[str] = set()
     if tree.variant is not None:
         if tree.variant.backend is not None:
@@ -274,7 +268,7 @@ def _allowed(tree: PythonTree) -> _Allowed:
         backends.update(backend.value for backend in project.backends)
         if project.framework.kind is FrameworkKind.TVM_FFI:
             modules.add("tvm_ffi")
-    modules.update(plugin for backend, plugin in _PLUGINS.items() if backend in backends)
+    modules.update(backend.torch.plugin for backend in Backend if backend.torch.plugin and backend in backends)
     return _Allowed(modules=frozenset(modules), backends=frozenset(backends))
 
 
@@ -562,16 +556,7 @@ def _is_dunder(name: str) -> bool:
 
 
 _MODULE_MEMBERS = frozenset(
-    """
-    T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches
-    eval extra_repr float get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict modules
-    mtia named_buffers named_children named_modules named_parameters parameters register_backward_hook
-    register_buffer register_forward_hook register_forward_pre_hook register_full_backward_hook
-    register_full_backward_pre_hook register_load_state_dict_post_hook register_load_state_dict_pre_hook
-    register_module register_parameter register_state_dict_post_hook register_state_dict_pre_hook requires_grad_
-    set_extra_state set_submodule share_memory state_dict to to_empty train type xpu zero_grad training _get_name
-    _version
-    """.split()  # noqa: SIM905  (fifty lines otherwise)
+    resources.files("kernel_builder.data").joinpath("module_members.txt").read_text(encoding="utf-8").split()
 )
 """Public members of ``torch.nn.Module``, which a layer may override."""
 

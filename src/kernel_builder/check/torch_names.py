@@ -8,14 +8,10 @@ from functools import cache
 from pathlib import Path
 
 from kernel_builder.binary.elf import ElfError, read_elf_file
+from kernel_builder.config.backends import HOST
 from kernel_builder.variants.names import ArchVariant, TorchTag, Variant
 
-_LIBRARIES = ("libtorch_cpu.so", "libtorch.so", "libtorch_python.so", "libc10.so")
-_OF_BACKEND = {
-    "cuda": ("libtorch_cuda.so", "libtorch_cuda_linalg.so", "libc10_cuda.so"),
-    "rocm": ("libtorch_hip.so", "libc10_hip.so"),
-    "xpu": ("libtorch_xpu.so", "libc10_xpu.so"),
-}
+_LIBRARIES = (*HOST.torch.libraries, "libtorch.so", "libtorch_python.so", "libc10.so")
 _VERSION = re.compile(r"""^__version__ *= *['"](\d+)\.(\d+)""", re.MULTILINE)
 
 
@@ -55,7 +51,7 @@ def installed_exports(variant: Variant) -> frozenset[str] | None:
     root, version = found
     if variant.tag.version != version:
         return None
-    wanted = _LIBRARIES + _OF_BACKEND.get(variant.backend.value, ())
+    wanted = dict.fromkeys(_LIBRARIES + variant.backend.torch.libraries)
     libraries = tuple(root / "lib" / name for name in wanted)
     if not all(library.is_file() for library in libraries):
         return None

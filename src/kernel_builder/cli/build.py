@@ -14,7 +14,7 @@ import click
 
 from kernel_builder.cli.console import ConsoleReporter, errors_as_json, mebibytes, show_error
 from kernel_builder.cli.options import offline_option, source_option, together
-from kernel_builder.config.model import Backend
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ExitCode, UsageError
 from kernel_builder.load.client import LoadStatus
 from kernel_builder.toolchain.lock import LockUse

@@ -70,7 +70,7 @@ def command(
     if load:
         # Not resolved: a virtual environment's python is a link, and what it is depends on where it lies.
         chosen = Path(os.path.abspath(python)) if python is not None else None  # noqa: PTH100
-        settings = replace(settings, load=True, python=chosen)
+        settings = replace(settings, load=True, python=chosen, environ=os.environ)
     return run_check(
         paths or (Path(),), settings, form=form, select=select, ignore=ignore, strict=strict, verbose=verbose
     )

@@ -9,6 +9,7 @@ import click
 
 from kernel_builder import __version__
 from kernel_builder.cli.options import offline_option, source_option
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ConfigError, UsageError
 from kernel_builder.store.cache import Store
 from kernel_builder.variants.names import Platform
@@ -62,7 +63,8 @@ def _show(diagnosis: Diagnosis) -> None:
             click.echo(f"  {'':<7}  {'':<{width}}  {line}")
     if diagnosis.problem is not None:
         return
-    whose = str(diagnosis.project) if diagnosis.project else "any kernel with CPU and CUDA code"
+    languages = " and ".join(backend.label for backend in Backend if backend.has_module)
+    whose = str(diagnosis.project) if diagnosis.project else f"any kernel with {languages} code"
     click.echo(f"\nrequired variants of {whose}:\n")
     _show_variants(diagnosis.variants)
     good = sum(entry.reason is None for entry in diagnosis.variants)

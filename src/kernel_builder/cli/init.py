@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.config.model import Backend
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import UsageError
 from kernel_builder.scaffold.names import ProjectName, parse_name, parse_repo_id
 from kernel_builder.scaffold.render import BACKENDS, choose_backends, render_project
@@ -83,7 +83,8 @@ class _InitCommand(click.Command):
     multiple=True,
     metavar="BACKEND...",
     help=f"What the kernel is for: {', '.join(BACKENDS)}, or all of them. Several words, commas and"
-    " repetition work. A directory with the name of a backend is written ./cpu.  "
+    " repetition work. A directory with the name of a backend is written"
+    f" ./{BACKENDS[0]}.  "
     f"[default: {' '.join(BACKENDS)}]",
 )
 @click.option(

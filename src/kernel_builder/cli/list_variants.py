@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from kernel_builder.cli.options import offline_option
-from kernel_builder.config.model import Backend, Project
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import Project
 from kernel_builder.config.reader import load_project
 from kernel_builder.errors import ExitCode
 from kernel_builder.variants.matrix import Dropped, Kept, Matrix, all_variants, choose

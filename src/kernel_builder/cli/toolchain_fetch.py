@@ -10,7 +10,7 @@ import click
 
 from kernel_builder.cli.console import ConsoleReporter, mebibytes
 from kernel_builder.cli.options import offline_option, platform_option, source_option
-from kernel_builder.config.model import Backend
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.reader import FILE_NAME
 from kernel_builder.errors import ExitCode
 from kernel_builder.variants.names import Platform

@@ -1,4 +1,4 @@
-"""CUDA compute capabilities: how they are written, and which ones of a list a toolkit compiles for.
+"""Architectures: how they are written, and which capabilities of a list a toolkit compiles for.
 
 Reference: interoperability contract 2.7. Where a list has both ``9.0`` and ``9.0a``, both are kept, which is
 more than the reference builds; nothing is chosen that the toolkit cannot compile.
@@ -10,7 +10,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from kernel_builder.config.model import Capability, Suffix
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import Architecture, Capability, Suffix
+
+CAPABILITY = r"[1-9][0-9]?\.[0-9][af]?(\+PTX)?"
+"""A pattern of capabilities as they are written."""
 
 _PATTERN = re.compile(r"([1-9][0-9]?)\.([0-9])([af]?)(\+PTX)?")
 _BARE = re.compile(r"(?:(?:sm|compute)_?)?([1-9][0-9]?)([0-9])([af]?)(\+PTX)?", re.IGNORECASE)
@@ -21,7 +25,35 @@ _RENAMED = {(10, 1): (11, 0), (11, 0): (10, 1)}
 """Capabilities whose number changed: what CUDA 12 called 10.1, CUDA 13 calls 11.0."""
 
 
-def parse_capability(text: str) -> Capability:
+def parse_architecture(backend: Backend, text: str) -> Architecture:
+    """Read an architecture of ``backend``. Raises ``ValueError`` with a sentence on how they are written; a backend
+    that has none has none that is written right.
+    """
+    known = backend.architectures
+    if known is None:
+        raise ValueError(f"{_quote(text)} is not an architecture; {backend.label} has none")
+    if known.pattern is None:
+        return parse_capability(text, known.noun)
+    if re.fullmatch(known.pattern, text) is None:
+        raise ValueError(f'{_quote(text)} is not a {known.noun}; write something like "{known.examples[-1]}"')
+    return text
+
+
+def is_architecture(backend: Backend, text: str) -> bool:
+    """Whether ``text`` is how an architecture of ``backend`` is written."""
+    try:
+        parse_architecture(backend, text)
+    except ValueError:
+        return False
+    return True
+
+
+def capabilities_of(architectures: Iterable[Architecture]) -> tuple[Capability, ...]:
+    """Those of ``architectures`` that are capabilities."""
+    return tuple(one for one in architectures if isinstance(one, Capability))
+
+
+def parse_capability(text: str, noun: str = "compute capability") -> Capability:
     """Read ``8.0``, ``9.0a``, ``10.0f`` or ``8.0+PTX``; ``str()`` of the result is ``text`` again.
 
     Raises ``ValueError`` with a sentence that says how capabilities are written, and what was probably meant.
@@ -29,7 +61,7 @@ def parse_capability(text: str) -> Capability:
     match = _PATTERN.fullmatch(text)
     if match is None:
         meant = _guess(text)
-        raise ValueError(f"{_quote(text)} is not a CUDA capability; " + (f"write '{meant}'" if meant else _FORM))
+        raise ValueError(f"{_quote(text)} is not a {noun}; " + (f"write '{meant}'" if meant else _FORM))
     return Capability(int(match[1]), int(match[2]), Suffix(match[3]), ptx=bool(match[4]))
 
 
@@ -64,7 +96,7 @@ def select_capabilities(
 ) -> Selection:
     """Choose what to compile for.
 
-    ``requested`` is a section's ``cuda-capabilities``, ``None`` where it has none; ``supported`` what the
+    ``requested`` is what a section asks for, ``None`` where it asks for nothing; ``supported`` what the
     toolkit's default list holds, possibly with a ``+PTX`` default; ``compilable`` everything that this nvcc
     takes, when that is more than ``supported``. With no request, all of ``supported`` is chosen.
 

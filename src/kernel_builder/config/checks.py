@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from kernel_builder.config.model import Backend, Framework, Section
+from kernel_builder.config.backends import Backend, Role
+from kernel_builder.config.model import Framework, Section
 from kernel_builder.config.tables import Entry, TableReader
 from kernel_builder.toml.nodes import quoted
 from kernel_builder.toml.report import Report
@@ -18,7 +19,7 @@ from kernel_builder.toml.scan import Where
 from kernel_builder.versions import Version
 
 _CXX = {".cpp", ".cc", ".cxx", ".c", ".mm", ".m"}
-_DEVICE = {".cu", ".hip"}
+_DEVICE = {suffix for backend in Backend for suffix in backend.sources}
 
 
 def plain_path(text: str) -> str:
@@ -99,9 +100,9 @@ def _flags(section: Section, source: str) -> tuple[str, ...] | None:
     """The flags that a section compiles this source with; ``None`` for one that is not compiled."""
     suffix = PurePosixPath(source).suffix
     if suffix in _DEVICE:
-        return section.cuda_flags + section.hip_flags
+        return section.flags if section.backend.sources else ()
     if suffix in _CXX:
-        return section.cxx_flags + section.sycl_flags
+        return section.cxx_flags if section.backend.sources else section.cxx_flags + section.flags
     return None
 
 
@@ -146,14 +147,15 @@ def backends_without_sections(
         )
 
 
-def never_built(sections: Sequence[Placed], maxver: Version, report: Report) -> None:
-    """Warn of a ``cuda-minver`` that no allowed toolkit reaches."""
+def never_built(sections: Sequence[Placed], backend: Backend, maxver: Version, report: Report) -> None:
+    """Warn of sections of ``backend`` whose oldest toolkit no allowed one reaches."""
+    key = backend.key(Role.MINVER)
     for placed in sections:
-        minver = placed.section.cuda_minver
-        if minver is not None and not minver.is_at_most(maxver):
+        minver = placed.section.toolkit_minver
+        if key is not None and placed.section.backend is backend and minver and not minver.is_at_most(maxver):
             report.warning(
-                (*placed.reader.path, "cuda-minver"),
-                f"this section is never built: general.cuda.maxver allows no CUDA newer than {maxver}",
+                (*placed.reader.path, key.name),
+                f"this section is never built: general.{backend}.maxver allows no {backend.label} newer than {maxver}",
             )
 
 

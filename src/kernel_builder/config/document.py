@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kernel_builder.config.backends import Role
 from kernel_builder.config.model import (
     BackendOptions,
     Framework,
@@ -16,7 +17,7 @@ from kernel_builder.config.model import (
     Project,
     Section,
 )
-from kernel_builder.config.schema import CURRENT_EDITION
+from kernel_builder.config.schema import CURRENT_EDITION, TORCH_NOARCH, Kind
 
 Value = str | int | Sequence["Value"] | Mapping[str, "Value"]
 """What TOML and JSON have in common, as far as ``build.toml`` needs it."""
@@ -87,16 +88,20 @@ def _framework(framework: Framework) -> dict[str, Value]:
             "minver": _text(framework.minver),
             "maxver": _text(framework.maxver),
             "stable-abi": {backend.value: version.text for backend, version in framework.stable_abi.items()},
-            # With an underscore, these two are read by the reference implementation as well.
-            "cuda_capabilities": [str(capability) for capability in framework.cuda_capabilities],
-            "rocm_archs": list(framework.rocm_archs),
+        }
+        | {
+            # With an underscore, these are read by the reference implementation as well.
+            key.aliases[0]: [str(one) for backend in key.only for one in framework.architectures.get(backend, ())]
+            for key in TORCH_NOARCH.keys
+            if key.kind is Kind.ARCHITECTURES
         },
         empty=("pyext",) if noarch else ("pyext", "src"),
     )
 
 
 def _section(section: Section) -> dict[str, Value]:
-    capabilities = section.cuda_capabilities
+    own = {key.name: _own(section, key.role) for key in section.backend.keys}
+    architectures = section.backend.key(Role.ARCHITECTURES)
     return _kept(
         {
             "backend": section.backend.value,
@@ -104,12 +109,16 @@ def _section(section: Section) -> dict[str, Value]:
             "src": list(section.src),
             "include": list(section.include),
             "cxx-flags": list(section.cxx_flags),
-            "cuda-capabilities": None if capabilities is None else [str(entry) for entry in capabilities],
-            "cuda-flags": list(section.cuda_flags),
-            "cuda-minver": _text(section.cuda_minver),
-            "hip-flags": list(section.hip_flags),
-            "rocm-archs": None if section.rocm_archs is None else list(section.rocm_archs),
-            "sycl-flags": list(section.sycl_flags),
-        },
-        empty=("depends", "src", "cuda-capabilities", "rocm-archs"),
+        }
+        | own,
+        empty=("depends", "src", *([architectures.name] if architectures else [])),
     )
+
+
+def _own(section: Section, role: Role) -> Value | None:
+    """The value of the key in which the section's backend says this."""
+    if role is Role.FLAGS:
+        return list(section.flags)
+    if role is Role.MINVER:
+        return _text(section.toolkit_minver)
+    return None if section.architectures is None else [str(one) for one in section.architectures]

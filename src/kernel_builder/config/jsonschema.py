@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.capabilities import CAPABILITY
 from kernel_builder.config.known import dependencies
-from kernel_builder.config.model import Backend
 from kernel_builder.config.schema import (
     BACKEND_TABLES,
     COMPILED,
@@ -35,8 +36,6 @@ _REPO_ID: Mapping[str, Json] = {
     "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$",
 }
 _PATH: Mapping[str, Json] = {"type": "string", "minLength": 1, "pattern": r"^[^/\\]"}
-_CAPABILITY: Mapping[str, Json] = {"type": "string", "pattern": r"^[1-9][0-9]?\.[0-9][af]?(\+PTX)?$"}
-_ROCM_ARCH: Mapping[str, Json] = {"type": "string", "pattern": "^gfx[0-9a-f]{3,5}$"}
 _SUFFIX: Mapping[str, Json] = {"type": "string", "pattern": r"^[A-Za-z0-9_+-]+(\.[A-Za-z0-9_+-]+)*$"}
 
 
@@ -87,7 +86,7 @@ def _object(
     keys = [key for key in table.keys if owner is None or not key.only or owner in key.only]
     properties: dict[str, Json] = {}
     for key in keys:
-        described: dict[str, Json] = {"description": key.summary, **_value(key, owner)}
+        described: dict[str, Json] = {"description": key.summary, **_value(key, key.only[0] if key.only else owner)}
         properties |= dict.fromkeys((key.name, *key.aliases), described)
     found: dict[str, Json] = {
         "type": "object",
@@ -131,6 +130,11 @@ def _python_depends(owner: Backend | None) -> dict[str, Json]:
     return _list({"enum": names}) if names else {"type": "array", "maxItems": 0}
 
 
+def _architectures(owner: Backend | None) -> Mapping[str, Json]:
+    known = owner.architectures if owner is not None else None
+    return _list({"type": "string", "pattern": f"^{known.pattern or CAPABILITY}$"} if known else _TEXT)
+
+
 def _stable_abi() -> dict[str, Json]:
     version = {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)+\s*$"}
     table: dict[str, Json] = {
@@ -155,8 +159,7 @@ _VALUES: Mapping[Kind, Callable[[Backend | None], Mapping[str, Json]]] = {
     Kind.SUFFIXES: lambda _: _list(_SUFFIX),
     Kind.SOURCES: lambda _: _list(_PATH),
     Kind.INCLUDES: lambda _: _list(_PATH),
-    Kind.CAPABILITIES: lambda _: _list(_CAPABILITY),
-    Kind.ROCM_ARCHS: lambda _: _list(_ROCM_ARCH),
+    Kind.ARCHITECTURES: _architectures,
     Kind.DEPENDS: _depends,
     Kind.PYTHON_DEPENDS: _python_depends,
     Kind.KERNEL_DEPENDS: lambda _: _list(_object(KERNEL_DEPENDENCY)),
@@ -164,4 +167,4 @@ _VALUES: Mapping[Kind, Callable[[Backend | None], Mapping[str, Json]]] = {
     Kind.REPO_ID: lambda _: _REPO_ID,
     Kind.BRANCH: lambda _: _TEXT,
 }
-"""How each kind of value is said in JSON schema; the backend is the one whose table it stands in."""
+"""How each kind of value is said in JSON schema; the backend is the one whose key or table it is."""

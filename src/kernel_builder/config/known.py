@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kernel_builder.config.model import Backend
+from kernel_builder.config.backends import Backend
 from kernel_builder.versions import Version
 
 _DATA = Path(__file__).parent.parent / "data"
@@ -21,10 +21,13 @@ OLDEST_STABLE_ABI = Version.parse("2.7")
 
 
 class PythonPackage(NamedTuple):
-    """A Python package that kernels may import: what to install, and the module to import (``""``: none)."""
+    """A Python package that kernels may import: what to install, the module to import (``""``: none), and the modules
+    that its own requirements bring.
+    """
 
     package: str
     module: str
+    brings: Sequence[str] = ()
 
 
 class Dependencies(NamedTuple):

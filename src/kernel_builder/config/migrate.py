@@ -12,10 +12,11 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kernel_builder.config.editions.v1 import ARCHS, LANGUAGES
-from kernel_builder.config.editions.v2 import BOUNDS, CUDA_PYTHON_DEPENDS
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.editions.v1 import ARCHS, DEFAULT_LANGUAGE, LANGUAGES
+from kernel_builder.config.editions.v2 import BOUNDED, BOUNDS, MOVED_PYTHON_DEPENDS
 from kernel_builder.config.known import dependencies
-from kernel_builder.config.model import Backend, FrameworkKind, Project
+from kernel_builder.config.model import FrameworkKind, Project
 from kernel_builder.config.reader import decode, read_project
 from kernel_builder.config.schema import CURRENT_EDITION, FRAMEWORKS
 from kernel_builder.errors import ConfigError, Diagnostic, Severity, UsageError
@@ -132,7 +133,7 @@ class _Migration:
                 if isinstance(section, TableNode):
                     self._section(name, section)
         if self._project.edition == 2:
-            self._cuda_table()
+            self._bounded_table()
         self._universal()
         if self._project.edition < 4:
             self._renamed_dependencies()
@@ -164,19 +165,19 @@ class _Migration:
         language = section.get("language")
         if language is None and "backend" in section.items:
             return
-        value = language.value if isinstance(language, Leaf) else "cuda"
+        value = language.value if isinstance(language, Leaf) else DEFAULT_LANGUAGE
         backends = LANGUAGES[str(value)]
         path = ("kernel", name)
-        if len(backends) > 1:
-            self._copy_for_rocm(name)
+        for backend in backends[1:]:
+            self._copy_for(backend, name)
         _retarget(self._editor, path, section, backends[0])
 
-    def _copy_for_rocm(self, name: str) -> None:
+    def _copy_for(self, backend: Backend, name: str) -> None:
         start, end = self._editor.block(("kernel", name))
         copy = Editor(self._editor.text[start:end])
         section = table_of(copy.source.parse()[0]).table("kernel").table(name)
-        copy.rename_table(("kernel", name), _key(f"{name}_rocm"))
-        _retarget(copy, ("kernel", name), section, Backend.ROCM)
+        copy.rename_table(("kernel", name), _key(f"{name}_{backend}"))
+        _retarget(copy, ("kernel", name), section, backend)
         text = copy.result()
         self._editor.insert_text(end, "\n" + text + ("" if text.endswith("\n") else "\n"))
 
@@ -197,8 +198,8 @@ class _Migration:
         elif not any(name in self._top.items for name in FRAMEWORKS):
             self._editor.append_table(["[torch-noarch]"])
 
-    def _cuda_table(self) -> None:
-        """CUDA bounds and CUDA's Python dependencies, from ``[general]`` to ``[general.cuda]``."""
+    def _bounded_table(self) -> None:
+        """Bounds of a toolkit and Python dependencies, from ``[general]`` to the table of their backend."""
         lines = []
         for old, new in BOUNDS.items():
             node = self._general.get(old)
@@ -207,7 +208,7 @@ class _Migration:
                 self._editor.remove(node.path)
         depends = self._general.get("python-depends")
         if isinstance(depends, ListNode):
-            moved = [node for node in depends.items if isinstance(node, Leaf) and node.value in CUDA_PYTHON_DEPENDS]
+            moved = [node for node in depends.items if isinstance(node, Leaf) and node.value in MOVED_PYTHON_DEPENDS]
             if moved:
                 if len(moved) == len(depends.items):
                     self._editor.remove(depends.path)
@@ -218,11 +219,11 @@ class _Migration:
                 lines.append(f"python-depends = [{', '.join(_quoted(str(node.value)) for node in moved)}]")
         if not lines:
             return
-        if "cuda" in self._general.items:
+        if BOUNDED.value in self._general.items:
             for line in lines:
-                self._editor.insert(("general", "cuda"), line, after=("minver", "maxver", "kernel-depends"))
+                self._editor.insert(("general", BOUNDED.value), line, after=("minver", "maxver", "kernel-depends"))
         else:
-            self._editor.insert_table(_GENERAL, ["[general.cuda]", *lines])
+            self._editor.insert_table(_GENERAL, [f"[general.{BOUNDED}]", *lines])
 
     def _renamed_dependencies(self) -> None:
         renamed = dependencies().renamed

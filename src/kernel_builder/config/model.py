@@ -13,20 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 
+from kernel_builder.config.backends import Backend
 from kernel_builder.versions import Version
-
-
-class Backend(StrEnum):
-    """Compute backends that a kernel can be for."""
-
-    CANN = "cann"
-    CPU = "cpu"
-    CUDA = "cuda"
-    METAL = "metal"
-    NEURON = "neuron"
-    ROCM = "rocm"
-    TPU = "tpu"
-    XPU = "xpu"
 
 
 class FrameworkKind(StrEnum):
@@ -38,7 +26,7 @@ class FrameworkKind(StrEnum):
 
 
 class Suffix(StrEnum):
-    """What follows the number of a CUDA capability: nothing, ``a`` (this chip only) or ``f`` (its family)."""
+    """What follows the number of a capability: nothing, ``a`` (this chip only) or ``f`` (its family)."""
 
     NONE = ""
     ARCH = "a"
@@ -47,7 +35,7 @@ class Suffix(StrEnum):
 
 @dataclass(frozen=True, order=True)
 class Capability:
-    """A CUDA compute capability such as ``9.0a`` or ``8.0+PTX``."""
+    """A compute capability such as ``9.0a`` or ``8.0+PTX``."""
 
     major: int
     minor: int
@@ -63,6 +51,10 @@ class Capability:
         return f"{self.major}.{self.minor}{self.suffix.value}{'+PTX' if self.ptx else ''}"
 
 
+Architecture = Capability | str
+"""What code is compiled for: a capability, or the name of an architecture where backends have names for them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class KernelDependency:
     """Another Hub kernel: ``version`` xor ``revision``."""
@@ -74,7 +66,7 @@ class KernelDependency:
 
 @dataclass(frozen=True, kw_only=True)
 class BackendOptions:
-    """``[general.<backend>]``: toolkit bounds (cuda only) and dependencies of that backend."""
+    """``[general.<backend>]``: bounds of the backend's toolkit, and dependencies of that backend."""
 
     minver: Version | None = None
     maxver: Version | None = None
@@ -94,8 +86,8 @@ class Hub:
 class Framework:
     """``[torch]``, ``[torch-noarch]`` or ``[tvm-ffi]``.
 
-    ``pyext`` is ``None`` when it is not written. ``cuda_capabilities`` and ``rocm_archs`` are those of
-    ``[torch-noarch]``, which only describe the kernel. ``stable_abi`` maps the backends that use torch's
+    ``pyext`` is ``None`` when it is not written. ``architectures`` are those of ``[torch-noarch]``, which only
+    describe the kernel; backends without any are left out. ``stable_abi`` maps the backends that use torch's
     stable ABI to the torch version they target.
     """
 
@@ -107,8 +99,7 @@ class Framework:
     minver: Version | None = None
     maxver: Version | None = None
     stable_abi: Mapping[Backend, Version] = field(default_factory=lambda: MappingProxyType({}))
-    cuda_capabilities: tuple[Capability, ...] = ()
-    rocm_archs: tuple[str, ...] = ()
+    architectures: Mapping[Backend, tuple[Architecture, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def directory(self) -> str:
@@ -118,7 +109,11 @@ class Framework:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """``[kernel.<id>]``: sources of one backend that are compiled alike. ``None`` means 'not written'."""
+    """``[kernel.<id>]``: sources of one backend that are compiled alike. ``None`` means 'not written'.
+
+    ``flags`` are those of the backend's own compiler, ``architectures`` those to compile for, and ``toolkit_minver``
+    is the oldest toolkit that compiles the section.
+    """
 
     id: str
     backend: Backend
@@ -126,12 +121,9 @@ class Section:
     depends: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
     cxx_flags: tuple[str, ...] = ()
-    cuda_flags: tuple[str, ...] = ()
-    cuda_capabilities: tuple[Capability, ...] | None = None
-    cuda_minver: Version | None = None
-    hip_flags: tuple[str, ...] = ()
-    rocm_archs: tuple[str, ...] | None = None
-    sycl_flags: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    architectures: tuple[Architecture, ...] | None = None
+    toolkit_minver: Version | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kernel_builder.config import checks, values
+from kernel_builder.config.backends import Backend, Role
 from kernel_builder.config.editions import Edition, edition_of, upgrade
+from kernel_builder.config.editions.retired import RETIRED
 from kernel_builder.config.model import (
-    Backend,
+    Architecture,
     BackendOptions,
     Framework,
     FrameworkKind,
@@ -32,6 +34,8 @@ from kernel_builder.config.schema import (
     GENERAL,
     HUB,
     KERNEL,
+    TORCH_NOARCH,
+    Kind,
 )
 from kernel_builder.config.tables import TableReader
 from kernel_builder.errors import ConfigError, Diagnostic, Severity
@@ -155,8 +159,7 @@ def _only_tables(top: TableNode, report: Report) -> TableNode:
             hint = (
                 f"it belongs into a table: [{owner.name}]" if owner else "tables: [general], a framework, [kernel.<id>]"
             )
-            if name in {"capabilities", "cuda-capabilities"}:
-                hint = "write 'cuda-capabilities' in every [kernel.<id>] section for cuda"
+            hint = RETIRED.get(("", name), hint)
             report.error(node.path, "stands outside of any table", hint=hint, at_key=True)
     if "kernel" in tables:
         kernels = tables["kernel"]
@@ -187,6 +190,14 @@ def _warn_of_edition(top: TableNode, edition: Edition, report: Report) -> None:
         hint=f"it is read all the same; bring it up to date with: kernel-builder update-build{license_hint}",
         at_key=True,
     )
+
+
+class _Own(NamedTuple):
+    """The values of a section's keys that its backend alone has."""
+
+    flags: tuple[str, ...] = ()
+    architectures: tuple[Architecture, ...] | None = None
+    minver: Version | None = None
 
 
 class _Reader:
@@ -322,8 +333,7 @@ class _Reader:
             return Framework(
                 kind=kind,
                 pyext=pyext,
-                cuda_capabilities=values.capabilities(reader, self._report, compiled=False) or (),
-                rocm_archs=values.rocm_archs(reader, self._report) or (),
+                architectures=self._noarch_architectures(reader),
             )
         src, include = (
             values.paths(reader, "src", self._tree, self._report),
@@ -347,6 +357,34 @@ class _Reader:
             stable_abi=stable,
         )
 
+    def _noarch_architectures(self, reader: TableReader) -> Mapping[Backend, tuple[Architecture, ...]]:
+        """What ``[torch-noarch]`` says of architectures, for the backends that it says something of."""
+        found: dict[Backend, tuple[Architecture, ...]] = {}
+        for key in TORCH_NOARCH.keys:
+            if key.kind is Kind.ARCHITECTURES:
+                for backend in key.only:
+                    listed = values.architectures(reader, key.name, backend, self._report, compiled=False)
+                    if listed:
+                        found[backend] = listed
+        return MappingProxyType(found)
+
+    def _own(self, reader: TableReader, backend: Backend | None) -> _Own:
+        """What a section says in keys of its backend alone. Those of other backends, misplaced, are judged too."""
+        found = _Own()
+        for owner in COMPILED:
+            own = _Own()
+            for key in owner.keys:
+                if key.role is Role.FLAGS:
+                    own = own._replace(flags=values.flags(reader, key.name))
+                elif key.role is Role.ARCHITECTURES:
+                    listed = values.architectures(reader, key.name, owner, self._report, compiled=True)
+                    own = own._replace(architectures=listed)
+                else:
+                    own = own._replace(minver=reader.version(key.name))
+            if owner is backend:
+                found = own
+        return found
+
     def _sections(self) -> list[checks.Placed]:
         placed = []
         for id_, node in self._top.table("kernel").items.items():
@@ -357,20 +395,18 @@ class _Reader:
             src = values.paths(reader, "src", self._tree, self._report)
             if reader.node("src") is not None and not src and not self._report.has_errors:
                 self._report.warning(reader.path, "lists no source files, so nothing is compiled for it", at_key=True)
+            own = self._own(reader, backend)
             section = Section(
                 id=id_,
                 # Without a backend there is no project, yet the rest of the section is judged all the same.
-                backend=backend or Backend.CPU,
+                backend=backend or COMPILED[0],
                 src=src,
                 depends=values.depends(reader, backend, self._report),
                 include=values.paths(reader, "include", self._tree, self._report),
                 cxx_flags=values.flags(reader, "cxx-flags"),
-                cuda_flags=values.flags(reader, "cuda-flags"),
-                cuda_capabilities=values.capabilities(reader, self._report, compiled=True),
-                cuda_minver=reader.version("cuda-minver"),
-                hip_flags=values.flags(reader, "hip-flags"),
-                rocm_archs=values.rocm_archs(reader, self._report),
-                sycl_flags=values.flags(reader, "sycl-flags"),
+                flags=own.flags,
+                architectures=own.architectures,
+                toolkit_minver=own.minver,
             )
             placed.append(checks.Placed(section=section, known=backend is not None, reader=reader))
         return placed
@@ -395,9 +431,9 @@ class _Reader:
                 (*self._top.table("general").path, "backends"),
                 self._report,
             )
-        cuda = options.get(Backend.CUDA)
-        if cuda is not None and cuda.maxver is not None:
-            checks.never_built(known, cuda.maxver, self._report)
+        for backend, option in options.items():
+            if option.maxver is not None:
+                checks.never_built(known, backend, option.maxver, self._report)
 
 
 def _backend_tables(general: TableNode) -> list[tuple[str, TableNode]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import dependencies
-from kernel_builder.config.schema import CURRENT_EDITION, EXAMPLES, KERNEL, KERNEL_DEPENDENCY, TABLES, Key, Kind, Table
+from kernel_builder.config.schema import CURRENT_EDITION, KERNEL, KERNEL_DEPENDENCY, TABLES, Key, Kind, Table
 
 _KINDS: Mapping[Kind, str] = {
     Kind.NAME: "kernel name",
@@ -21,8 +22,7 @@ _KINDS: Mapping[Kind, str] = {
     Kind.SUFFIXES: "list of suffixes",
     Kind.SOURCES: "list of files",
     Kind.INCLUDES: "list of directories",
-    Kind.CAPABILITIES: "list of CUDA capabilities",
-    Kind.ROCM_ARCHS: "list of ROCm architectures",
+    Kind.ARCHITECTURES: "list of architectures",
     Kind.DEPENDS: "list of C++ dependencies",
     Kind.PYTHON_DEPENDS: "list of Python dependencies",
     Kind.KERNEL_DEPENDS: "list of kernel dependencies",
@@ -45,25 +45,30 @@ works with; edit that table (`src/kernel_builder/config/schema.py`), not this pa
 Unknown keys are mistakes everywhere. Paths are relative to the directory of `build.toml`, written with `/`, and stay
 inside of it. Versions are text, so that `"2.10"` is not `2.1`; a bound speaks of the numbers that it writes, so
 `maxver = "2.12"` admits 2.12.1. Exactly one of `[torch]`, `[torch-noarch]` and `[tvm-ffi]` must be there.
-
-CUDA capabilities are written `8.0`, with `a` behind it for code of that one chip, `f` for code of its family, and
-`+PTX` for code that newer chips can translate. What is compiled is what the list and the toolkit have in common.
 """
 
 
 def reference() -> str:
     """The page, as Markdown. It is the same in every run."""
-    parts = [_INTRODUCTION, *(_table(table) for table in TABLES), _dependencies()]
+    notes = [backend.architectures.note for backend in Backend if backend.architectures and backend.architectures.note]
+    parts = [_INTRODUCTION, *notes, *(_table(table) for table in TABLES), _dependencies()]
     return "\n".join(parts)
 
 
 def _table(table: Table) -> str:
     title = "Kernel dependencies" if table is KERNEL_DEPENDENCY else f"`[{table.name}]`"
     rows = [f"## {title}", "", table.summary, "", "| Key | Value | Example |", "|---|---|---|"]
-    rows += [f"| `{key.name}`{_marks(key)} | {_KINDS[key.kind]} | `{_example(key)}` |" for key in table.keys]
+    rows += [f"| `{key.name}`{_marks(key)} | {_kind(key)} | `{_example(key)}` |" for key in table.keys]
     rows.append("")
     rows += [f"- `{key.name}`: {key.summary}{_more(table, key)}" for key in table.keys]
     return "\n".join([*rows, ""])
+
+
+def _kind(key: Key) -> str:
+    known = [backend.architectures for backend in key.only if backend.architectures is not None]
+    if key.kind is Kind.ARCHITECTURES and known:
+        return f"list of {known[0].plural}"
+    return _KINDS[key.kind]
 
 
 def _marks(key: Key) -> str:
@@ -71,7 +76,7 @@ def _marks(key: Key) -> str:
 
 
 def _example(key: Key) -> str:
-    return f"{key.name} = {EXAMPLES[key.kind]}".replace("|", "\\|")
+    return f"{key.name} = {key.example}".replace("|", "\\|")
 
 
 def _more(table: Table, key: Key) -> str:

@@ -7,15 +7,16 @@ Reference: interoperability contract 1.2-1.6. Older editions are described by ho
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
-from kernel_builder.config.model import Backend
+from kernel_builder.config.backends import HOST, SHOWN, Backend, KernelKey, Role
 
 CURRENT_EDITION = 5
 
-COMPILED = (Backend.CPU, Backend.CUDA, Backend.METAL, Backend.ROCM, Backend.XPU)
+COMPILED = tuple(backend for backend in Backend if backend.has_sections)
 """Backends that can have compiled code, hence a ``[kernel.<id>]`` section."""
 
 FRAMEWORKS = ("torch", "torch-noarch", "tvm-ffi")
@@ -38,8 +39,7 @@ class Kind(Enum):
     SUFFIXES = auto()  # list of file name suffixes
     SOURCES = auto()  # list of files
     INCLUDES = auto()  # list of directories
-    CAPABILITIES = auto()  # list of CUDA capabilities
-    ROCM_ARCHS = auto()  # list of ROCm architectures
+    ARCHITECTURES = auto()  # list of a backend's architectures
     DEPENDS = auto()  # list of C++ dependencies
     PYTHON_DEPENDS = auto()  # list of Python dependencies
     KERNEL_DEPENDS = auto()  # list of kernel dependencies
@@ -48,22 +48,27 @@ class Kind(Enum):
     BRANCH = auto()  # git branch
 
 
+def _architectures_of(backend: Backend) -> str:
+    """Architectures of a backend, as a list is written."""
+    examples = backend.architectures.examples if backend.architectures else ()
+    return f"[{', '.join(json.dumps(example) for example in examples)}]"
+
+
 EXAMPLES: Mapping[Kind, str] = {
     Kind.NAME: '"my-kernel"',
     Kind.UINT: "1",
     Kind.EDITION: "5",
     Kind.TEXT: '"main"',
     Kind.LICENSE: '"Apache-2.0"',
-    Kind.BACKEND: '"cuda"',
-    Kind.BACKENDS: '["cpu", "cuda"]',
+    Kind.BACKEND: f'"{SHOWN}"',
+    Kind.BACKENDS: f'["{HOST}", "{SHOWN}"]',
     Kind.GIT_URL: '"https://github.com/owner/name"',
     Kind.VERSION: '"2.12"',
     Kind.TEXTS: '["-O3"]',
     Kind.SUFFIXES: '["py", "json"]',
-    Kind.SOURCES: '["my_kernel_cuda/my_kernel.cu"]',
+    Kind.SOURCES: f'["my_kernel_{SHOWN}/my_kernel{SHOWN.sources[0]}"]',
     Kind.INCLUDES: '["include"]',
-    Kind.CAPABILITIES: '["8.0", "9.0a", "10.0+PTX"]',
-    Kind.ROCM_ARCHS: '["gfx90a", "gfx942"]',
+    Kind.ARCHITECTURES: _architectures_of(SHOWN),
     Kind.DEPENDS: '["torch"]',
     Kind.PYTHON_DEPENDS: '["einops"]',
     Kind.KERNEL_DEPENDS: '[{ repo-id = "owner/name", version = 1 }]',
@@ -217,52 +222,39 @@ _BACKEND_KERNEL_DEPENDS = Key(
     name="kernel-depends", kind=Kind.KERNEL_DEPENDS, field="kernel_depends", summary=_KERNEL_DEPENDS
 )
 
-GENERAL_CUDA = Table(
-    name="general.cuda",
-    model="BackendOptions",
-    summary="What holds for the CUDA backend as a whole.",
-    keys=(
+
+def _general_keys(backend: Backend) -> Mapping[str, Key]:
+    """The keys that ``[general.<backend>]`` can have, by name."""
+    keys = (
         Key(
             name="minver",
             kind=Kind.VERSION,
             field="minver",
-            summary="Oldest CUDA toolkit to build with. Leaves out required variants: use it only when "
+            summary=f"Oldest {backend.label} toolkit to build with. Leaves out required variants: use it only when "
             "older ones fail.",
         ),
         Key(
             name="maxver",
             kind=Kind.VERSION,
             field="maxver",
-            summary="Newest CUDA toolkit to build with, its patch releases included. Leaves out required variants.",
+            summary=f"Newest {backend.label} toolkit to build with, its patch releases included. "
+            "Leaves out required variants.",
         ),
         _BACKEND_KERNEL_DEPENDS,
         _BACKEND_PYTHON_DEPENDS,
-    ),
-)
-GENERAL_NEURON = Table(
-    name="general.neuron",
-    model="BackendOptions",
-    summary="What holds for the Neuron backend.",
-    keys=(_BACKEND_KERNEL_DEPENDS, _BACKEND_PYTHON_DEPENDS),
-)
-GENERAL_XPU = Table(
-    name="general.xpu",
-    model="BackendOptions",
-    summary="What holds for the XPU backend as a whole.",
-    keys=(_BACKEND_KERNEL_DEPENDS, _BACKEND_PYTHON_DEPENDS),
-)
-GENERAL_TPU = Table(
-    name="general.tpu",
-    model="BackendOptions",
-    summary="What holds for the TPU backend.",
-    keys=(_BACKEND_PYTHON_DEPENDS,),
-)
+    )
+    return {key.name: key for key in keys}
+
 
 BACKEND_TABLES: Mapping[Backend, Table] = {
-    Backend.CUDA: GENERAL_CUDA,
-    Backend.NEURON: GENERAL_NEURON,
-    Backend.XPU: GENERAL_XPU,
-    Backend.TPU: GENERAL_TPU,
+    backend: Table(
+        name=f"general.{backend}",
+        model="BackendOptions",
+        summary=backend.general.summary,
+        keys=tuple(_general_keys(backend)[name] for name in backend.general.keys),
+    )
+    for backend in Backend
+    if backend.general is not None
 }
 """``[general.<backend>]``, for the backends that have one."""
 
@@ -305,7 +297,7 @@ TORCH = Table(
             field="stable_abi",
             summary="Build against torch's stable ABI of this release, so that one build serves every later "
             "torch. A "
-            'version holds for all backends; a table, `{ cuda = "2.10" }`, for those that it names.',
+            f'version holds for all backends; a table, `{{ {SHOWN} = "2.10" }}`, for those that it names.',
         ),
     ),
 )
@@ -328,22 +320,38 @@ TORCH_NOARCH = Table(
     summary="A kernel of Python code alone, such as one for Triton. Its Python package is `torch-ext/<python name>`.",
     keys=(
         Key(name="pyext", kind=Kind.SUFFIXES, field="pyext", default='["py", "pyi"]', summary=_PYEXT),
-        Key(
-            name="cuda-capabilities",
-            kind=Kind.CAPABILITIES,
-            field="cuda_capabilities",
-            aliases=("cuda_capabilities",),
-            summary="CUDA capabilities that the kernel works on. They are written into the metadata.",
-        ),
-        Key(
-            name="rocm-archs",
-            kind=Kind.ROCM_ARCHS,
-            field="rocm_archs",
-            aliases=("rocm_archs",),
-            summary="ROCm architectures that the kernel works on. They are written into the metadata.",
+        *(
+            Key(
+                name=key.name,
+                kind=Kind.ARCHITECTURES,
+                field="architectures",
+                only=(backend,),
+                aliases=(key.name.replace("-", "_"),),
+                summary=key.noarch,
+                shown=_architectures_of(backend),
+            )
+            for backend in Backend
+            for key in backend.keys
+            if key.noarch is not None
         ),
     ),
 )
+
+
+def _kernel_key(backend: Backend, key: KernelKey) -> Key:
+    """A backend's own key in ``[kernel.<id>]``."""
+    kinds = {Role.FLAGS: Kind.TEXTS, Role.ARCHITECTURES: Kind.ARCHITECTURES, Role.MINVER: Kind.VERSION}
+    fields = {Role.FLAGS: "flags", Role.ARCHITECTURES: "architectures", Role.MINVER: "toolkit_minver"}
+    return Key(
+        name=key.name,
+        kind=kinds[key.role],
+        field=fields[key.role],
+        only=(backend,),
+        default="[]" if key.role is Role.FLAGS else None,
+        summary=key.summary,
+        shown=_architectures_of(backend) if key.role is Role.ARCHITECTURES else None,
+    )
+
 
 KERNEL = Table(
     name="kernel.<id>",
@@ -367,55 +375,7 @@ KERNEL = Table(
         Key(name="src", kind=Kind.SOURCES, field="src", required=True, summary=_SRC),
         Key(name="include", kind=Kind.INCLUDES, field="include", default="[]", summary=_INCLUDE),
         Key(name="cxx-flags", kind=Kind.TEXTS, field="cxx_flags", default="[]", summary=_CXX_FLAGS),
-        Key(
-            name="cuda-capabilities",
-            kind=Kind.CAPABILITIES,
-            field="cuda_capabilities",
-            only=(Backend.CUDA,),
-            summary="CUDA capabilities to compile for, as far as the toolkit knows them. Leave it out "
-            "unless the "
-            "kernel needs particular ones: without it, every capability of the toolkit is compiled for.",
-        ),
-        Key(
-            name="cuda-flags",
-            kind=Kind.TEXTS,
-            field="cuda_flags",
-            only=(Backend.CUDA,),
-            default="[]",
-            summary="Further flags for nvcc, on the `.cu` files of this section only.",
-        ),
-        Key(
-            name="cuda-minver",
-            kind=Kind.VERSION,
-            field="cuda_minver",
-            only=(Backend.CUDA,),
-            summary="Oldest CUDA toolkit that compiles this section. With an older one the section is left "
-            "out, and "
-            "the build says so.",
-        ),
-        Key(
-            name="hip-flags",
-            kind=Kind.TEXTS,
-            field="hip_flags",
-            only=(Backend.ROCM,),
-            default="[]",
-            summary="Further flags for the HIP compiler, on the `.cu` and `.hip` files of this section only.",
-        ),
-        Key(
-            name="rocm-archs",
-            kind=Kind.ROCM_ARCHS,
-            field="rocm_archs",
-            only=(Backend.ROCM,),
-            summary="ROCm architectures to compile for. Without it, every supported one.",
-        ),
-        Key(
-            name="sycl-flags",
-            kind=Kind.TEXTS,
-            field="sycl_flags",
-            only=(Backend.XPU,),
-            default="[]",
-            summary="Further flags for the SYCL compiler, on the C++ files of this section only.",
-        ),
+        *(_kernel_key(backend, key) for backend in Backend for key in backend.keys),
     ),
 )
 

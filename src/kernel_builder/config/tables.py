@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from kernel_builder.config.model import Backend
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.editions.retired import RETIRED
 from kernel_builder.config.schema import EXAMPLES, Kind, Table
 from kernel_builder.toml.nodes import Leaf, ListNode, Node, TableNode, describe, quoted, shortened
 from kernel_builder.toml.report import Report
@@ -15,22 +16,6 @@ from kernel_builder.toml.scan import Where
 from kernel_builder.versions import Version
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
-
-RETIRED = {
-    ("general", "universal"): "write a [torch-noarch] table instead",
-    ("torch", "universal"): "write a [torch-noarch] table instead of [torch]",
-    ("general", "cuda-minver"): "write 'minver' in a [general.cuda] table",
-    ("general", "cuda-maxver"): "write 'maxver' in a [general.cuda] table",
-    ("general", "capabilities"): "write 'cuda-capabilities' in every [kernel.<id>] section for cuda",
-    ("general", "cuda-capabilities"): "write it in every [kernel.<id>] section for cuda",
-    ("torch", "name"): "write 'name' in the [general] table",
-    ("torch", "capabilities"): "write 'cuda-capabilities' in every [kernel.<id>] section for cuda",
-    ("torch", "cuda-capabilities"): "write it in every [kernel.<id>] section for cuda",
-    ("kernel.<id>", "language"): "write 'backend' instead: backend = \"cuda\"",
-    ("kernel.<id>", "capabilities"): "write 'cuda-capabilities'",
-    ("kernel.<id>", "name"): "the name stands in the header: [kernel.<name>]",
-}
-"""Keys of older editions, and near misses of present ones, with the edit that each one needs."""
 
 
 class Entry(NamedTuple):
@@ -76,7 +61,7 @@ class TableReader:
     def text(self, name: str) -> Entry | None:
         """A text that is not empty."""
         node = self.node(name)
-        return None if node is None else text_of(node, self._report, example=self._example(name))
+        return None if node is None else text_of(node, self._report, example=self.example(name))
 
     def uint(self, name: str) -> int | None:
         """A whole number, 0 or more."""
@@ -101,7 +86,7 @@ class TableReader:
         node = self.node(name)
         if node is None:
             return None
-        example = self._example(name)
+        example = self.example(name)
         if not isinstance(node, ListNode):
             if isinstance(node, Leaf) and isinstance(node.value, str):
                 example = f"[{self._report.written(node.path)}]"
@@ -112,7 +97,8 @@ class TableReader:
         found = (text_of(item, self._report, example=example) for item in node.items)
         return tuple(entry for entry in found if entry is not None)
 
-    def _example(self, name: str) -> str:
+    def example(self, name: str) -> str:
+        """A value of that key, as it is written."""
         return self._table.key(name).example
 
     def _spellings(self, name: str) -> tuple[str, ...]:

@@ -9,11 +9,12 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from kernel_builder.config.capabilities import parse_capability
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.capabilities import parse_architecture
 from kernel_builder.config.checks import Tree, listed_twice
 from kernel_builder.config.known import OLDEST_STABLE_ABI, dependencies, licenses, newest_torch
-from kernel_builder.config.model import Backend, Capability, KernelDependency, Suffix
-from kernel_builder.config.schema import COMPILED, KERNEL_DEPENDENCY
+from kernel_builder.config.model import Architecture, Capability, KernelDependency, Suffix
+from kernel_builder.config.schema import COMPILED, EXAMPLES, KERNEL_DEPENDENCY, Kind
 from kernel_builder.config.tables import Entry, TableReader, is_number, text_of, version_of
 from kernel_builder.toml.nodes import ListNode, TableNode, describe, quoted, shortened
 from kernel_builder.toml.report import Report
@@ -29,21 +30,9 @@ REPO_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 GIT_SCHEMES = ("https", "http", "git", "ssh", "git+ssh", "git+https", "git+http")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/\s]+)(/\S*)?")
 _SCP = re.compile(r"[^\s/:]+:[^\s/]\S*")
-_ROCM_ARCH = re.compile(r"gfx[0-9a-f]{3,5}")
 _SUFFIX = re.compile(r"[A-Za-z0-9_+-]+(\.[A-Za-z0-9_+-]+)*")
 
-_BACKEND_WORDS = {
-    "gpu": "cuda",
-    "nvidia": "cuda",
-    "hip": "rocm",
-    "amd": "rocm",
-    "mps": "metal",
-    "apple": "metal",
-    "npu": "cann",
-    "ascend": "cann",
-    "sycl": "xpu",
-    "intel": "xpu",
-}
+_BACKEND_WORDS = {word: backend.value for backend in Backend for word in backend.words}
 
 
 def name(reader: TableReader, report: Report) -> str | None:
@@ -124,7 +113,7 @@ def section_backend(node: TableNode, report: Report) -> Backend | None:
     value = node.get("backend")
     if value is None:
         return None
-    entry = text_of(value, report, example='"cuda"')
+    entry = text_of(value, report, example=EXAMPLES[Kind.BACKEND])
     return None if entry is None else _backend(entry, report, COMPILED)
 
 
@@ -292,31 +281,36 @@ def depends(reader: TableReader, backend: Backend | None, report: Report) -> tup
     return tuple(found)
 
 
-def capabilities(reader: TableReader, report: Report, *, compiled: bool) -> tuple[Capability, ...] | None:
-    """``cuda-capabilities``. An empty list is a mistake in a section: nothing could be compiled
-    (``compiled``).
+def architectures(
+    reader: TableReader, key: str, backend: Backend, report: Report, *, compiled: bool
+) -> tuple[Architecture, ...] | None:
+    """A list of architectures of ``backend``. An empty one of capabilities is a mistake in a section: nothing could
+    be compiled (``compiled``).
     """
-    node = reader.node("cuda-capabilities")
+    node = reader.node(key)
     if node is None:
         return None
-    if not isinstance(node, ListNode):
-        reader.texts("cuda-capabilities")
+    known = backend.architectures
+    if known is None or not isinstance(node, ListNode):
+        reader.texts(key)
         return None
-    if compiled and not node.items:
+    numbered = known.pattern is None
+    if compiled and numbered and not node.items:
         report.error(
             node.path,
             "must not be empty: nothing would be compiled",
             hint="remove the key to compile for all",
         )
-    found: dict[Capability, None] = {}
+    example = f'"{known.examples[0]}"' if numbered else reader.example(key)
+    found: dict[Architecture, None] = {}
     for item in node.items:
-        number = is_number(item)
+        number = numbered and is_number(item)
         text = shortened(report.written(item.path)) if number else None
-        entry = Entry(text, item.path) if text is not None else text_of(item, report, example='"8.0"')
+        entry = Entry(text, item.path) if text is not None else text_of(item, report, example=example)
         if entry is None:
             continue
         try:
-            capability = parse_capability(entry.text)
+            architecture = parse_architecture(backend, entry.text)
         except ValueError as error:
             message, _, hint = str(error).partition("; ")
             report.error(entry.path, message, hint=hint)
@@ -324,40 +318,27 @@ def capabilities(reader: TableReader, report: Report, *, compiled: bool) -> tupl
         if number:
             report.error(item.path, f"must be text, not the number {text}", hint=f'put it in quotes: "{text}"')
             continue
-        if capability in found:
-            report.warning(entry.path, f"'{capability}' is listed twice")
-        elif capability.ptx and capability.suffix is not Suffix.NONE:
-            report.warning(
-                entry.path,
-                f"'{capability}': code for {capability.major}.{capability.minor}{capability.suffix} runs on "
-                f"{'no newer GPU' if capability.suffix is Suffix.ARCH else 'its family only'}, not as PTX "
-                f"either",
-                hint=f"write \"{capability.major}.{capability.minor}{capability.suffix}\", and '+PTX' on "
-                f"one without "
-                f"'{capability.suffix}'",
-            )
-        found[capability] = None
+        if architecture in found:
+            report.warning(entry.path, f"'{architecture}' is listed twice")
+        elif isinstance(architecture, Capability):
+            _judge_ptx(architecture, entry, report)
+        found[architecture] = None
     return tuple(found)
 
 
-def rocm_archs(reader: TableReader, report: Report) -> tuple[str, ...] | None:
-    """``rocm-archs``: ``gfx`` and a number."""
-    entries = reader.texts("rocm-archs")
-    if entries is None:
-        return None
-    found: dict[str, None] = {}
-    for entry in entries:
-        if _ROCM_ARCH.fullmatch(entry.text) is None:
-            report.error(
-                entry.path,
-                f"{quoted(entry.text)} is not a ROCm architecture",
-                hint='write something like "gfx942"',
-            )
-        elif entry.text in found:
-            report.warning(entry.path, f"'{entry.text}' is listed twice")
-        else:
-            found[entry.text] = None
-    return tuple(found)
+def _judge_ptx(capability: Capability, entry: Entry, report: Report) -> None:
+    """Warn of ``+PTX`` on a capability whose code no newer chip runs."""
+    if not capability.ptx or capability.suffix is Suffix.NONE:
+        return
+    report.warning(
+        entry.path,
+        f"'{capability}': code for {capability.major}.{capability.minor}{capability.suffix} runs on "
+        f"{'no newer GPU' if capability.suffix is Suffix.ARCH else 'its family only'}, not as PTX "
+        f"either",
+        hint=f"write \"{capability.major}.{capability.minor}{capability.suffix}\", and '+PTX' on "
+        f"one without "
+        f"'{capability.suffix}'",
+    )
 
 
 def suffixes(reader: TableReader, report: Report) -> tuple[str, ...] | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kernel_builder.artifact.built import BuiltVariant, variants_in
 from kernel_builder.artifact.digest import METADATA
+from kernel_builder.config.backends import HOST
 from kernel_builder.config.model import Project
 from kernel_builder.errors import UsageError
 from kernel_builder.hub.plan import BUILD
@@ -88,5 +89,5 @@ def newest_branch(branches: Iterable[str], version: int) -> str | None:
 
 
 def _reference(names: Iterable[str]) -> str:
-    """The variant to read an interface from: a CPU one if there is one, whose library is small."""
-    return min(names, key=lambda name: ("-cpu" not in name, name))
+    """The variant to read an interface from: one for the host if there is one, whose library is small."""
+    return min(names, key=lambda name: (f"-{HOST}" not in name, name))

@@ -18,7 +18,7 @@ import jinja2.sandbox
 
 from kernel_builder.artifact.built import CARD, BuiltVariant
 from kernel_builder.config.known import licenses
-from kernel_builder.config.model import Backend, Project
+from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError, Diagnostic, Severity
 from kernel_builder.interface.read import Interface, read_interface
 from kernel_builder.variants.names import ArchVariant, TorchTag, parse_variant
@@ -160,7 +160,7 @@ def _variant(name: str) -> dict[str, str]:
     else:
         kind = str(variant.tag)
         framework = f"PyTorch {major}.{minor} or later" if kind.startswith("torch") else f"tvm-ffi {major}.{minor}"
-    compute = variant.compute.label if variant.backend is not Backend.CPU else "CPU"
+    compute = variant.compute.label if not variant.backend.is_host else variant.backend.label
     return {
         "name": name,
         "framework": framework,

@@ -8,16 +8,17 @@ imported in its place (case T10).
 from __future__ import annotations
 
 import json
-import os
+import os.path
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
-from kernel_builder.config.model import Backend
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import UsageError
 from kernel_builder.variants.names import Abi, ArchVariant, Machine, Platform, StableAbiTag, System, TorchTag, Variant
 
@@ -33,19 +34,20 @@ _ELF_MACHINES = {62: Machine.X86_64, 183: Machine.AARCH64}
 class Environment:
     """A Python with torch and the ``kernels`` client.
 
-    ``torch`` is its full version, ``cuda`` the CUDA version that torch was built with, ``others`` further backends it
-    has, ``has_gpu`` whether CUDA code could run, ``client`` the version of ``kernels``. ``platform`` is what the
-    interpreter is a program for.
+    ``torch`` is its full version, ``client`` that of ``kernels``. ``toolkits`` are the backends that this torch has,
+    each with the version of the toolkit that it was built with (``""`` for backends without one); ``devices`` how many
+    devices the drivers offer, for the backends whose driver can be asked. ``platform`` is what the interpreter is a
+    program for, ``environ`` the environment variables that it is started with.
     """
 
     python: Path
     torch: str
-    cuda: str | None
-    others: frozenset[Backend]
+    toolkits: Mapping[Backend, str]
+    devices: Mapping[Backend, int]
     abi: Abi | None
-    has_gpu: bool = False
     client: str = ""
     platform: Platform = field(default_factory=Platform.current)
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def release(self) -> tuple[int, int]:
@@ -57,6 +59,10 @@ class Environment:
     def label(self) -> str:
         """For people: ``torch 2.13.0+cpu``."""
         return f"torch {self.torch}"
+
+    def has_device(self, backend: Backend) -> bool:
+        """Whether code for ``backend`` can run here; where nobody can be asked, it is taken to."""
+        return self.devices.get(backend, 1) > 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +125,7 @@ def _candidates(chosen: Path | None, environ: Mapping[str, str]) -> list[Path]:
         if environ.get(variable):
             found.append(Path(environ[variable]) / "bin" / "python")
     found.append(Path(sys.executable))
-    on_path = shutil.which("python3", path=environ.get("PATH"))
+    on_path = shutil.which("python3", path=environ.get("PATH", ""))
     if on_path:
         found.append(Path(on_path))
     unique: dict[Path, Path] = {}
@@ -145,13 +151,13 @@ def platform_of(python: Path) -> Platform:
     return here if machine is None else Platform(machine=machine, system=System.LINUX)
 
 
-def _launcher(python: Path) -> list[str] | str:
+def _launcher(python: Path, environ: Mapping[str, str]) -> list[str] | str:
     """What stands before an interpreter of another platform to run it here, or a sentence saying why it cannot run."""
     machine = platform_of(python).machine
     if machine is Platform.current().machine:
         return []
     names = (f"qemu-{machine.value}", f"qemu-{machine.value}-static")
-    found = next(filter(None, map(shutil.which, names)), None)
+    found = next(filter(None, (shutil.which(name, path=environ.get("PATH", "")) for name in names)), None)
     if found is None:
         return (
             f"{python} is a program for {machine.value}, and {names[0]} is not installed"
@@ -166,15 +172,15 @@ class _Silence(str):
     calling: str | None = None
 
 
-def _ask(python: Path, *arguments: str) -> dict[str, object] | str:
+def _ask(python: Path, environ: Mapping[str, str], task: str, request: Mapping[str, object]) -> dict[str, Any] | str:
     """The probe's answer, or a sentence saying why there is none."""
-    launcher = _launcher(python)
+    launcher = _launcher(python, environ)
     if isinstance(launcher, str):
         return launcher
     seconds = _SECONDS * (_EMULATION_FACTOR if launcher else 1)
     try:
         completed = subprocess.run(
-            [*launcher, python, "-I", "-B", str(_PROBE), *arguments],
+            [*launcher, python, "-I", "-B", str(_PROBE), task, json.dumps(request)],
             capture_output=True,
             text=True,
             errors="replace",
@@ -182,6 +188,7 @@ def _ask(python: Path, *arguments: str) -> dict[str, object] | str:
             timeout=seconds,
             stdin=subprocess.DEVNULL,
             cwd=python.parent,
+            env=dict(environ),
         )
     except OSError as error:
         return f"{python} does not run: {error.strerror}"
@@ -189,7 +196,7 @@ def _ask(python: Path, *arguments: str) -> dict[str, object] | str:
         return f"{python} did not answer in {seconds} s"
     for line in reversed(completed.stdout.splitlines()):
         if line.startswith(_ANSWER):
-            answer: dict[str, object] = json.loads(line.removeprefix(_ANSWER))
+            answer: dict[str, Any] = json.loads(line.removeprefix(_ANSWER))
             return answer
     words = (completed.stderr.strip() or completed.stdout.strip()).splitlines()
     end = "\n".join(words[-15:])
@@ -201,16 +208,19 @@ def _ask(python: Path, *arguments: str) -> dict[str, object] | str:
     return silence
 
 
-def find_environment(
-    chosen: Path | None = None, environ: Mapping[str, str] | None = None
-) -> Environment | NoEnvironment:
+def find_environment(chosen: Path | None, environ: Mapping[str, str]) -> Environment | NoEnvironment:
     """The first Python with torch and ``kernels``: ``chosen`` if given, else the active environment's, ours, PATH's.
 
+    ``environ`` holds the environment variables, by which it is looked for and with which it is started.
     Raises :class:`UsageError` when ``chosen`` has not both.
     """
     reasons: list[str] = []
-    for python in _candidates(chosen, os.environ if environ is None else environ):
-        answer = _ask(python, "describe")
+    request = {
+        "versions": sorted({backend.torch.version for backend in Backend if backend.torch.version is not None}),
+        "drivers": {backend.value: asdict(backend.driver) for backend in Backend if backend.driver is not None},
+    }
+    for python in _candidates(chosen, environ):
+        answer = _ask(python, environ, "describe", request)
         if isinstance(answer, str):
             reasons.append(answer)
             continue
@@ -220,21 +230,33 @@ def find_environment(
         if answer["free_threaded"]:
             reasons.append(f"{python} is free-threaded, which the limited API does not serve")
             continue
-        others = {Backend.ROCM: answer["hip"], Backend.XPU: answer["xpu"], Backend.METAL: answer["metal"]}
+        platform = platform_of(python)
         return Environment(
             python=python,
             torch=str(answer["torch"]),
-            cuda=str(answer["cuda"]) if answer["cuda"] else None,
-            others=frozenset(backend for backend, present in others.items() if present),
-            has_gpu=bool(answer["gpus"]),
+            toolkits=_toolkits(answer["versions"], platform),
+            devices={Backend(name): count for name, count in answer["devices"].items()},
             client=str(answer["client"]),
-            platform=platform_of(python),
+            platform=platform,
+            environ=environ,
             abi=(Abi.CXX11 if answer["cxx11"] else Abi.CXX98) if sys.platform == "linux" else None,
         )
     if chosen is not None:
         why = reasons[0] if reasons else "there is no such file"
         raise UsageError(f"--python {chosen} cannot load kernels: {why}", hint="name a Python with torch and kernels")
     return NoEnvironment(reason=reasons[0] if reasons else "no Python was found")
+
+
+def _toolkits(versions: Mapping[str, str | None], platform: Platform) -> Mapping[Backend, str]:
+    """The backends of a torch, with the versions of their toolkits; ``versions`` are those in its version.py."""
+    found: dict[Backend, str] = {}
+    for backend in Backend:
+        version = versions.get(backend.torch.version) if backend.torch.version is not None else None
+        if version:
+            found[backend] = version
+        elif backend.is_host or backend.torch.system == platform.system.value:
+            found[backend] = ""
+    return found
 
 
 def why_not_loadable(variant: Variant, environment: Environment) -> str | None:
@@ -245,10 +267,8 @@ def why_not_loadable(variant: Variant, environment: Environment) -> str | None:
         if runs_on != environment.platform:
             return f"it is built for {runs_on}, and {environment.python} is for {environment.platform}"
     backend = variant.backend
-    if backend is Backend.CUDA and environment.cuda is None:
-        return f"it needs torch with CUDA, and {here}"
-    if backend not in {Backend.CPU, Backend.CUDA} and backend not in environment.others:
-        return f"it needs torch with {backend.value}, and {here}"
+    if backend not in environment.toolkits:
+        return f"it needs torch with {backend.label}, and {here}"
     if not isinstance(variant, ArchVariant):
         return None
     tag = variant.tag
@@ -259,11 +279,12 @@ def why_not_loadable(variant: Variant, environment: Environment) -> str | None:
             return f"it needs the {tag.abi.value} ABI, and {here}"
     if isinstance(tag, StableAbiTag) and tag.version > environment.release:
         return f"it needs torch {tag.version[0]}.{tag.version[1]} or newer, and {here}"
-    if variant.compute.version is not None and environment.cuda is not None:
-        major, minor = (int(part) for part in environment.cuda.split(".")[:2])
+    if variant.compute.version is not None and backend.torch.older_minor:
+        toolkit = environment.toolkits[backend]
+        major, minor = (int(part) for part in toolkit.split(".")[:2])
         needed_major, needed_minor = variant.compute.version
         if needed_major != major or needed_minor > minor:
-            return f"it needs CUDA {needed_major}.{needed_minor}, and {here} (CUDA {environment.cuda})"
+            return f"it needs {backend.label} {needed_major}.{needed_minor}, and {here} ({backend.label} {toolkit})"
     return None
 
 
@@ -286,7 +307,7 @@ def load_variant(
     if reason is not None:
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=reason)
     request = _request(variant.backend, python_name, depends, path=str(directory), id=ops_id)
-    answer = _ask(environment.python, "load", request)
+    answer = _ask(environment.python, environment.environ, "load", request)
     if isinstance(answer, str):
         return LoadResult(status=LoadStatus.FAILED, reason=answer, crashed=isinstance(answer, _Silence))
     if answer["status"] == "unavailable":
@@ -301,8 +322,17 @@ def load_variant(
     )
 
 
-def _request(backend: Backend, python_name: str, depends: Mapping[str, str], **more: object) -> str:
-    return json.dumps({"backend": backend.value, "name": python_name, "depends": dict(depends), **more})
+def _request(backend: Backend, python_name: str, depends: Mapping[str, str], **more: object) -> dict[str, object]:
+    return {
+        # The client chooses by the devices that it sees; that it is the host's it must be told.
+        "backend": backend.value if backend.is_host else None,
+        "device": backend.torch.device,
+        # An op without tensors may well be registered for the host in a kernel for another backend.
+        "keys": list(dict.fromkeys(other.torch.dispatch_key for other in Backend)),
+        "name": python_name,
+        "depends": dict(depends),
+        **more,
+    }
 
 
 def load_together(
@@ -315,7 +345,8 @@ def load_together(
 ) -> LoadResult:
     """Load several versions of one kernel (ops id -> directory) in one process, in order."""
     listed = [{"id": ops_id, "path": str(path)} for ops_id, path in versions.items()]
-    answer = _ask(environment.python, "together", _request(backend, python_name, depends, versions=listed))
+    request = _request(backend, python_name, depends, versions=listed)
+    answer = _ask(environment.python, environment.environ, "together", request)
     if isinstance(answer, str):
         return LoadResult(status=LoadStatus.FAILED, reason=answer, crashed=isinstance(answer, _Silence))
     if answer["status"] == "unavailable":
@@ -346,7 +377,7 @@ def call_ops(
         request = _request(
             backend, python_name, depends, path=str(directory), id=ops_id, skip=[call.op for call in crashed]
         )
-        answer = _ask(environment.python, "call", request)
+        answer = _ask(environment.python, environment.environ, "call", request)
         if isinstance(answer, str):
             op = answer.calling if isinstance(answer, _Silence) else None
             if op is None:
@@ -396,7 +427,8 @@ def remember(stamp: Path, fingerprint: str, environment: Environment | NoEnviron
 
 
 def _stamp_key(fingerprint: str, environment: Environment) -> list[str]:
-    return [fingerprint, str(environment.python), environment.torch, str(environment.cuda), environment.client]
+    toolkits = " ".join(f"{backend}={version}" for backend, version in environment.toolkits.items())
+    return [fingerprint, str(environment.python), environment.torch, toolkits, environment.client]
 
 
 def _texts(value: object) -> tuple[str, ...]:

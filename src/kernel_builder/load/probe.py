@@ -2,8 +2,8 @@
 """Tell what this interpreter has (``describe``), load a variant with the ``kernels`` client (``load``), load several in
 one process (``together``), or call a variant's ops, eagerly and compiled (``call``).
 
-Usage: ``python -I -B probe.py describe`` or ``... load REQUEST-JSON``. The answer is one line of JSON, the last of
-stdout. Python 3.9 syntax.
+Usage: ``python -I -B probe.py TASK REQUEST-JSON``; what differs between backends comes in the request. The answer is
+one line of JSON, the last of stdout. Python 3.9 syntax.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def has_cxx11_abi(version: str) -> bool:
     return bool(torch.compiled_with_cxx11_abi())
 
 
-def describe() -> None:
+def describe(request: dict[str, Any]) -> None:
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         answer(torch=None, problem="torch is not installed")
@@ -63,11 +63,8 @@ def describe() -> None:
         return
     answer(
         torch=version,
-        cuda=facts.get("cuda"),
-        hip=facts.get("hip"),
-        xpu=facts.get("xpu"),
-        metal=sys.platform == "darwin",
-        gpus=gpus(),
+        versions={name: facts.get(name) for name in request["versions"]},
+        devices={name: devices(driver) for name, driver in request["drivers"].items()},
         client=importlib.metadata.version("kernels"),
         cxx11=cxx11,
         free_threaded=not getattr(sys, "_is_gil_enabled", lambda: True)(),
@@ -85,18 +82,17 @@ class Refusing(importlib.abc.MetaPathFinder):
             raise ImportError(f"the kernel imports itself by its absolute name, {fullname!r}; use a relative import")
 
 
-# Every key that can make an op run. An op without tensors may well be registered for the CPU in a CUDA kernel.
-KEYS = ["CPU", "CUDA", "XPU", "MPS", "PrivateUse1"]
-KEYS += ["CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"]
+# Dispatch keys that make an op run, besides those of backends.
+COMPOSITE = ["CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"]
 
 
-def ops_of(namespace: str) -> tuple[list[str], list[str]]:
-    """(all ops of the namespace, those that nothing implements)."""
+def ops_of(namespace: str, keys: list[str]) -> tuple[list[str], list[str]]:
+    """(all ops of the namespace, those that nothing implements for any of ``keys``)."""
     import torch
 
     names = sorted(name for name in torch._C._dispatch_get_all_op_names() if name.startswith(namespace + "::"))
     has = torch._C._dispatch_has_kernel_for_dispatch_key
-    return names, [name for name in names if not any(has(name, key) for key in KEYS)]
+    return names, [name for name in names if not any(has(name, key) for key in keys + COMPOSITE)]
 
 
 def reason_of(error: BaseException) -> str:
@@ -119,14 +115,14 @@ def kernel_frames(error: BaseException, root: str) -> list[str]:
     return found
 
 
-def gpus() -> int:
-    """How many NVIDIA GPUs the driver offers; torch itself would take seconds to say."""
+def devices(driver: dict[str, str]) -> int:
+    """How many devices a driver offers; torch itself would take seconds to say."""
     try:
-        driver = ctypes.CDLL("libcuda.so.1")
+        library = ctypes.CDLL(driver["library"])
     except OSError:
         return 0
     count = ctypes.c_int(0)
-    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+    if library[driver["init"]](0) != 0 or library[driver["count"]](ctypes.byref(count)) != 0:
         return 0
     return count.value
 
@@ -195,10 +191,10 @@ def prepared(request: dict[str, Any]) -> bool:
     return True
 
 
-def import_kernel(path: str, backend: str) -> Any:
+def import_kernel(path: str, request: dict[str, Any]) -> Any:
     import kernels
 
-    return kernels.get_local_kernel(Path(path), backend=backend if backend == "cpu" else None)
+    return kernels.get_local_kernel(Path(path), backend=request["backend"])
 
 
 def load(request: dict[str, Any]) -> None:
@@ -208,11 +204,11 @@ def load(request: dict[str, Any]) -> None:
     seen.watch()
     before = all_ops()
     try:
-        import_kernel(request["path"], request["backend"])
+        import_kernel(request["path"], request)
     except Exception as error:
         answer(status="failed", reason=reason_of(error), trace=kernel_frames(error, request["path"]))
         return
-    names, unimplemented = ops_of(request["id"])
+    names, unimplemented = ops_of(request["id"], request["keys"])
     answer(status="loaded", ops=names, unimplemented=unimplemented, foreign=foreign(before, request["id"], seen))
 
 
@@ -222,11 +218,11 @@ def together(request: dict[str, Any]) -> None:
         return
     for version in request["versions"]:
         try:
-            import_kernel(version["path"], request["backend"])
+            import_kernel(version["path"], request)
         except Exception as error:
             answer(status="failed", reason=reason_of(error), trace=kernel_frames(error, version["path"]))
             return
-    answer(status="loaded", ops=[len(ops_of(version["id"])[0]) for version in request["versions"]])
+    answer(status="loaded", ops=[len(ops_of(version["id"], [])[0]) for version in request["versions"]])
 
 
 # --- calling ops with arguments that are made up from their schemas ---
@@ -274,13 +270,12 @@ def call(request: dict[str, Any]) -> None:
     import torch
 
     try:
-        import_kernel(request["path"], request["backend"])
+        import_kernel(request["path"], request)
     except Exception as error:
         answer(status="failed", reason=reason_of(error), trace=[])
         return
-    device = "cuda" if request["backend"] == "cuda" else "cpu"
     results: list[list[str]] = []
-    for name in ops_of(request["id"])[0]:
+    for name in ops_of(request["id"], [])[0]:
         if name in request["skip"] or "." in name.split("::", 1)[1]:
             continue
         op = getattr(getattr(torch.ops, request["id"]), name.split("::", 1)[1])
@@ -289,7 +284,7 @@ def call(request: dict[str, Any]) -> None:
             results.append([name, "no fake", ""])
             continue
         print(CALLING + name, flush=True)
-        results.append([name, *called(op, overload, device)])
+        results.append([name, *called(op, overload, request["device"])])
     answer(status="loaded", results=results)
 
 
@@ -312,7 +307,5 @@ def called(op: Any, overload: Any, device: str) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "describe":
-        describe()
-    else:
-        {"load": load, "together": together, "call": call}[sys.argv[1]](json.loads(sys.argv[2]))
+    tasks = {"describe": describe, "load": load, "together": together, "call": call}
+    tasks[sys.argv[1]](json.loads(sys.argv[2]))

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kernel_builder import __version__
-from kernel_builder.config.model import Backend, KernelDependency, Project
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import KernelDependency, Project
 from kernel_builder.project.identity import Identity
 
 

@@ -12,7 +12,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_builder.config.model import Backend, Project
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import Project
 from kernel_builder.project.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY, BuildInputs, build_inputs
 
 _COMMIT_DIGITS = 7

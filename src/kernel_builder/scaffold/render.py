@@ -12,21 +12,14 @@ from types import MappingProxyType
 
 import jinja2
 
-from kernel_builder.config.model import Backend
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import UsageError
 from kernel_builder.scaffold.names import ProjectName
 
-BACKENDS: tuple[Backend, ...] = (Backend.CPU, Backend.CUDA)
+BACKENDS = tuple(backend for backend in Backend if backend.scaffold is not None)
 """Backends that a project can be made for; it lists them in this order."""
 
 _KNOWN = frozenset(Backend)
-
-# The Python expression for the device to show the kernel on.
-_DEVICES = {
-    (Backend.CPU,): '"cpu"',
-    (Backend.CUDA,): '"cuda"',
-    BACKENDS: '"cuda" if torch.cuda.is_available() else "cpu"',
-}
 
 
 @dataclass(frozen=True)
@@ -53,8 +46,7 @@ _FILES: tuple[_File, ...] = (
     _File("torch-ext/torch_binding.h", "torch_binding.h.j2"),
     _File("torch-ext/{py}/__init__.py", "init.py.j2"),
     _File("torch-ext/{py}/layers.py", "layers.py.j2"),
-    _File("{py}_cpu/{py}_cpu.cpp", "cpu.cpp.j2", Backend.CPU),
-    _File("{py}_cuda/{py}.cu", "cuda.cu.j2", Backend.CUDA),
+    *(_File(backend.scaffold.file, backend.scaffold.template, backend) for backend in Backend if backend.scaffold),
 )
 
 
@@ -92,6 +84,12 @@ def choose_backends(words: Sequence[str]) -> tuple[Backend, ...]:
     return tuple(backend for backend in BACKENDS if backend in chosen)
 
 
+def _device(backends: Sequence[Backend]) -> str:
+    """The Python expression for the device to show the kernel on: the host's only where there is no other."""
+    *first, last = (backend.torch.device for backend in sorted(backends, key=lambda backend: backend.is_host))
+    return "".join(f'"{device}" if torch.{device}.is_available() else ' for device in first) + f'"{last}"'
+
+
 def render_project(names: ProjectName, *, backends: Sequence[Backend], license_id: str) -> Mapping[str, str]:
     """Render every file of a new project, keyed by its POSIX path in the project, in path order.
 
@@ -112,7 +110,7 @@ def render_project(names: ProjectName, *, backends: Sequence[Backend], license_i
         "repo_id": names.repo_id,
         "license_toml": json.dumps(license_id, ensure_ascii=False),
         "backends": [backend.value for backend in backends],
-        "device": _DEVICES[tuple(backends)],
+        "device": _device(backends),
     }
     files = {
         file.path.format(py=names.python_name): (

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from kernel_builder.config.model import Backend, FrameworkKind, Project
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import FrameworkKind, Project
 from kernel_builder.variants.names import (
     ArchVariant,
     Compute,
@@ -25,7 +26,7 @@ from kernel_builder.variants.names import (
 from kernel_builder.variants.support import SupportRow, SupportTable, VariantSet
 from kernel_builder.versions import Version
 
-COMPILED_BACKENDS = (Backend.CPU, Backend.CUDA)
+COMPILED_BACKENDS = tuple(backend for backend in Backend if backend.has_module)
 """Backends that this version of kernel-builder has a compiler for. Noarch variants need none."""
 
 

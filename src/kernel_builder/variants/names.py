@@ -10,9 +10,8 @@ import platform
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
 
-from kernel_builder.config.model import Backend
+from kernel_builder.config.backends import SHOWN, Backend
 
 
 class Abi(StrEnum):
@@ -78,25 +77,18 @@ class Compute:
     backend: Backend
     version: tuple[int, int] | None = None
 
-    PREFIXES: ClassVar[dict[Backend, str]] = {
-        Backend.CUDA: "cu",
-        Backend.ROCM: "rocm",
-        Backend.XPU: "xpu",
-        Backend.CANN: "cann",
-    }
-
     def __post_init__(self) -> None:
-        if (self.version is None) == (self.backend in self.PREFIXES):
+        if (self.version is None) == (self.backend.prefix is not None):
             raise ValueError(f"{self.backend} {'needs a' if self.version is None else 'takes no'} toolkit version")
 
     def __str__(self) -> str:
         if self.version is None:
             return self.backend.value
-        return f"{self.PREFIXES[self.backend]}{_two_parts(self.version, self.backend.value)}"
+        return f"{self.backend.prefix}{_two_parts(self.version, self.backend.value)}"
 
     @property
     def label(self) -> str:
-        """For people: ``CUDA 13.0``, ``cpu``."""
+        """For people: ``rocm 7.1``, ``metal``."""
         return f"{self.backend.value} {self.version[0]}.{self.version[1]}" if self.version else self.backend.value
 
 
@@ -176,9 +168,7 @@ _ARCH = re.compile(
     r"-(?P<compute>[a-z]+)(?P<number>[0-9]*)"
     r"-(?P<machine>x86_64|aarch64)-(?P<system>linux|darwin|windows)"
 )
-_BACKEND_OF_PREFIX = {prefix: backend for backend, prefix in Compute.PREFIXES.items()} | {
-    backend.value: backend for backend in Backend if backend not in Compute.PREFIXES
-}
+_BACKEND_OF_PREFIX = {backend.prefix or backend.value: backend for backend in Backend}
 
 
 def _split(digits: str, *, major_digits: int) -> tuple[int, int]:
@@ -196,13 +186,13 @@ def parse_variant(name: str) -> Variant:
     match = _ARCH.fullmatch(name)
     if match is None:
         raise ValueError(
-            f"{name!r} is not a variant name; they look like torch213-cxx11-cu130-x86_64-linux or torch-cuda"
+            f"{name!r} is not a variant name; they look like torch213-cxx11-cu130-x86_64-linux or torch-{SHOWN}"
         )
     backend = _BACKEND_OF_PREFIX.get(match["compute"])
     if backend is None:
         raise ValueError(f"{name!r} names no known backend: {match['compute']!r}")
     number = match["number"]
-    if bool(number) != (backend in Compute.PREFIXES) or len(number) == 1:
+    if bool(number) != (backend.prefix is not None) or len(number) == 1:
         raise ValueError(f"{name!r}: {match['compute']}{number} is not a backend with its version")
     version = _split(number, major_digits=len(number) - 1) if number else None
     tag: Tag

@@ -13,8 +13,9 @@ from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from importlib import resources
 
-from kernel_builder.config.capabilities import parse_capability
-from kernel_builder.config.model import Backend, Capability
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.capabilities import parse_architecture
+from kernel_builder.config.model import Architecture
 from kernel_builder.variants.names import Abi, ArchVariant, Compute, Platform, System, TorchTag
 from kernel_builder.versions import Version
 
@@ -65,11 +66,12 @@ class SupportRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CapabilityDefault:
-    """Capabilities compiled for by default, from toolkit ``minver`` on."""
+class ArchitectureDefault:
+    """Architectures of ``backend`` that are compiled for by default, from toolkit ``minver`` on."""
 
+    backend: Backend
     minver: Version
-    capabilities: tuple[Capability, ...]
+    architectures: tuple[Architecture, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +79,7 @@ class SupportTable:
     """All rows, oldest torch first; the default capabilities, newest toolkit first; globs of the set ``legacy``."""
 
     rows: tuple[SupportRow, ...]
-    capability_defaults: tuple[CapabilityDefault, ...]
+    architecture_defaults: tuple[ArchitectureDefault, ...]
     legacy: tuple[str, ...] = ()
 
     @cached_property
@@ -101,15 +103,15 @@ class SupportTable:
         """The named sets that one of ``rows`` belongs to."""
         return frozenset(which for which in VariantSet if any(self.contains(which, row) for row in rows))
 
-    def default_capabilities(self, cuda: Version) -> tuple[Capability, ...]:
-        """What a section without ``cuda-capabilities`` is compiled for by toolkit ``cuda``.
+    def default_architectures(self, backend: Backend, toolkit: Version) -> tuple[Architecture, ...]:
+        """What a section that asks for nothing is compiled for by that version of the backend's toolkit.
 
         Raises ``LookupError`` for a toolkit older than every list.
         """
-        for entry in self.capability_defaults:
-            if cuda >= entry.minver:
-                return entry.capabilities
-        raise LookupError(f"no default capabilities are known for CUDA {cuda}")
+        for entry in self.architecture_defaults:
+            if entry.backend is backend and toolkit >= entry.minver:
+                return entry.architectures
+        raise LookupError(f"no default architectures are known for {backend.label} {toolkit}")
 
 
 def _pair(version: Version) -> tuple[int, int]:
@@ -168,15 +170,16 @@ def parse_support(text: str) -> SupportTable:
     document = tomllib.loads(text)
     rows = [row for release in document["torch"] for build in release["builds"] for row in _rows(release, build)]
     defaults = [
-        CapabilityDefault(
+        ArchitectureDefault(
+            backend=Backend(entry["backend"]),
             minver=Version.parse(entry["minver"]),
-            capabilities=tuple(parse_capability(text) for text in entry["default"]),
+            architectures=tuple(parse_architecture(Backend(entry["backend"]), text) for text in entry["default"]),
         )
-        for entry in document["cuda-capabilities"]
+        for entry in document["architectures"]
     ]
     return SupportTable(
         rows=tuple(sorted(rows, key=lambda row: (row.torch, row.variant.compute, row.name))),
-        capability_defaults=tuple(sorted(defaults, key=lambda entry: entry.minver, reverse=True)),
+        architecture_defaults=tuple(sorted(defaults, key=lambda entry: entry.minver, reverse=True)),
         legacy=tuple(document["sets"]["legacy"]),
     )
 

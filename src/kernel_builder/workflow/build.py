@@ -8,6 +8,7 @@ Nothing here prints; progress goes to a reporter and the result is a value.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,8 +19,9 @@ from kernel_builder.artifact.built import CARD, variants_in
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.artifact.variant import check_space, publish, recover, staged
 from kernel_builder.binary.elf import read_elf
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import dependencies
-from kernel_builder.config.model import Backend, Project
+from kernel_builder.config.model import Project
 from kernel_builder.config.reader import load_project
 from kernel_builder.engine.ninja import (
     EngineResult,
@@ -363,7 +365,7 @@ def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = No
     conformance = Conformance(project=prepared.project, work=plan.work, ignore=request.ignore)
     conformance.check_sources(prepared.identity.unique, reporter)
     check_space(plan.output, _space_needed(plan))
-    environment = find_environment(request.python)
+    environment = find_environment(request.python, os.environ)
     fetched = provide(prepared)
     with exclusive(plan.work, reporter):
         recover(plan.output, tuple(variant.name for variant in plan.variants))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from kernel_builder.config.model import Backend
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.engine.resources import measure
 from kernel_builder.errors import ExitCode, KernelBuilderError
@@ -247,7 +247,7 @@ def _limits(host: HostCompiler) -> str:
     fitting = [str(torch) for torch in releases if why_unfit(host, torch=str(torch), cuda=None) is None]
     old = [str(torch) for torch in releases if str(torch) not in fitting]
     limits = [f"too old for torch {old[0]} and later"] if old else []
-    toolkits = sorted({row.toolkit for row in rows if row.variant.backend is Backend.CUDA and row.toolkit})
+    toolkits = sorted({row.toolkit for row in rows if row.variant.backend is Backend("cuda") and row.toolkit})
     new = [str(cuda) for cuda in toolkits if fitting and why_unfit(host, torch=fitting[0], cuda=str(cuda)) is not None]
     if new:
         limits.append(f"not for CUDA {', '.join(new)}")
@@ -318,7 +318,7 @@ def _devices(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterato
         yield Check(name="CUDA toolkit", standing=Standing.OK, found=f"{toolkit.version}, {toolkit.root}")
     if not toolkits:
         yield Check(name="CUDA toolkit", standing=Standing.OK, found="none installed; compilers come from packages")
-    environment = find_environment()
+    environment = find_environment(None, environ)
     if isinstance(environment, Environment):
         found = f"{environment.label} and kernels {environment.client}, {environment.python}"
         yield Check(name="torch", standing=Standing.OK, found=found)

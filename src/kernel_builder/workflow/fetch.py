@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from kernel_builder.config.model import Backend
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ToolchainError, UsageError
 from kernel_builder.events import Reporter
 from kernel_builder.store.cache import Store, StoreKey

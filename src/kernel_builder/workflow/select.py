@@ -5,13 +5,15 @@ Nothing here prints, and nothing is fetched.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from kernel_builder.config.model import Backend, Project
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError, ExitCode, ToolchainError, UsageError
 from kernel_builder.load.client import NoEnvironment, find_environment, why_not_loadable
 from kernel_builder.variants.matrix import Kept, Matrix, all_variants, choose, unmatched
@@ -176,7 +178,7 @@ def _other_platform(matrix: Matrix, patterns: tuple[str, ...]) -> str | None:
 
 def _local(everything: Matrix, selection: Selection) -> Matrix:
     """The variant that fits the active environment best: its accelerator's before the CPU's, if there is one."""
-    environment = find_environment(selection.python)
+    environment = find_environment(selection.python, os.environ)
     if isinstance(environment, NoEnvironment):
         raise UsageError(
             f"--local builds for the torch of the active environment: {environment.reason}",
@@ -198,8 +200,7 @@ def _local(everything: Matrix, selection: Selection) -> Matrix:
 
     def rank(entry: Kept) -> tuple[bool, bool, tuple[int, int]]:
         version = entry.row.variant.compute.version if entry.row else None
-        usable = entry.backend is not Backend.CUDA or environment.has_gpu
-        return usable, entry.backend is not Backend.CPU, version or (0, 0)
+        return environment.has_device(entry.backend), not entry.backend.is_host, version or (0, 0)
 
     return Matrix(kept=(max(fitting, key=rank),), dropped=everything.dropped)
 

@@ -13,12 +13,12 @@ import tomlkit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import select_capabilities
 from kernel_builder.config.document import Value, document_of
 from kernel_builder.config.known import dependencies
 from kernel_builder.config.migrate import update
 from kernel_builder.config.model import (
-    Backend,
     BackendOptions,
     Capability,
     Framework,
@@ -69,7 +69,7 @@ def python_depends(backend: Backend | None) -> st.SearchStrategy[tuple[str, ...]
 def sections(draw: st.DrawFn, backends: tuple[Backend, ...]) -> Section:
     backend = draw(st.sampled_from(backends))
     depends = [name for name, owners in dependencies().depends.items() if not owners or backend in owners]
-    cuda, rocm = backend is Backend.CUDA, backend is Backend.ROCM
+    cuda, rocm = backend is Backend("cuda"), backend is Backend("rocm")
     return Section(
         id=draw(TEXT),
         backend=backend,
@@ -77,12 +77,9 @@ def sections(draw: st.DrawFn, backends: tuple[Backend, ...]) -> Section:
         depends=tuple(draw(st.lists(st.sampled_from(depends), unique=True, max_size=3))),
         include=draw(PATHS),
         cxx_flags=draw(FLAGS),
-        cuda_flags=draw(FLAGS) if cuda else (),
-        cuda_capabilities=draw(st.none() | CAPABILITIES) if cuda else None,
-        cuda_minver=draw(st.none() | VERSION) if cuda else None,
-        hip_flags=draw(FLAGS) if rocm else (),
-        rocm_archs=draw(st.none() | ROCM) if rocm else None,
-        sycl_flags=draw(FLAGS) if backend is Backend.XPU else (),
+        flags=draw(FLAGS) if cuda or rocm or backend is Backend("xpu") else (),
+        architectures=draw(st.none() | (CAPABILITIES if cuda else ROCM)) if cuda or rocm else None,
+        toolkit_minver=draw(st.none() | VERSION) if cuda else None,
     )
 
 
@@ -91,9 +88,9 @@ def frameworks(draw: st.DrawFn, backends: tuple[Backend, ...]) -> Framework:
     kind = draw(st.sampled_from(FrameworkKind))
     pyext = draw(st.none() | st.lists(WORD, unique=True, max_size=2).map(tuple))
     if kind is FrameworkKind.TORCH_NOARCH:
-        return Framework(
-            kind=kind, pyext=pyext, cuda_capabilities=draw(CAPABILITIES | st.just(())), rocm_archs=draw(ROCM)
-        )
+        listed = {Backend("cuda"): draw(CAPABILITIES | st.just(())), Backend("rocm"): draw(ROCM)}
+        given = {backend: architectures for backend, architectures in listed.items() if architectures}
+        return Framework(kind=kind, pyext=pyext, architectures=MappingProxyType(given))
     made = Framework(kind=kind, pyext=pyext, src=draw(PATHS), include=draw(PATHS), cxx_flags=draw(FLAGS))
     if kind is FrameworkKind.TVM_FFI:
         return made
@@ -107,7 +104,7 @@ def frameworks(draw: st.DrawFn, backends: tuple[Backend, ...]) -> Framework:
 
 @st.composite
 def projects(draw: st.DrawFn) -> Project:
-    backends = tuple(draw(st.lists(st.sampled_from(Backend), unique=True, min_size=1)))
+    backends = tuple(draw(st.lists(st.sampled_from(tuple(Backend)), unique=True, min_size=1)))
     framework = draw(frameworks(backends))
     compiled = tuple(backend for backend in backends if backend in COMPILED)
     made: list[Section] = []

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels.variants import parse_variant as client_parses
 
-from kernel_builder.config.model import Backend, BackendOptions, Framework, FrameworkKind, Project, Section
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import BackendOptions, Framework, FrameworkKind, Project, Section
 from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.names import (
     Abi,
@@ -37,7 +38,7 @@ toolkits = st.sampled_from([None, *(Version.parse(text) for text in ("11.8", "12
 
 @st.composite
 def projects(draw: st.DrawFn) -> Project:
-    backends = tuple(draw(st.lists(st.sampled_from(Backend), min_size=1, unique=True)))
+    backends = tuple(draw(st.lists(st.sampled_from(tuple(Backend)), min_size=1, unique=True)))
     compiled = [backend for backend in backends if draw(st.booleans())]
     kind = draw(st.sampled_from([FrameworkKind.TORCH, FrameworkKind.TORCH, FrameworkKind.TVM_FFI]))
     stable = {backend: draw(st.sampled_from(RELEASES)) for backend in compiled if draw(st.booleans())}
@@ -51,7 +52,7 @@ def projects(draw: st.DrawFn) -> Project:
         backends=backends,
         framework=Framework(kind=kind, minver=draw(releases), maxver=draw(releases), stable_abi=stable),
         sections=tuple(Section(id=backend.value, backend=backend, src=()) for backend in compiled),
-        backend_options={Backend.CUDA: BackendOptions(minver=draw(toolkits), maxver=draw(toolkits))},
+        backend_options={Backend("cuda"): BackendOptions(minver=draw(toolkits), maxver=draw(toolkits))},
     )
 
 
@@ -91,10 +92,10 @@ def test_stable_variants_are_built_with_a_torch_that_has_their_abi(project: Proj
 @st.composite
 def variants(draw: st.DrawFn) -> Variant:
     """Variants whose names the client can read: a toolkit's minor has one digit there, and so has tvm-ffi's major."""
-    backend = draw(st.sampled_from(Backend))
+    backend = draw(st.sampled_from(tuple(Backend)))
     if draw(st.booleans()):
         return NoarchVariant(backend=backend)
-    version = draw(st.tuples(st.integers(1, 2030), st.integers(0, 9))) if backend in Compute.PREFIXES else None
+    version = draw(st.tuples(st.integers(1, 2030), st.integers(0, 9))) if backend.prefix else None
     release = draw(st.tuples(st.integers(1, 9), st.integers(0, 30)))
     tags: list[Tag] = [
         *(TorchTag(version=release, abi=abi) for abi in (*Abi, None)),

@@ -10,7 +10,7 @@ import pytest
 from kernel_builder.actions.places import Places
 from kernel_builder.artifact import variant as artifact
 from kernel_builder.artifact.variant import check_space, publish, recover, staged
-from kernel_builder.config.model import Backend
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import MachineError
 from kernel_builder.plan.model import InstalledFile, VariantPlan
 from kernel_builder.variants.names import NoarchVariant
@@ -20,7 +20,7 @@ NAME = "torch-cpu"
 
 def plan(content: str) -> VariantPlan:
     return VariantPlan(
-        variant=NoarchVariant(backend=Backend.CPU),
+        variant=NoarchVariant(backend=Backend("cpu")),
         ops_id="_k_cpu_1",
         generated=(),
         actions=(),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_builder.binary.device_code import read_cuda
+from kernel_builder.binary.device_code import read_fatbin
 from kernel_builder.binary.elf import mapped
 from kernel_builder.check.subject import LibraryFile
 from kernel_libraries import CUDA, ID, INIT, Workshop, messages
@@ -110,7 +110,7 @@ def test_what_nvcc_writes_is_read(workshop: Workshop, tmp_path: Path) -> None:
     ptx = "-gencode=arch=compute_90,code=compute_90"
     workshop.run("nvcc", "-shared", "-Xcompiler", "-fPIC", *code, ptx, "-o", library, tmp_path / "k.cu")
     with mapped(library) as data:
-        found = read_cuda(data, LibraryFile(library, "").sections)
+        found = read_fatbin(data, LibraryFile(library, "").sections)
     assert found is not None
     assert found.machine_code == {"8.0", "9.0a"}
     assert found.ptx == {"9.0"}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kernel_builder.config.capabilities import parse_capability, select_capabilities, why_dropped
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.capabilities import parse_architecture, parse_capability, select_capabilities, why_dropped
 from kernel_builder.config.model import Capability, Suffix
 
 
@@ -64,7 +65,7 @@ def test_reads_every_form_and_writes_it_back(text: str, expected: Capability) ->
 )
 def test_refuses_what_is_no_capability_and_says_what_was_meant(text: str, meant: str | None) -> None:
     with pytest.raises(ValueError, match="is not a CUDA capability; write ") as caught:
-        parse_capability(text)
+        parse_architecture(Backend("cuda"), text)
     said = str(caught.value)
     assert len(said) < 250
     assert said.endswith(f"write '{meant}'") if meant else "write major.minor" in said

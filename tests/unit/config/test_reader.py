@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import (
-    Backend,
     BackendOptions,
     Capability,
     FrameworkKind,
@@ -96,7 +96,7 @@ def test_reads_the_least_that_there_is(tmp_path: Path) -> None:
     assert warnings == ()
     assert project.root == tmp_path
     assert (project.name, project.python_name, project.version, project.edition) == ("my-kernel", "my_kernel", 0, 5)
-    assert project.backends == (Backend.CUDA,)
+    assert project.backends == (Backend("cuda"),)
     assert project.framework.kind is FrameworkKind.TORCH_NOARCH
     assert project.framework.pyext is None
     assert project.sections == ()
@@ -114,7 +114,7 @@ def test_reads_every_key(tmp_path: Path) -> None:
     assert project.kernel_depends == (KernelDependency(repo_id="me/other", version=2),)
     assert project.python_depends == ("einops",)
     assert project.backend_options == {
-        Backend.CUDA: BackendOptions(
+        Backend("cuda"): BackendOptions(
             minver=Version.parse("12.8.0"),
             maxver=Version.parse("13.0"),
             kernel_depends=(KernelDependency(repo_id="me/more", revision="main"),),
@@ -126,15 +126,15 @@ def test_reads_every_key(tmp_path: Path) -> None:
     assert (framework.pyext, framework.cxx_flags) == (("py", "json"), ("-O3",))
     assert framework.stable_abi == dict.fromkeys(project.backends, Version.parse("2.11"))
     first, second = project.sections
-    assert (first.id, first.backend, first.depends) == ("the first", Backend.CUDA, ("torch", "cutlass_4_0"))
-    assert first.cuda_flags == ("-O2", "-O2")
-    assert first.cuda_capabilities == (Capability(9, 0, Suffix.ARCH), Capability(8, 0))
-    assert (second.id, second.sycl_flags, second.cuda_capabilities) == ("a", ("-O0",), None)
+    assert (first.id, first.backend, first.depends) == ("the first", Backend("cuda"), ("torch", "cutlass_4_0"))
+    assert first.flags == ("-O2", "-O2")
+    assert first.architectures == (Capability(9, 0, Suffix.ARCH), Capability(8, 0))
+    assert (second.id, second.flags, second.architectures) == ("a", ("-O0",), None)
 
 
 def test_versions_keep_their_text(tmp_path: Path) -> None:
     project, _ = read_project(FULL.encode(), file=tmp_path / "build.toml", root=tmp_path, tree=False)
-    cuda = project.backend_options[Backend.CUDA]
+    cuda = project.backend_options[Backend("cuda")]
     assert (str(cuda.minver), str(cuda.maxver)) == ("12.8.0", "13.0")
 
 

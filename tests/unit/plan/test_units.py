@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import parse_capability
-from kernel_builder.config.model import Backend
 from kernel_builder.plan.units import SectionInput, Units, merge, raise_standard
 
 
@@ -25,7 +25,7 @@ def merged(backend: Backend, *sections: SectionInput) -> Units:
 
 def test_what_a_section_says_reaches_its_own_files_only() -> None:
     units = merged(
-        Backend.CUDA,
+        Backend("cuda"),
         section("torch", "bind.cpp", cxx_flags=("-DONLY_T",)),
         section("a", "a.cu", "a.h", cuda_flags=("-DONLY_A",), include=("inc/a",), caps=("8.0",)),
         section("b", "b.cu", "b.cpp", cuda_flags=("-DONLY_B",), cxx_flags=("-DHOST_B",), caps=("9.0a",)),
@@ -43,7 +43,7 @@ def test_what_a_section_says_reaches_its_own_files_only() -> None:
 
 def test_a_file_in_two_sections_is_compiled_once_with_the_union() -> None:
     units = merged(
-        Backend.CUDA,
+        Backend("cuda"),
         section("x", "k.cu", cuda_flags=("-DX",), include=("one",), caps=("9.0a", "8.0")),
         section("y", "k.cu", cuda_flags=("-DY",), include=("two", "one"), caps=("10.0f", "8.0")),
     )
@@ -54,17 +54,17 @@ def test_a_file_in_two_sections_is_compiled_once_with_the_union() -> None:
 
 
 def test_equal_flags_are_given_once() -> None:
-    units = merged(Backend.CPU, section("x", "k.cpp", cxx_flags=("-DX",)), section("y", "k.cpp", cxx_flags=("-DX",)))
+    units = merged(Backend("cpu"), section("x", "k.cpp", cxx_flags=("-DX",)), section("y", "k.cpp", cxx_flags=("-DX",)))
     assert units.units[0].cxx_flags == ("-DX",)
 
 
 def test_a_file_listed_twice_in_a_section_is_one_unit() -> None:
-    (unit,) = merged(Backend.CPU, section("x", "k.cpp", "./k.cpp", "sub/../k.cpp", cxx_flags=("-DX",))).units
+    (unit,) = merged(Backend("cpu"), section("x", "k.cpp", "./k.cpp", "sub/../k.cpp", cxx_flags=("-DX",))).units
     assert unit.cxx_flags == ("-DX",)
 
 
 def test_a_cuda_file_in_another_backends_section_is_named() -> None:
-    (problem,) = merged(Backend.CPU, section("[torch]", "a.cu")).misplaced
+    (problem,) = merged(Backend("cpu"), section("[torch]", "a.cu")).misplaced
     assert problem == "a.cu (in [torch]) is a CUDA source"
 
 
@@ -89,7 +89,7 @@ def test_a_standard_below_torchs_is_raised(
 
 
 def test_a_suffix_that_says_nothing_is_mentioned() -> None:
-    units = merged(Backend.CPU, section("x", "a.CPP", "b.S", "c.h", "d.HPP", "e.metal"))
+    units = merged(Backend("cpu"), section("x", "a.CPP", "b.S", "c.h", "d.HPP", "e.metal"))
     assert [unit.source for unit in units.units] == ["a.CPP"]
     (warning,) = units.warnings
     assert warning.startswith("b.S is not compiled")
@@ -97,5 +97,5 @@ def test_a_suffix_that_says_nothing_is_mentioned() -> None:
 
 def test_a_kernel_section_may_be_called_torch() -> None:
     first = section("[torch]", "k.cpp", cxx_flags=("-DA",))
-    (unit,) = merged(Backend.CPU, first, section("[kernel.torch]", "k.cpp", cxx_flags=("-DB",))).units
+    (unit,) = merged(Backend("cpu"), first, section("[kernel.torch]", "k.cpp", cxx_flags=("-DB",))).units
     assert unit.cxx_flags == ("-DA", "-DB")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ProjectMaker, commit
-from kernel_builder.config.model import Backend
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.reader import load_project
 from kernel_builder.project.identity import Identity, identify
 
@@ -24,7 +24,7 @@ def test_a_clean_commit_is_its_name(make_project: ProjectMaker) -> None:
     sha = commit(root)
     found = identity(root)
     assert (found.unique, found.commit, found.dirty, found.reason) == (sha[:7], sha, False, None)
-    assert found.ops_id(load_project(root)[0], Backend.CUDA) == f"_some_kernel_cuda_{sha[:7]}"
+    assert found.ops_id(load_project(root)[0], Backend("cuda")) == f"_some_kernel_cuda_{sha[:7]}"
 
 
 def test_an_edit_marks_the_name_and_different_edits_have_different_names(make_project: ProjectMaker) -> None:

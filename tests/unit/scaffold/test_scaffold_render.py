@@ -8,12 +8,12 @@ from itertools import product
 import jinja2
 import pytest
 
-from kernel_builder.config.model import Backend
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import UsageError
 from kernel_builder.scaffold.names import ProjectName
 from kernel_builder.scaffold.render import BACKENDS, choose_backends, render_project
 
-CHOICES = ((Backend.CPU,), (Backend.CUDA,), BACKENDS)
+CHOICES = ((Backend("cpu"),), (Backend("cuda"),), BACKENDS)
 NAMES = (ProjectName(name="scale", owner="me"), ProjectName(name="a-rather-long-name-for-a-kernel"))
 PROJECTS = [
     pytest.param(names, backends, id=f"{names.name} {' '.join(backends)}")
@@ -85,8 +85,8 @@ def test_sources_include_no_heavy_torch_header_and_no_clock(names: ProjectName, 
 
 
 def test_a_project_for_one_backend_does_not_mention_the_other() -> None:
-    cpu = "".join(render_project(NAMES[0], backends=(Backend.CPU,), license_id="MIT").values())
-    cuda = render_project(NAMES[0], backends=(Backend.CUDA,), license_id="MIT")
+    cpu = "".join(render_project(NAMES[0], backends=(Backend("cpu"),), license_id="MIT").values())
+    cuda = render_project(NAMES[0], backends=(Backend("cuda"),), license_id="MIT")
     assert "cuda" not in cpu.lower()
     assert "CPU_KERNEL" not in "".join(cuda.values())
     assert "scale_cpu" not in "".join((*cuda, *cuda.values()))
@@ -115,7 +115,7 @@ def test_the_card_fills_in_with_and_without_optional_facts() -> None:
 
 
 def test_backends_are_chosen_once_each_in_one_order() -> None:
-    assert choose_backends(["cuda", "CPU", "cuda"]) == (Backend.CPU, Backend.CUDA)
+    assert choose_backends(["cuda", "CPU", "cuda"]) == (Backend("cpu"), Backend("cuda"))
     assert choose_backends(["all"]) == BACKENDS
 
 

@@ -112,7 +112,7 @@ def test_a_release_that_is_new_to_the_table_gets_the_builds_of_the_index() -> No
     text = tomlkit.dumps(document)
     assert text.startswith("# Which builds of torch exist")
     before, after = (parse_support(some) for some in (checker.TABLE.read_text(encoding="utf-8"), text))
-    assert after.capability_defaults == before.capability_defaults
+    assert after.architecture_defaults == before.architecture_defaults
     assert [(row.name, row.cxx_standard, row.required) for row in after.rows if row not in before.rows] == [
         ("torch99-cpu-aarch64-darwin", 20, False),
         ("torch99-cxx11-cpu-aarch64-linux", 20, False),

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kernel_builder.config.model import Backend, BackendOptions, Framework, FrameworkKind, Project, Section
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import BackendOptions, Framework, FrameworkKind, Project, Section
 from kernel_builder.variants.matrix import Matrix, all_variants, choose, unmatched
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet, load_support
@@ -45,7 +46,7 @@ def project(
             Section(id=backend.value, backend=backend, src=())
             for backend in (backends if compiled is None else compiled)
         ),
-        backend_options={Backend.CUDA: BackendOptions(minver=version(cuda[0]), maxver=version(cuda[1]))},
+        backend_options={Backend("cuda"): BackendOptions(minver=version(cuda[0]), maxver=version(cuda[1]))},
     )
 
 
@@ -58,7 +59,7 @@ def reasons(matrix: Matrix) -> dict[str, str]:
 
 
 def test_a_project_has_the_builds_of_its_backends_on_the_platform() -> None:
-    matrix = all_variants(project(Backend.CPU, Backend.CUDA), TABLE, LINUX)
+    matrix = all_variants(project(Backend("cpu"), Backend("cuda")), TABLE, LINUX)
     assert required(matrix) == [
         "torch212-cxx11-cpu-x86_64-linux",
         "torch213-cxx11-cpu-x86_64-linux",
@@ -68,14 +69,14 @@ def test_a_project_has_the_builds_of_its_backends_on_the_platform() -> None:
 
 
 def test_another_platform_can_be_asked_for() -> None:
-    matrix = all_variants(project(Backend.CPU), TABLE, Platform.parse("aarch64-linux"))
+    matrix = all_variants(project(Backend("cpu")), TABLE, Platform.parse("aarch64-linux"))
     assert required(matrix) == ["torch212-cxx11-cpu-aarch64-linux", "torch213-cxx11-cpu-aarch64-linux"]
-    everywhere = required(all_variants(project(Backend.CPU, Backend.METAL), TABLE, None))
+    everywhere = required(all_variants(project(Backend("cpu"), Backend("metal")), TABLE, None))
     assert {"torch213-cpu-aarch64-darwin", "torch213-metal-aarch64-darwin"} < set(everywhere)
 
 
 def test_bounds_leave_builds_out_with_a_reason() -> None:
-    matrix = all_variants(project(Backend.CUDA, bounds=("2.12.1", "2.13"), cuda=("12.8", "13.0")), TABLE, LINUX)
+    matrix = all_variants(project(Backend("cuda"), bounds=("2.12.1", "2.13"), cuda=("12.8", "13.0")), TABLE, LINUX)
     assert [entry.name for entry in matrix.kept] == ["torch213-cxx11-cu130-x86_64-linux"]
     assert reasons(matrix)["torch212-cxx11-cu130-x86_64-linux"] == "torch 2.12 is below torch.minver = 2.12.1"
     assert reasons(matrix)["torch214-cxx11-cu130-x86_64-linux"] == "torch 2.14 is above torch.maxver = 2.13"
@@ -84,7 +85,7 @@ def test_bounds_leave_builds_out_with_a_reason() -> None:
 
 
 def test_a_stable_backend_has_one_variant_per_toolkit_built_with_the_newest_torch() -> None:
-    kernel = project(Backend.CPU, Backend.CUDA, stable={Backend.CUDA: "2.10"})
+    kernel = project(Backend("cpu"), Backend("cuda"), stable={Backend("cuda"): "2.10"})
     matrix = all_variants(kernel, TABLE, LINUX)
     built_with = {entry.name: str(entry.row.torch) for entry in matrix.kept if entry.row and "stable" in entry.name}
     assert built_with == {
@@ -106,19 +107,19 @@ def test_a_stable_backend_has_one_variant_per_toolkit_built_with_the_newest_torc
 
 
 def test_a_patch_release_in_a_stable_target_is_its_minor_release() -> None:
-    kernels = [project(Backend.CUDA, stable={Backend.CUDA: text}) for text in ("2.15.1", "2.15")]
+    kernels = [project(Backend("cuda"), stable={Backend("cuda"): text}) for text in ("2.15.1", "2.15")]
     patched, plain = ([entry.name for entry in all_variants(kernel, TABLE, LINUX).kept] for kernel in kernels)
     assert patched == plain == ["torch-stable-abi215-cu132-x86_64-linux"]
 
 
 def test_bounds_choose_the_torch_of_a_stable_variant() -> None:
-    kernel = project(Backend.CUDA, stable={Backend.CUDA: "2.10"}, bounds=(None, "2.12"), cuda=("13.0", "13.0"))
+    kernel = project(Backend("cuda"), stable={Backend("cuda"): "2.10"}, bounds=(None, "2.12"), cuda=("13.0", "13.0"))
     (entry,) = all_variants(kernel, TABLE, LINUX).kept
     assert (entry.name, str(entry.row and entry.row.torch)) == ("torch-stable-abi210-cu130-x86_64-linux", "2.12")
 
 
 def test_a_tvm_ffi_kernel_has_variants_of_paired_builds_alone() -> None:
-    matrix = all_variants(project(Backend.CPU, Backend.CUDA, kind=FrameworkKind.TVM_FFI), TABLE, LINUX)
+    matrix = all_variants(project(Backend("cpu"), Backend("cuda"), kind=FrameworkKind.TVM_FFI), TABLE, LINUX)
     assert [(entry.name, str(entry.row and entry.row.torch)) for entry in matrix.kept] == [
         ("tvm-ffi01-cpu-x86_64-linux", "2.12"),
         ("tvm-ffi01-cu126-x86_64-linux", "2.12"),
@@ -130,30 +131,30 @@ def test_a_tvm_ffi_kernel_has_variants_of_paired_builds_alone() -> None:
 
 
 def test_backends_without_a_compiler_are_kept_with_the_obstacle() -> None:
-    matrix = all_variants(project(Backend.ROCM, Backend.METAL), TABLE, None)
+    matrix = all_variants(project(Backend("rocm"), Backend("metal")), TABLE, None)
     obstacles = {entry.name: entry.obstacle or "" for entry in matrix.kept}
     assert "only cpu and cuda" in obstacles["torch213-cxx11-rocm72-x86_64-linux"]
     assert "for Linux alone, not for darwin" in obstacles["torch213-metal-aarch64-darwin"]
 
 
 def test_a_backend_without_sections_is_python_only_and_belongs_to_every_set() -> None:
-    matrix = all_variants(project(Backend.CPU, Backend.TPU, compiled=(Backend.CPU,)), TABLE, LINUX)
+    matrix = all_variants(project(Backend("cpu"), Backend("tpu"), compiled=(Backend("cpu"),)), TABLE, LINUX)
     for which in VariantSet:
         assert "torch-tpu" in {entry.name for entry in choose(matrix, within=which).kept}
 
 
 def test_a_backend_with_nothing_here_says_why() -> None:
-    kernel = project(Backend.CPU, Backend.METAL, Backend.CUDA, cuda=("99", None))
+    kernel = project(Backend("cpu"), Backend("metal"), Backend("cuda"), cuda=("99", None))
     silent = dict(all_variants(kernel, TABLE, LINUX).silent_backends(kernel))
     assert silent == {
-        Backend.METAL: "its variants are for aarch64-darwin",
-        Backend.CUDA: "cuda 13.2 is below general.cuda.minver = 99",
+        Backend("metal"): "its variants are for aarch64-darwin",
+        Backend("cuda"): "cuda 13.2 is below general.cuda.minver = 99",
     }
 
 
 def test_choosing_drops_the_rest_with_a_reason() -> None:
-    matrix = all_variants(project(Backend.CPU, Backend.CUDA), TABLE, LINUX)
-    chosen = choose(matrix, patterns=("torch213-*-cu13?-*",), backends=(Backend.CUDA,))
+    matrix = all_variants(project(Backend("cpu"), Backend("cuda")), TABLE, LINUX)
+    chosen = choose(matrix, patterns=("torch213-*-cu13?-*",), backends=(Backend("cuda"),))
     assert [entry.name for entry in chosen.kept] == [f"torch213-cxx11-cu{n}-x86_64-linux" for n in (130, 132)]
     assert reasons(chosen)["torch213-cxx11-cpu-x86_64-linux"] == "its backend was not asked for"
     assert reasons(chosen)["torch213-cxx11-cu126-x86_64-linux"] == "no --variant names it"

@@ -7,6 +7,7 @@ from datetime import date
 import pytest
 from kernels.variants import parse_variant as client_parses
 
+from kernel_builder.config.backends import Backend
 from kernel_builder.variants.names import parse_variant
 from kernel_builder.variants.support import SupportRow, VariantSet, load_support, parse_support
 from kernel_builder.versions import Version
@@ -90,13 +91,13 @@ def test_every_row_has_sound_facts() -> None:
     [("11.8", "7.0", "9.0+PTX"), ("12.6", "7.0", "9.0+PTX"), ("12.8", "7.0", "12.0+PTX"), ("13.2", "7.5", "12.1+PTX")],
 )
 def test_default_capabilities_follow_the_toolkit(cuda: str, first: str, last: str) -> None:
-    capabilities = TABLE.default_capabilities(Version.parse(cuda))
+    capabilities = TABLE.default_architectures(Backend("cuda"), Version.parse(cuda))
     assert (str(capabilities[0]), str(capabilities[-1])) == (first, last)
 
 
 def test_a_toolkit_older_than_every_list_has_no_default() -> None:
     with pytest.raises(LookupError, match=r"CUDA 11\.7"):
-        TABLE.default_capabilities(Version.parse("11.7"))
+        TABLE.default_architectures(Backend("cuda"), Version.parse("11.7"))
 
 
 @pytest.mark.parametrize(

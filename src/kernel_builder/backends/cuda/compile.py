@@ -5,8 +5,6 @@ Reference: interoperability contract 2.7 (capabilities) and 3.5 (definitions, fl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.host import (
     GIB,
@@ -22,7 +20,7 @@ from kernel_builder.actions.places import literal, tool_word
 from kernel_builder.actions.units import Unit
 from kernel_builder.backends.protocol import Selected, UnitActions
 from kernel_builder.config.backends import Backend
-from kernel_builder.config.capabilities import select_capabilities
+from kernel_builder.config.capabilities import capabilities_of, select_capabilities
 from kernel_builder.config.model import Architecture, Capability, Suffix
 from kernel_builder.toolchain.model import ToolkitSdk
 from kernel_builder.variants.support import SupportTable
@@ -78,11 +76,6 @@ def gencode(capabilities: tuple[Capability, ...]) -> list[str]:
     return options
 
 
-def _capabilities(architectures: Iterable[Architecture]) -> tuple[Capability, ...]:
-    """The same, of the type that the table says all architectures of this backend have."""
-    return tuple(entry for entry in architectures if isinstance(entry, Capability))
-
-
 def _usable_flags(flags: tuple[str, ...], toolkit: ToolkitSdk) -> tuple[str, ...]:
     if Version.parse(toolkit.toolkit.version) >= _TEMPLATE_STUB_SINCE:
         return flags
@@ -91,7 +84,7 @@ def _usable_flags(flags: tuple[str, ...], toolkit: ToolkitSdk) -> tuple[str, ...
 
 def _nvcc_action(context: Context, toolkit: ToolkitSdk, unit: Unit, flags: tuple[str, ...]) -> Action:
     nvcc = Tool(name="nvcc", path=toolkit.compiler, digest=toolkit.identity)
-    codes = gencode(_capabilities(unit.architectures))
+    codes = gencode(capabilities_of(unit.architectures))
     compiler = [tool_word(nvcc), "-ccbin", tool_word(context.cxx), f"-std=c++{context.cxx_standard}"]
     options = [
         # Flags that only the host compiler knows may stand in cuda-flags, as they may under CMake.
@@ -122,8 +115,8 @@ class CudaCompiler:
 
     def select(self, requested: tuple[Architecture, ...] | None, supported: tuple[Architecture, ...]) -> Selected:
         """See :func:`~kernel_builder.config.capabilities.select_capabilities`."""
-        wanted = None if requested is None else _capabilities(requested)
-        selection = select_capabilities(wanted, _capabilities(supported))
+        wanted = None if requested is None else capabilities_of(requested)
+        selection = selectcapabilities_of(wanted, capabilities_of(supported))
         return Selected(effective=selection.effective, dropped=selection.dropped)
 
     def unknown(self, effective: tuple[Architecture, ...], toolkit: ToolkitSdk) -> tuple[Architecture, ...]:
@@ -131,7 +124,7 @@ class CudaCompiler:
         known = toolkit.known_codes()
         if known is None:
             return ()
-        return tuple(one for one in _capabilities(effective) if f"sm_{one.major}{one.minor}" not in known)
+        return tuple(one for one in capabilities_of(effective) if f"sm_{one.major}{one.minor}" not in known)
 
     def compile(self, context: Context, unit: Unit, flags: tuple[str, ...]) -> UnitActions:
         """One action: nvcc drives its own steps."""

@@ -4,19 +4,21 @@
 
 from __future__ import annotations
 
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.editions.v2 import derived_backends, noarch
-from kernel_builder.config.model import Backend
 from kernel_builder.toml.nodes import Leaf, Node, TableNode, describe
 from kernel_builder.toml.report import Report
 
 LANGUAGES = {
-    "cuda": (Backend.CUDA,),
-    "cuda-hipify": (Backend.CUDA, Backend.ROCM),
-    "metal": (Backend.METAL,),
+    "cuda": (Backend("cuda"),),
+    "cuda-hipify": (Backend("cuda"), Backend("rocm")),
+    "metal": (Backend("metal"),),
 }
-"""What a ``language`` stands for. ``cuda`` is the default."""
+"""What a ``language`` stands for."""
 
-ARCHS = {"cuda-capabilities": Backend.CUDA, "rocm-archs": Backend.ROCM}
+DEFAULT_LANGUAGE = "cuda"
+
+ARCHS = {"cuda-capabilities": Backend("cuda"), "rocm-archs": Backend("rocm")}
 
 
 def upgrade(top: TableNode, report: Report) -> TableNode:
@@ -53,7 +55,7 @@ def _split(name: str, section: TableNode, report: Report) -> list[tuple[str, Tab
     """The sections that one section of edition 1 stands for: two for ``cuda-hipify``, else one."""
     language = section.get("language")
     if language is None:
-        backends: tuple[Backend, ...] = () if "backend" in section.items else LANGUAGES["cuda"]
+        backends: tuple[Backend, ...] = () if "backend" in section.items else LANGUAGES[DEFAULT_LANGUAGE]
         origin = section.path
     elif isinstance(language, Leaf) and isinstance(language.value, str) and language.value in LANGUAGES:
         backends, origin = LANGUAGES[language.value], language.path
@@ -63,7 +65,7 @@ def _split(name: str, section: TableNode, report: Report) -> list[tuple[str, Tab
             f"unknown language: {describe(language)}",
             hint=f"languages: {', '.join(LANGUAGES)}",
         )
-        backends, origin = LANGUAGES["cuda"], language.path
+        backends, origin = LANGUAGES[DEFAULT_LANGUAGE], language.path
     if not backends:
         return [(name, section)]
     if language is not None and "backend" in section.items:
@@ -80,5 +82,5 @@ def _split(name: str, section: TableNode, report: Report) -> list[tuple[str, Tab
     for backend in backends:
         foreign = tuple(key for key, owner in ARCHS.items() if owner is not backend)
         new = section.but({"backend": Leaf(origin, backend.value)}, without=("language", *foreign))
-        made.append((f"{name}_rocm" if len(backends) > 1 and backend is Backend.ROCM else name, new))
+        made.append((f"{name}_rocm" if len(backends) > 1 and backend is Backend("rocm") else name, new))
     return made

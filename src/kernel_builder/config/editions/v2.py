@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
-from kernel_builder.config.model import Backend
+from kernel_builder.config.backends import Backend
 from kernel_builder.toml.nodes import Leaf, ListNode, Node, TableNode, describe
 from kernel_builder.toml.report import Report
 
-UNIVERSAL_BACKENDS = (Backend.CPU, Backend.CUDA, Backend.METAL, Backend.ROCM, Backend.XPU)
+UNIVERSAL_BACKENDS = (Backend("cpu"), Backend("cuda"), Backend("metal"), Backend("rocm"), Backend("xpu"))
 """What ``universal = true`` stands for."""
 
-CUDA_PYTHON_DEPENDS = ("nvidia-cutlass-dsl",)
+MOVED_PYTHON_DEPENDS = ("nvidia-cutlass-dsl",)
 """Python dependencies that moved from ``[general]`` to ``[general.cuda]`` after edition 2."""
+
+BOUNDED = Backend("cuda")
+"""The backend whose toolkit :data:`BOUNDS` speak of."""
 
 BOUNDS = {"cuda-minver": "minver", "cuda-maxver": "maxver"}
 
@@ -50,7 +53,7 @@ def _move_python_depends(general: TableNode) -> TableNode:
     depends = general.get("python-depends")
     if not isinstance(depends, ListNode):
         return general
-    moved = [node for node in depends.items if isinstance(node, Leaf) and node.value in CUDA_PYTHON_DEPENDS]
+    moved = [node for node in depends.items if isinstance(node, Leaf) and node.value in MOVED_PYTHON_DEPENDS]
     if not moved:
         return general
     kept = tuple(node for node in depends.items if node not in moved)

@@ -1,0 +1,210 @@
+"""The compute backends, and what there is to know of each outside of its own module: ``data/backends.toml``.
+
+A backend is its name, a ``str``, that also has the facts of its row. ``Backend("xpu")`` is always the same object, and
+iterating over ``Backend`` gives all of them, in the order of the table.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+_TABLE = Path(__file__).parent.parent / "data" / "backends.toml"
+_CAPABILITY = "capability"
+
+
+class Role(StrEnum):
+    """What a backend's own key of ``[kernel.<id>]`` says: flags of its compiler, architectures, or its oldest
+    toolkit.
+    """
+
+    FLAGS = "flags"
+    ARCHITECTURES = "architectures"
+    MINVER = "minver"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelKey:
+    """A backend's own key in ``[kernel.<id>]``. ``noarch`` is its summary in ``[torch-noarch]``, ``None`` where that
+    table does not have it.
+    """
+
+    name: str
+    role: Role
+    summary: str
+    noarch: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneralTable:
+    """``[general.<backend>]``: its summary and the names of its keys."""
+
+    summary: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architectures:
+    """What code can be compiled for. ``pattern`` is ``None`` for capabilities (:mod:`config.capabilities`), else what
+    each architecture matches. ``device_code`` names the reader of :mod:`binary.device_code` for it.
+    """
+
+    pattern: str | None
+    noun: str
+    plural: str
+    examples: tuple[str, ...]
+    device_code: str
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InTorch:
+    """What torch knows of a backend; the fields are those of the table's ``torch``."""
+
+    device: str
+    dispatch_key: str
+    version: str | None = None
+    older_minor: bool = False
+    system: str | None = None
+    plugin: str | None = None
+    libraries: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    triton: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Driver:
+    """How a driver is asked for devices: ``init(0)`` and ``count(int *)`` of ``library`` return 0 when all is well."""
+
+    library: str
+    init: str
+    count: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaffold:
+    """What ``init`` writes: a file (``{py}`` is the kernel's Python name) from a template."""
+
+    file: str
+    template: str
+
+
+class _Backends(type):
+    """The type of :class:`Backend` itself, which is iterable."""
+
+    def __iter__(cls) -> Iterator[Backend]:
+        return iter(_backends().values())
+
+
+class Backend(str, metaclass=_Backends):
+    """A compute backend that a kernel can be for: its name, with the facts of its row.
+
+    ``Backend(name)`` raises ``ValueError`` for a name that the table does not have.
+    """
+
+    label: str
+    """For people: ``ROCm``."""
+    words: tuple[str, ...]
+    """Other words for it that people write."""
+    prefix: str | None
+    """What stands before the toolkit's version in variant names; ``None`` where they have none."""
+    has_sections: bool
+    """Whether it can have compiled code, hence ``[kernel.<id>]`` sections."""
+    has_module: bool
+    """Whether this version of kernel-builder can compile for it."""
+    is_host: bool
+    """Whether it is the processor that Python itself runs on."""
+    is_shown: bool
+    """Whether examples show it."""
+    sources: tuple[str, ...]
+    """Suffixes of files in its own language, with the dot."""
+    keys: tuple[KernelKey, ...]
+    """Its own keys in ``[kernel.<id>]``."""
+    general: GeneralTable | None
+    architectures: Architectures | None
+    torch: InTorch
+    symbols: str | None
+    """A pattern of the names that the runtimes which torch depends on have."""
+    driver: Driver | None
+    scaffold: Scaffold | None
+
+    def __new__(cls, name: str) -> Backend:
+        backend = _backends().get(name)
+        if backend is None:
+            raise ValueError(f"{name!r} is not a backend: {', '.join(_backends())}")
+        return backend
+
+    @property
+    def value(self) -> str:
+        """The name, as plain text."""
+        return str(self)
+
+    def key(self, role: Role) -> KernelKey | None:
+        """Its key in ``[kernel.<id>]`` that has that role."""
+        return next((key for key in self.keys if key.role is role), None)
+
+    def __repr__(self) -> str:
+        return f"Backend({self.value!r})"
+
+    def __reduce__(self) -> tuple[type[Backend], tuple[str]]:
+        return Backend, (self.value,)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{self!r} cannot be changed")
+
+
+@cache
+def _backends() -> Mapping[str, Backend]:
+    return parse_backends(_TABLE.read_text(encoding="utf-8"))
+
+
+def parse_backends(text: str) -> Mapping[str, Backend]:
+    """Read a table. Raises ``KeyError``, ``TypeError``, ``ValueError``: it ships with the package."""
+    return {row["name"]: _backend(dict(row)) for row in tomllib.loads(text)["backend"]}
+
+
+def _backend(row: dict[str, Any]) -> Backend:
+    backend = str.__new__(Backend, row.pop("name"))
+    facts = {
+        "label": row.pop("label"),
+        "words": tuple(row.pop("words", ())),
+        "prefix": row.pop("prefix", None),
+        "has_sections": row.pop("sections", False),
+        "has_module": row.pop("module", False),
+        "is_host": row.pop("host", False),
+        "is_shown": row.pop("shown", False),
+        "sources": tuple(row.pop("sources", ())),
+        "keys": tuple(KernelKey(**{**key, "role": Role(key["role"])}) for key in row.pop("kernel", ())),
+        "general": GeneralTable(**_fields(row.pop("general"))) if "general" in row else None,
+        "architectures": _architectures(row.pop("architectures")) if "architectures" in row else None,
+        "torch": InTorch(**_fields(row.pop("torch"))),
+        "symbols": row.pop("symbols", None),
+        "driver": Driver(**row.pop("driver")) if "driver" in row else None,
+        "scaffold": Scaffold(**row.pop("init")) if "init" in row else None,
+    }
+    if row:
+        raise ValueError(f"{backend!r} has keys that nobody reads: {', '.join(row)}")
+    vars(backend).update(facts)
+    return backend
+
+
+def _architectures(table: dict[str, Any]) -> Architectures:
+    grammar = table.pop("grammar")
+    return Architectures(pattern=None if grammar == _CAPABILITY else grammar, **_fields(table))
+
+
+def _fields(table: dict[str, Any]) -> dict[str, Any]:
+    """Keys and values as a dataclass has them."""
+    return {key.replace("-", "_"): tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+
+
+HOST = next(backend for backend in Backend if backend.is_host)
+"""The processor that Python itself runs on, which every torch has."""
+
+SHOWN = next(backend for backend in Backend if backend.is_shown)
+"""The backend that examples show."""
