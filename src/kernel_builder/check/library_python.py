@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator
 
+from kernel_builder.binary.python_api import is_python, limited_api
+from kernel_builder.binary.undefined import Cause
+from kernel_builder.check.library_undefined import unsupplied_by
 from kernel_builder.check.library_versions import several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import LibraryFile
@@ -57,7 +59,6 @@ INIT_FUNCTION = rule(
     remedy="Compile REGISTER_EXTENSION(TORCH_EXTENSION_NAME) with TORCH_EXTENSION_NAME set to the kernel's id.",
     source="contract 3.2 and 3.4",
 )
-_PYTHON = re.compile(r"_?Py[A-Z_]\w*")
 _FREE_THREADED_NAME = re.compile(r"\.(cpython-3[0-9]+t|abi3t)\b|\.cp3[0-9]+t-")
 _VERSIONED_NAME = re.compile(r"\.(cpython-3[0-9]+|cp3[0-9]+-)")
 # What only the headers of a free-threaded Python make a library import.
@@ -65,18 +66,6 @@ _FREE_THREADED_SYMBOLS = frozenset(
     {"_Py_MergeZeroLocalRefcount", "_Py_DecRefShared", "_Py_DecRefSharedDebug", "PyUnstable_Module_SetGIL"}
 )
 _INIT = "PyInit_"
-
-
-@cache
-def limited_api() -> Mapping[str, tuple[int, int]]:
-    """Name -> version of Python from which the limited API has it."""
-    from abi3info import DATAS, FUNCTIONS  # noqa: PLC0415  (start-up time)
-
-    return {
-        symbol.name: (info.added.major, info.added.minor)
-        for table in (FUNCTIONS, DATAS)
-        for symbol, info in table.items()
-    }
 
 
 def python_imports(library: LibraryFile) -> tuple[str, ...]:
@@ -88,7 +77,7 @@ def python_imports(library: LibraryFile) -> tuple[str, ...]:
         names = {name for part in library.macho for name in part.undefined}
     elif library.pe is not None:
         names = {name for _, name in library.pe.imports}
-    return tuple(sorted(name for name in names if _PYTHON.fullmatch(name)))
+    return tuple(sorted(name for name in names if is_python(name)))
 
 
 def exported_names(library: LibraryFile) -> frozenset[str]:
@@ -105,13 +94,9 @@ def python_api(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     """Compares the names that a library wants of Python with the limited API of the oldest supported version."""
     floor = ".".join(map(str, settings.python_floor))
     newer: dict[tuple[int, int], list[str]] = defaultdict(list)
-    foreign: list[str] = []
-    for name in python_imports(library):
-        added = limited_api().get(name)
-        if added is None:
-            foreign.append(name)
-        elif added > settings.python_floor:
-            newer[added].append(name)
+    for entry in unsupplied_by(library, settings, Cause.NEWER_PYTHON):
+        newer[limited_api()[entry.symbol]].append(entry.symbol)
+    foreign = [entry.symbol for entry in unsupplied_by(library, settings, Cause.NOT_LIMITED_API)]
     for added, names in sorted(newer.items()):
         version = ".".join(map(str, added))
         text = f"{several(names)}: in the limited API from Python {version} on; the oldest supported is {floor}"

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
-from kernel_builder.check.library_needed import stem
+from kernel_builder.binary.elf import Symbol
+from kernel_builder.binary.mangled import readable
+from kernel_builder.binary.undefined import Cause, Supply, Unsupplied, unsupplied, unsupplied_names
 from kernel_builder.check.library_versions import several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import LibraryFile
 from kernel_builder.check.torch_names import installed_exports
 from kernel_builder.config.backends import Backend
-from kernel_builder.frameworks.stable_abi import stable_functions
+from kernel_builder.frameworks.stable_abi import looks_like_torch, stable_functions, why_not_stable
 from kernel_builder.variants.names import ArchVariant, StableAbiTag
 from kernel_builder.versions import Version
 
@@ -51,45 +54,9 @@ UNSTABLE = rule(
     remedy="Use torch/csrc/stable and torch/headeronly alone, with TORCH_TARGET_VERSION set to the oldest release.",
     source="contract 7.5; torch's notes on its stable ABI",
 )
-_OPENMP = re.compile(r"(GOMP|omp|kmpc|__kmpc)_\w+")
-_PYTHON = re.compile(r"_?Py[A-Z_]\w*")
-_TORCH_C = re.compile(r"(aoti_torch|torch)_\w+")
-_TORCH_NAMESPACES = ("c10", "at", "torch", "caffe2")
-_STABLE_NAMESPACES = ("torch::stable", "torch::headeronly")
 # The names that runtimes which torch depends on have.
 _RUNTIMES = {backend.value: re.compile(backend.symbols) for backend in Backend if backend.symbols is not None}
 _TVM_FFI = re.compile(r"TVMFFI\w+|_ZN?K?\w*3tvm3ffi\w+")
-_MANGLED = re.compile(r"_Z(?:T[VISCW]|GV)?(?:N[rVK]*[RO]?)?")
-
-
-def readable(symbol: str) -> str:
-    """The name in a mangled C++ name: ``_ZN3c106detail14torchCheckFailEPKc`` -> ``c10::detail::torchCheckFail``.
-
-    Arguments are left out; names of other languages stay as they are.
-    """
-    start = _MANGLED.match(symbol)
-    if start is None:
-        return symbol
-    parts: list[str] = []
-    at = start.end()
-    if symbol.startswith("St", at):
-        parts, at = ["std"], at + 2
-    while at < len(symbol) and symbol[at].isdigit():
-        digits = at
-        while digits < len(symbol) and symbol[digits].isdigit() and digits - at < 6:
-            digits += 1
-        length = int(symbol[at:digits])
-        if digits + length > len(symbol):
-            return symbol
-        parts.append(symbol[digits : digits + length])
-        at = digits + length
-        while symbol.startswith("B5cxx11", at):
-            at += len("B5cxx11")
-    return "::".join(parts) or symbol
-
-
-def _is_torch(symbol: str) -> bool:
-    return _TORCH_C.fullmatch(symbol) is not None or readable(symbol).split("::", maxsplit=1)[0] in _TORCH_NAMESPACES
 
 
 def _backends(library: LibraryFile) -> tuple[str, ...]:
@@ -97,43 +64,55 @@ def _backends(library: LibraryFile) -> tuple[str, ...]:
     return (backend,) if backend is not None else tuple(_RUNTIMES)
 
 
+def _exports(library: LibraryFile, settings: Settings) -> frozenset[str] | None:
+    """Names that the torch of the library's variant exports; ``None`` where that release is not at hand."""
+    variant = library.variant.variant if library.variant else None
+    if variant is None:
+        return None
+    known = settings.torch_exports(variant) if settings.torch_exports else None
+    return installed_exports(variant) if known is None else known
+
+
+def unsupplied_by(library: LibraryFile, settings: Settings, *causes: Cause) -> tuple[Unsupplied, ...]:
+    """Undefined names of a library of any format that are refused for one of ``causes``, sorted."""
+    runtimes = [_RUNTIMES[backend] for backend in _backends(library) if backend in _RUNTIMES]
+    known = _exports(library, settings)
+    target = _stable_target(library, settings)
+    supply = Supply(
+        exports=None if known is None else known.__contains__,
+        looks=looks_like_torch,
+        others=lambda name: any(pattern.fullmatch(name) for pattern in (*runtimes, _TVM_FFI)),
+        python=settings.python_floor,
+        why_not_stable=None if target is None else partial(why_not_stable, target=target),
+    )
+    if library.elf is not None:
+        found = unsupplied(library.elf, supply)
+    else:
+        names = {name for part in library.macho for name in part.undefined}
+        names |= {name for _, name in library.pe.imports} if library.pe else set()
+        found = unsupplied_names((Symbol(name=name) for name in names), supply)
+    return tuple(entry for entry in found if entry.cause in causes)
+
+
 @checks(LibraryFile, MISSING, UNKNOWN, UNCOMPARED)
 def undefined(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
-    """Undefined names of an ELF library that nobody has.
-
-    Weak names may stay undefined. A name with a version is one that the linker found in a library that is needed; some
-    of libstdc++ have none.
-    """
+    """Undefined names of an ELF library that nobody has."""
     if library.elf is None:
         return
     variant = library.variant.variant if library.variant else None
-    known = settings.torch_exports(variant) if settings.torch_exports and variant is not None else None
-    if known is None and variant is not None:
-        known = installed_exports(variant)
-    runtimes = [_RUNTIMES[backend] for backend in _backends(library) if backend in _RUNTIMES]
-    has_cxx = any(stem(needed) == "libstdc++" for needed in library.elf.needed)
-    missing: list[str] = []
-    uncompared: list[str] = []
-    for symbol in library.elf.undefined:
-        name = symbol.name
-        if symbol.binding == "weak" or symbol.version is not None or _OPENMP.fullmatch(name) or _PYTHON.fullmatch(name):
-            continue
-        if (known is not None and name in known) or (has_cxx and readable(name).startswith("std::")):
-            continue
-        if any(pattern.fullmatch(name) for pattern in (*runtimes, _TVM_FFI)):
-            continue
-        if known is None and _is_torch(name):
-            uncompared.append(name)
-        else:
-            missing.append(name)
+    missing = [entry.symbol for entry in unsupplied_by(library, settings, Cause.ABSENT)]
     if missing:
-        names = [readable(name) for name in sorted(missing)]
-        if known is not None and isinstance(variant, ArchVariant):
-            text = f"neither {variant.tag} nor anything else that the variant may need has {several(names)}"
-            yield MISSING.at(library, text, symbol=min(missing))
+        names = several([readable(name) for name in missing])
+        if isinstance(variant, ArchVariant) and _exports(library, settings) is not None:
+            text = f"neither {variant.tag} nor anything else that the variant may need has {names}"
+            yield MISSING.at(library, text, symbol=missing[0])
         else:
-            text = f"nothing that a kernel may need is known to have {several(names)}"
-            yield UNKNOWN.at(library, text, symbol=min(missing))
+            yield UNKNOWN.at(library, f"nothing that a kernel may need is known to have {names}", symbol=missing[0])
+    openmp = [entry.symbol for entry in unsupplied_by(library, settings, Cause.LLVM_OPENMP)]
+    if openmp:
+        text = f"{several(openmp)}: of LLVM's OpenMP runtime, and torch brings GNU's"
+        yield MISSING.at(library, text, symbol=openmp[0], hint="Compile what uses OpenMP with gcc.")
+    uncompared = unsupplied_by(library, settings, Cause.UNCOMPARED)
     if uncompared:
         release = str(variant.tag) if isinstance(variant, ArchVariant) else "torch"
         yield UNCOMPARED.at(library, f"{len(uncompared)} names were not compared with what {release} exports")
@@ -153,16 +132,13 @@ def stable_abi(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     target = _stable_target(library, settings)
     if target is None or library.error is not None:
         return
-    names = {symbol.name for symbol in library.elf.undefined} if library.elf else set()
-    names |= {name for part in library.macho for name in part.undefined}
-    names |= {name for _, name in library.pe.imports} if library.pe else set()
     unstable: list[str] = []
-    for name in sorted(names):
+    for name in (entry.symbol for entry in unsupplied_by(library, settings, Cause.UNSTABLE)):
         added = stable_functions().get(name)
-        if added is not None and added > target:
+        if added is not None:
             text = f"{name} is in torch's stable ABI from {added} on, and the library is for {target}"
             yield UNSTABLE.at(library, text, symbol=name)
-        elif added is None and _is_torch(name) and not readable(name).startswith(_STABLE_NAMESPACES):
+        else:
             unstable.append(name)
     if unstable:
         shown = [readable(name) for name in unstable]

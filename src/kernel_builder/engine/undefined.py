@@ -1,29 +1,21 @@
 """Refuses a library that needs names which torch, CUDA or the C library of its variant do not have (DESIGN.md F2).
 
-The linker is told to allow undefined names, because two families of them are right: Python's limited API, which the
-interpreter supplies, and the OpenMP runtime, which torch's own libgomp supplies when the library is loaded. So the
-names are compared here, with the export tables of the very release that the variant is for.
+The linker is told to allow undefined names, because two families of them are right. So the names are compared here,
+with the export tables of the very release that the variant is for; :mod:`kernel_builder.binary.undefined` decides.
 """
 
 from __future__ import annotations
 
-import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
-from abi3info import DATAS, FUNCTIONS
-from abi3info.models import PyVersion
-from abi3info.models import Symbol as PythonSymbol
-
 from kernel_builder.binary.elf import ElfFile
-from kernel_builder.frameworks.stable_abi import why_not_stable
+from kernel_builder.binary.undefined import Supply, unsupplied
+from kernel_builder.frameworks.stable_abi import looks_like_torch, why_not_stable
 from kernel_builder.versions import Version
-
-_OPENMP = re.compile(r"GOMP_\w+|omp_\w+")
-_PYTHON = re.compile(r"_?Py[A-Z_]\w*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,15 +47,19 @@ def _table(path: Path) -> frozenset[str]:
     return frozenset(path.read_text(encoding="utf-8", errors="surrogateescape").split("\n"))
 
 
-def _limited_api(symbol: str, limit: tuple[int, int]) -> str | None:
-    """Why ``symbol`` is not in Python's limited API of version ``limit``; ``None`` when it is."""
-    known = FUNCTIONS.get(PythonSymbol(symbol)) or DATAS.get(PythonSymbol(symbol))
-    wanted = f"{limit[0]}.{limit[1]}"
-    if known is None:
-        return f"it is not part of Python's limited API, which kernels are built for (version {wanted})"
-    if known.added > PyVersion(*limit):
-        return f"it is in Python's limited API from {known.added} on, and kernels are built for {wanted}"
-    return None
+def _within(tables: tuple[Path, ...]) -> Callable[[str], bool]:
+    return lambda name: any(name in _table(path) for path in tables)
+
+
+def supply_of(policy: UndefinedPolicy) -> Supply:
+    """What the variant of ``policy`` finds when it is loaded, by its export tables."""
+    return Supply(
+        exports=_within(policy.torch),
+        looks=looks_like_torch,
+        others=_within(policy.tables),
+        python=policy.python,
+        why_not_stable=None if policy.stable is None else partial(why_not_stable, target=policy.stable),
+    )
 
 
 def demangle(names: Iterable[str]) -> dict[str, str]:
@@ -77,32 +73,10 @@ def demangle(names: Iterable[str]) -> dict[str, str]:
 
 
 def find_missing(elf: ElfFile, policy: UndefinedPolicy) -> tuple[Missing, ...]:
-    """Undefined names of ``elf`` that ``policy`` does not allow, sorted.
-
-    A weak name may stay undefined. A name with a version was found by the linker in a library of the right floor.
-    """
-    reasons: dict[str, str] = {}
-    for symbol in elf.undefined:
-        name = symbol.name
-        if symbol.binding == "weak" or symbol.version is not None or _OPENMP.fullmatch(name):
-            continue
-        if any(name in _table(path) for path in policy.tables):
-            continue
-        if any(name in _table(path) for path in policy.torch):
-            unstable = why_not_stable(name, policy.stable) if policy.stable is not None else None
-            if unstable is None:
-                continue
-            reasons[name] = unstable
-            continue
-        if _PYTHON.fullmatch(name):
-            reason = _limited_api(name, policy.python)
-            if reason is None:
-                continue
-        else:
-            reason = "no library that the kernel may need has it"
-        reasons[name] = reason
-    readable = demangle(reasons)
-    return tuple(Missing(symbol=name, readable=readable[name], reason=reasons[name]) for name in sorted(reasons))
+    """Undefined names of ``elf`` that ``policy`` does not allow, sorted."""
+    found = unsupplied(elf, supply_of(policy))
+    names = demangle(entry.symbol for entry in found)
+    return tuple(Missing(symbol=entry.symbol, readable=names[entry.symbol], reason=entry.reason) for entry in found)
 
 
 def blame(missing: tuple[Missing, ...], objects: dict[Path, str], nm: str = "nm") -> tuple[Missing, ...]:

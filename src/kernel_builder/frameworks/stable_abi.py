@@ -10,10 +10,20 @@ import tomllib
 from functools import cache
 from importlib import resources
 
+from kernel_builder.binary.mangled import namespace, readable
 from kernel_builder.versions import Version
 
-_CXX_NAME = re.compile(r"_Z[A-Z]*N?[A-Z]*(?:2at|3c10|5torch)")
-"""Mangled names of the namespaces ``at``, ``c10`` and ``torch``, of functions as well as of type information."""
+_C_NAME = re.compile(r"(aoti_torch|torch)_\w+")
+_NAMESPACES = ("at", "c10", "torch", "caffe2")
+_INLINE = ("torch::stable::", "torch::headeronly::")
+"""What is in headers alone: each library has such names of its own, and torch exports none of them."""
+
+
+def looks_like_torch(symbol: str) -> bool:
+    """Whether ``symbol`` is named as what torch exports is, in C or in C++."""
+    if _C_NAME.fullmatch(symbol):
+        return True
+    return namespace(symbol) in _NAMESPACES and not readable(symbol).startswith(_INLINE)
 
 
 @cache
@@ -41,7 +51,7 @@ def why_not_stable(symbol: str, target: Version) -> str | None:
     """Why a kernel for ``target`` and every later torch cannot need ``symbol`` of torch; ``None`` when it can."""
     since = stable_functions().get(symbol)
     if since is None:
-        what = "torch's C++ interface" if _CXX_NAME.match(symbol) else "it"
+        what = "torch's C++ interface" if namespace(symbol) in _NAMESPACES else "it"
         return f"{what} is not part of torch's stable ABI, which the kernel is for"
     if since > target:
         return f"torch has it from {since} on, and the kernel is for the stable ABI of {target}"

@@ -10,11 +10,11 @@ References: deb(5), ar(5); POSIX.1-2001 pax; PKWARE APPNOTE 4.4.2 and 4.5.7 (Uni
 from __future__ import annotations
 
 import gzip
-import importlib
 import io
 import lzma
 import stat
 import struct
+import sys
 import tarfile
 import zipfile
 import zlib
@@ -328,16 +328,18 @@ def _opened(source: IO[bytes], name: str) -> Iterator[IO[bytes]]:
 
 
 def _zstd(source: IO[bytes]) -> IO[bytes]:
-    """Python has it from 3.14 on; before that a package supplies the same interface."""
-    for module in ("compression.zstd", "backports.zstd"):
-        try:
-            library = importlib.import_module(module)
-        except ImportError:
-            continue
-        return cast("IO[bytes]", library.open(source))
-    raise ToolchainError(
-        "the archive is compressed with zstd, which this Python cannot read", hint="pip install backports.zstd"
-    )
+    """Python has it from 3.14 on, where it was built with it; before that a package supplies the same interface."""
+    try:
+        if sys.version_info >= (3, 14):
+            from compression import zstd  # noqa: PLC0415  (start-up time)
+        else:
+            from backports import zstd  # noqa: PLC0415
+    except ImportError as error:
+        raise ToolchainError(
+            "the archive is compressed with zstd, which this Python cannot read",
+            hint="pip install backports.zstd (from Python 3.14 on: a Python that was built with libzstd)",
+        ) from error
+    return cast("IO[bytes]", zstd.open(source))
 
 
 def _read_tar(compression: str) -> _Read:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kernel_builder.binary.mangled import readable
 from kernel_builder.check import scan
-from kernel_builder.check.library_undefined import readable
 from kernel_builder.check.torch_names import installed_exports
 from kernel_builder.toolchain.exports import stored_exports
 from kernel_builder.variants.names import parse_variant

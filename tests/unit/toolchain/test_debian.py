@@ -23,10 +23,10 @@ from kernel_builder.toolchain.debian import (
     NVCC_PROFILE,
     DebianArchive,
     apt_mirrors,
-    compare_versions,
     cuda_target,
     debian_architecture,
     find_keyring,
+    newest_package,
     verify_clearsigned,
 )
 from published import LoopbackSite, make_deb, make_tar, serve_folder
@@ -312,8 +312,28 @@ def test_mirrors_are_those_of_apt(tmp_path: Path) -> None:
     ],
 )
 def test_versions_are_ordered_as_debian_orders_them(less: str, more: str) -> None:
-    assert compare_versions(less, more) < 0 < compare_versions(more, less)
-    assert compare_versions(less, less) == 0
+    for versions in ((less, more), (more, less)):
+        index = "\n".join(stanza(version, "pool/x.deb", b"") for version in versions)
+        newest = newest_package(index, CUDA_PACKAGE, {"amd64"})
+        assert newest is not None
+        assert newest["Version"] == more
+
+
+def test_a_package_is_found_among_others_whose_names_or_words_hold_its_name() -> None:
+    others = (
+        f"Package: {CUDA_PACKAGE}-doc\nVersion: 99\nArchitecture: all\n",
+        f"Package: lib{CUDA_PACKAGE}\nVersion: 99\nArchitecture: all\nDescription: x\n Package: {CUDA_PACKAGE}\n",
+    )
+    mine = stanza("1-1", "pool/x.deb", b"", "all").rstrip()  # the last one, without a line's end
+    newest = newest_package("\n".join((*others, mine)), CUDA_PACKAGE, {"amd64", "all"})
+    assert newest is not None
+    assert (newest["version"], newest["Description"]) == ("1-1", "a compiler\n .\n more words")
+    assert newest_package("\n".join(others), CUDA_PACKAGE, {"amd64", "all"}) is None
+
+
+def test_a_package_without_a_sound_version_is_an_error() -> None:
+    with pytest.raises(ValueError, match="version"):
+        newest_package(stanza("x y", "pool/x.deb", b""), CUDA_PACKAGE, {"amd64"})
 
 
 def test_machines_have_debian_names() -> None:

@@ -116,7 +116,7 @@ class CudaCompiler:
     def select(self, requested: tuple[Architecture, ...] | None, supported: tuple[Architecture, ...]) -> Selected:
         """See :func:`~kernel_builder.config.capabilities.select_capabilities`."""
         wanted = None if requested is None else capabilities_of(requested)
-        selection = selectcapabilities_of(wanted, capabilities_of(supported))
+        selection = select_capabilities(wanted, capabilities_of(supported))
         return Selected(effective=selection.effective, dropped=selection.dropped)
 
     def unknown(self, effective: tuple[Architecture, ...], toolkit: ToolkitSdk) -> tuple[Architecture, ...]:

@@ -1,0 +1,39 @@
+"""C++ names as the linker sees them (Itanium C++ ABI, chapter 5.1), without a demangler."""
+
+from __future__ import annotations
+
+import re
+
+_MANGLED = re.compile(r"_Z(?:T[VISCWH]|GV)?(?:N[rVK]*[RO]?)?")
+
+
+def readable(symbol: str) -> str:
+    """The name in a mangled C++ name: ``_ZN3c106detail14torchCheckFailEPKc`` -> ``c10::detail::torchCheckFail``.
+
+    Arguments are left out; names of other languages stay as they are.
+    """
+    start = _MANGLED.match(symbol)
+    if start is None:
+        return symbol
+    parts: list[str] = []
+    at = start.end()
+    if symbol.startswith("St", at):
+        parts, at = ["std"], at + 2
+    while at < len(symbol) and symbol[at].isdigit():
+        digits = at
+        while digits < len(symbol) and symbol[digits].isdigit() and digits - at < 6:
+            digits += 1
+        length = int(symbol[at:digits])
+        if digits + length > len(symbol):
+            return symbol
+        parts.append(symbol[digits : digits + length])
+        at = digits + length
+        while symbol.startswith("B5cxx11", at):
+            at += len("B5cxx11")
+    return "::".join(parts) or symbol
+
+
+def namespace(symbol: str) -> str | None:
+    """The outermost namespace of a mangled C++ name; ``None`` for other names, and for names in none."""
+    outer, colons, _ = readable(symbol).partition("::")
+    return outer if colons else None

@@ -1,0 +1,118 @@
+"""Decides what a library may leave undefined for others to supply: one judgement, for the build and for the check.
+
+Two families of names stay undefined on purpose (DESIGN.md F2): Python's limited API, which the interpreter supplies,
+and GNU's OpenMP runtime, which torch brings. The names of LLVM's OpenMP runtime are not among them: torch does not have
+them, and a library that brings that runtime loads a second one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from kernel_builder.binary.elf import ElfFile, Symbol
+from kernel_builder.binary.mangled import namespace
+from kernel_builder.binary.python_api import is_python, limited_api
+
+_GNU_OPENMP = re.compile(r"(GOMP|omp)_\w+")
+_LLVM_OPENMP = re.compile(r"(__)?kmpc_\w+")
+_CXX_RUNTIME = "libstdc++"
+
+
+class Cause(Enum):
+    """Why a name may not stay undefined, or, ``UNCOMPARED``, why nobody can tell."""
+
+    ABSENT = auto()
+    LLVM_OPENMP = auto()
+    NEWER_PYTHON = auto()
+    NOT_LIMITED_API = auto()
+    UNSTABLE = auto()
+    UNCOMPARED = auto()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unsupplied:
+    """An undefined name that nothing is known to supply; ``reason`` says why, for people."""
+
+    symbol: str
+    cause: Cause
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supply:
+    """What is there when a library is loaded.
+
+    ``exports`` tells which names the framework of the variant has; it is ``None`` where that release is not at hand, and
+    then ``looks`` tells what is named like them. ``others`` tells the names of the libraries that come with the
+    framework. ``python`` is the version of the limited API. ``why_not_stable``, where the library keeps to a stable
+    ABI, says why a name of the framework is not part of it; ``None`` when it is.
+    """
+
+    exports: Callable[[str], bool] | None
+    looks: Callable[[str], bool]
+    others: Callable[[str], bool]
+    python: tuple[int, int]
+    why_not_stable: Callable[[str], str | None] | None = None
+
+
+def unsupplied(elf: ElfFile, supply: Supply) -> tuple[Unsupplied, ...]:
+    """Undefined names of ``elf`` that ``supply`` lacks, sorted.
+
+    A weak name may stay undefined, and one with a version was found by the linker in a library that is needed. Names of
+    Python and of the framework must be part of the API that the library keeps to all the same.
+    """
+    needs_cxx = any(name.startswith(_CXX_RUNTIME) for name in elf.needed)
+    return unsupplied_names(elf.undefined, supply, needs_cxx=needs_cxx)
+
+
+def unsupplied_names(symbols: Iterable[Symbol], supply: Supply, *, needs_cxx: bool = False) -> tuple[Unsupplied, ...]:
+    """:func:`unsupplied` for the names of a library of any format. ``needs_cxx``: it needs libstdc++."""
+    found: dict[str, Unsupplied] = {}
+    for symbol in symbols:
+        verdict = _limits(symbol.name, supply) or _absence(symbol, supply, needs_cxx=needs_cxx)
+        if verdict is not None:
+            found[symbol.name] = Unsupplied(symbol=symbol.name, cause=verdict[0], reason=verdict[1])
+    return tuple(found[name] for name in sorted(found))
+
+
+_Verdict = tuple[Cause, str] | None
+
+
+def _limits(name: str, supply: Supply) -> _Verdict:
+    """Whether ``name`` is outside of the API that the library keeps to, whoever may have it."""
+    if is_python(name):
+        added = limited_api().get(name)
+        wanted = f"{supply.python[0]}.{supply.python[1]}"
+        if added is None:
+            reason = f"it is not part of Python's limited API, which kernels are built for (version {wanted})"
+            return Cause.NOT_LIMITED_API, reason
+        if added > supply.python:
+            reason = f"it is in Python's limited API from {added[0]}.{added[1]} on, and kernels are built for {wanted}"
+            return Cause.NEWER_PYTHON, reason
+    elif supply.why_not_stable is not None and _is_framework(name, supply) and not supply.others(name):
+        unstable = supply.why_not_stable(name)
+        if unstable is not None:
+            return Cause.UNSTABLE, unstable
+    return None
+
+
+def _is_framework(name: str, supply: Supply) -> bool:
+    return supply.looks(name) if supply.exports is None else supply.exports(name)
+
+
+def _absence(symbol: Symbol, supply: Supply, *, needs_cxx: bool) -> _Verdict:
+    """Whether nobody has the name of ``symbol``."""
+    name = symbol.name
+    if symbol.binding == "weak" or symbol.version is not None or is_python(name) or _GNU_OPENMP.fullmatch(name):
+        return None
+    if _LLVM_OPENMP.fullmatch(name):
+        return Cause.LLVM_OPENMP, "it is of LLVM's OpenMP runtime, and torch brings GNU's: compile with gcc"
+    # Some names of libstdc++ have no version.
+    if supply.others(name) or (needs_cxx and namespace(name) == "std"):
+        return None
+    if _is_framework(name, supply):
+        return (Cause.UNCOMPARED, "the release that should have it is not at hand") if supply.exports is None else None
+    return Cause.ABSENT, "no library that the kernel may need has it"
