@@ -8,15 +8,17 @@ devices are found. Nothing outside of this package, tables and documentation nam
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.model import Action
 from kernel_builder.actions.units import Unit
 from kernel_builder.config.model import Architecture
-from kernel_builder.toolchain.kinds import ToolkitKind
 from kernel_builder.toolchain.model import ToolkitSdk
 from kernel_builder.variants.support import SupportTable
+
+if TYPE_CHECKING:
+    from kernel_builder.toolchain.kinds import ToolkitKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +49,7 @@ class BackendRules(Protocol):
         """The architectures that a section without a list of its own is compiled for."""
         ...
 
-    def select(
-        self, requested: tuple[Architecture, ...] | None, supported: tuple[Architecture, ...]
-    ) -> Selected:
+    def select(self, requested: tuple[Architecture, ...] | None, supported: tuple[Architecture, ...]) -> Selected:
         """What a section that asks for ``requested`` (``None``: it does not say) is compiled for."""
         ...
 

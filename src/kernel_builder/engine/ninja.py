@@ -139,9 +139,7 @@ class NinjaEngine:
         actions = {action.id: action for action in plan.actions}
         logs = {action.id: plan.places.path(action.log) for action in plan.actions}
         journal = plan.places.work / JOURNAL
-        watcher = Watcher(
-            journal, actions, options.reporter, expected=expected, logs=logs, verbose=options.verbose
-        )
+        watcher = Watcher(journal, actions, options.reporter, expected=expected, logs=logs, verbose=options.verbose)
         code = self._run(plan, budget, options, watcher)
         record(plan, (name for name, end in watcher.ended.items() if end.code == 0))
         failed = any(end.code != 0 for end in watcher.ended.values())

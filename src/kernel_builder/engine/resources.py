@@ -160,7 +160,7 @@ def _pools(sizes: Sequence[int], jobs: int, memory: int) -> dict[int, int]:
     for size, smaller in zip(sizes, [*sizes[1:], 0], strict=True):
         fitting = [count for count in range(1, places + 1) if count * size + (places - count) * smaller <= left]
         depth = max(fitting, default=1)
-        if depth < jobs:
+        if depth < places:
             pools[size] = depth
         left, places = max(0, left - depth * size), max(1, places - depth)
     return pools

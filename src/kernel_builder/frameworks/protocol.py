@@ -33,7 +33,14 @@ class FrameworkRules(Protocol):
         ...
 
     def definer(
-        self, sources: tuple[str, ...], survey: Survey, *, ops_id: str, unique: str, cxx11_abi: bool, stable: Version | None
+        self,
+        sources: tuple[str, ...],
+        survey: Survey,
+        *,
+        ops_id: str,
+        unique: str,
+        cxx11_abi: bool,
+        stable: Version | None,
     ) -> Callable[[str], tuple[str, ...]]:
         """A function that gives the definitions (``NAME=value``) of one of ``sources``. ``unique`` is the last part of
         ``ops_id``, ``stable`` the release whose stable ABI the kernel is for.

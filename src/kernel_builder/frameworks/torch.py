@@ -34,7 +34,14 @@ class Torch:
         return marks_of(text) | ({HEAVY} if any(name in text for name in _HEAVY_INCLUDES) else frozenset())
 
     def definer(
-        self, sources: tuple[str, ...], survey: Survey, *, ops_id: str, unique: str, cxx11_abi: bool, stable: Version | None
+        self,
+        sources: tuple[str, ...],
+        survey: Survey,
+        *,
+        ops_id: str,
+        unique: str,
+        cxx11_abi: bool,
+        stable: Version | None,
     ) -> Callable[[str], tuple[str, ...]]:
         """See :class:`~kernel_builder.frameworks.protocol.FrameworkRules`."""
         early = early_sources(sources, survey.includable, survey.marks)

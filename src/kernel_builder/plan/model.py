@@ -137,7 +137,9 @@ def _action_json(action: Action, places: Places | None) -> dict[str, object]:
     values = action.to_json()
     if places is None:
         return values
-    words = {key: [places.text(word, action) for word in getattr(action, key)] for key in ("inputs", "implicit", "outputs")}
+    words = {
+        key: [places.text(word, action) for word in getattr(action, key)] for key in ("inputs", "implicit", "outputs")
+    }
     depfile = places.text(action.depfile, action) if action.depfile else None
     return {
         **values,

@@ -21,6 +21,8 @@ from kernel_builder.toolchain.model import LibraryHeaders
 _T = TypeVar("_T")
 
 _READ_ONLY = HEADER_SUFFIXES | {".md", ".txt", ".py"}
+_OTHER_SOURCES = frozenset({".metal", ".mm"})
+"""Sources that nothing compiles yet, and that no row of the table of backends claims."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,9 @@ def merge(backend: Backend, sections: tuple[SectionInput, ...]) -> Units:
     Warnings name files whose suffix says nothing; ``misplaced`` the sources of another backend, which ``backend`` should
     compile. (That a file has contradicting flags in two sections is said when ``build.toml`` is read.)
     """
-    others = {suffix: other for other in Backend for suffix in other.sources if suffix not in backend.sources}
+    compiling = [other for other in Backend if other.has_module and other is not backend]
+    others = {suffix: other for other in compiling for suffix in other.sources if suffix not in backend.sources}
+    elsewhere = _OTHER_SOURCES.union(*(other.sources for other in Backend))
     units: dict[str, Unit] = {}
     warnings: list[str] = []
     misplaced: list[str] = []
@@ -70,12 +74,12 @@ def merge(backend: Backend, sections: tuple[SectionInput, ...]) -> Units:
             source = posixpath.normpath(written)
             suffix = suffix_of(source)
             language = backend.value if suffix in backend.sources else HOST_LANGUAGES.get(suffix)
-            if language is None and suffix in others and others[suffix].has_module:
+            if language is None and suffix in others:
                 misplaced.append(f"{source} (in {section.id}) is a {others[suffix].label} source")
                 continue
             if language is None:
                 # Sections list sources of backends that nothing compiles yet beside what they share with others.
-                if suffix.lower() not in _READ_ONLY and suffix not in others:
+                if suffix.lower() not in _READ_ONLY | elsewhere:
                     warnings.append(f"{source} is not compiled: its suffix is neither a source's nor a header's")
                 continue
             unit = Unit(

@@ -18,6 +18,7 @@ Marks = Mapping[str, frozenset[str]]
 any are left out.
 """
 
+
 @dataclass(frozen=True, kw_only=True)
 class Survey:
     """The tree of one project.

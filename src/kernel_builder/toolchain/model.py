@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from kernel_builder.config.backends import Backend
+
 
 class Family(StrEnum):
     """Whose compiler it is."""
@@ -100,24 +102,32 @@ class TorchSdk:
     include: tuple[Path, ...]
     libraries: Path
     exports: tuple[Path, ...]
+    identity: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class CudaSdk:
-    """A CUDA compiler with its headers.
+class Toolkit:
+    """A release of a backend's toolkit: ``version`` is major.minor (``13.0``)."""
 
-    ``version`` is major.minor (``13.0``), ``nvcc`` the compiler driver, ``include`` all header directories that
-    torch's headers need, ``libraries`` a directory with ``libcudart.so`` and link stubs of the CUDA libraries that a
-    torch wheel depends on, ``exports`` their tables as in :class:`TorchSdk`. ``gpu_codes`` is a file with what the
-    compiler itself says that it can make code for (``sm_90``), one a line; it is there once the toolkit was provided.
-    """
-
+    backend: Backend
     version: str
-    nvcc: Path
+
+    def __str__(self) -> str:
+        """For people: ``CUDA 13.0``."""
+        return f"{self.backend.label} {self.version}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolkitSdk:
+    """x"""
+
+    toolkit: Toolkit
+    compiler: Path
     include: tuple[Path, ...]
     libraries: Path
     exports: tuple[Path, ...]
     gpu_codes: Path | None = None
+    identity: str
 
     def known_codes(self) -> tuple[str, ...] | None:
         """The codes in ``gpu_codes``; ``None`` while the compiler was not asked yet."""
@@ -150,6 +160,6 @@ class Toolchain:
     host: HostCompiler
     sysroot: Sysroot
     torch: TorchSdk
-    cuda: CudaSdk | None = None
+    toolkit: ToolkitSdk | None = None
     libraries: tuple[LibraryHeaders, ...] = ()
     python: PythonHeaders | None = None

@@ -129,6 +129,15 @@ def all_variants(project: Project, table: SupportTable, platform: Platform | Non
     return Matrix(kept=complete, dropped=tuple(dropped))
 
 
+def stable_target(kept: Kept) -> Version | None:
+    """The release whose stable ABI a variant is for; ``None`` for one that uses all of torch."""
+    variant = kept.variant
+    if not isinstance(variant, ArchVariant) or not isinstance(variant.tag, StableAbiTag):
+        return None
+    major, minor = variant.tag.version
+    return Version.parse(f"{major}.{minor}")
+
+
 def _kept(variant: ArchVariant, rows: tuple[SupportRow, ...]) -> Kept:
     """``rows`` in the order of the table: the last one has the newest torch."""
     return Kept(variant=variant, row=rows[-1], stands_for=rows)

@@ -15,11 +15,11 @@ from typing import Protocol
 import pytest
 
 from conftest import ProjectMaker
-from kernel_builder.config.reader import load_project
-from kernel_builder.errors import ConfigError
 from kernel_builder.actions.model import ActionKind
 from kernel_builder.actions.places import Places
 from kernel_builder.config.backends import Backend
+from kernel_builder.config.reader import load_project
+from kernel_builder.errors import ConfigError
 from kernel_builder.frameworks.torch import RULES
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.plan.planner import Planning, plan_build
@@ -118,7 +118,9 @@ def make_plan(root: Path, names: tuple[str, ...], host: HostCompiler) -> BuildPl
         version="2.13.0",
         include=(STORE / "torch" / "include", STORE / "torch" / "include" / "api"),
         libraries=STORE / "torch-stubs",
-        exports=tuple(STORE / "torch" / "exports" / f"{name}.so.txt" for name in ("libc10", "libtorch", "libtorch_cpu")),
+        exports=tuple(
+            STORE / "torch" / "exports" / f"{name}.so.txt" for name in ("libc10", "libtorch", "libtorch_cpu")
+        ),
         identity="torch-2.13.0-0123456789abcdef",
     )
     toolkit = ToolkitSdk(
@@ -193,9 +195,7 @@ def test_plans_are_the_same_on_every_machine(
     compare_with_golden(text, golden)
 
 
-def test_the_graph_has_an_id_that_does_not_depend_on_the_place(
-    make_project: ProjectMaker, tmp_path: Path
-) -> None:
+def test_the_graph_has_an_id_that_does_not_depend_on_the_place(make_project: ProjectMaker, tmp_path: Path) -> None:
     first = make_project("two-halves", FILES, toml=TOML)
     second = tmp_path / "another place" / "{with} braces"
     shutil.copytree(first, second)

@@ -12,10 +12,10 @@ def section(name: str, *src: str, **values: tuple[str, ...]) -> SectionInput:
     return SectionInput(
         id=name,
         src=src,
-        capabilities=capabilities,
+        architectures=capabilities,
         include=values.pop("include", ()),
         cxx_flags=values.pop("cxx_flags", ()),
-        cuda_flags=values.pop("cuda_flags", ()),
+        flags=values.pop("flags", ()),
     )
 
 
@@ -27,30 +27,30 @@ def test_what_a_section_says_reaches_its_own_files_only() -> None:
     units = merged(
         Backend("cuda"),
         section("torch", "bind.cpp", cxx_flags=("-DONLY_T",)),
-        section("a", "a.cu", "a.h", cuda_flags=("-DONLY_A",), include=("inc/a",), caps=("8.0",)),
-        section("b", "b.cu", "b.cpp", cuda_flags=("-DONLY_B",), cxx_flags=("-DHOST_B",), caps=("9.0a",)),
+        section("a", "a.cu", "a.h", flags=("-DONLY_A",), include=("inc/a",), caps=("8.0",)),
+        section("b", "b.cu", "b.cpp", flags=("-DONLY_B",), cxx_flags=("-DHOST_B",), caps=("9.0a",)),
     ).units
     by_source = {unit.source: unit for unit in units}
     assert list(by_source) == ["bind.cpp", "a.cu", "b.cu", "b.cpp"]
-    assert by_source["bind.cpp"].flags() == ("-DONLY_T",)
-    assert by_source["a.cu"].flags() == ("-DONLY_A",)
+    assert by_source["bind.cpp"].own_flags == ("-DONLY_T",)
+    assert by_source["a.cu"].own_flags == ("-DONLY_A",)
     assert by_source["a.cu"].include == ("inc/a",)
-    assert [str(c) for c in by_source["a.cu"].capabilities] == ["8.0"]
-    assert by_source["b.cpp"].flags() == ("-DHOST_B",)
-    assert by_source["b.cpp"].capabilities == ()
+    assert [str(c) for c in by_source["a.cu"].architectures] == ["8.0"]
+    assert by_source["b.cpp"].own_flags == ("-DHOST_B",)
+    assert by_source["b.cpp"].architectures == ()
     assert by_source["b.cu"].include == ()
 
 
 def test_a_file_in_two_sections_is_compiled_once_with_the_union() -> None:
     units = merged(
         Backend("cuda"),
-        section("x", "k.cu", cuda_flags=("-DX",), include=("one",), caps=("9.0a", "8.0")),
-        section("y", "k.cu", cuda_flags=("-DY",), include=("two", "one"), caps=("10.0f", "8.0")),
+        section("x", "k.cu", flags=("-DX",), include=("one",), caps=("9.0a", "8.0")),
+        section("y", "k.cu", flags=("-DY",), include=("two", "one"), caps=("10.0f", "8.0")),
     )
     (unit,) = units.units
-    assert unit.cuda_flags == ("-DX", "-DY")
+    assert unit.flags == ("-DX", "-DY")
     assert unit.include == ("one", "two")
-    assert [str(c) for c in unit.capabilities] == ["9.0a", "8.0", "10.0f"]
+    assert [str(c) for c in unit.architectures] == ["9.0a", "8.0", "10.0f"]
 
 
 def test_equal_flags_are_given_once() -> None:

@@ -1,0 +1,4 @@
+from kernel_builder.backends.cuda.compile import CudaCompiler
+
+RULES = CudaCompiler()
+RULES.toolkit = None
