@@ -19,6 +19,7 @@ from kernel_builder.config.document import Value, document_of
 from kernel_builder.config.known import dependencies
 from kernel_builder.config.migrate import update
 from kernel_builder.config.model import (
+    Architecture,
     BackendOptions,
     Capability,
     Framework,
@@ -70,6 +71,7 @@ def sections(draw: st.DrawFn, backends: tuple[Backend, ...]) -> Section:
     backend = draw(st.sampled_from(backends))
     depends = [name for name, owners in dependencies().depends.items() if not owners or backend in owners]
     cuda, rocm = backend is Backend("cuda"), backend is Backend("rocm")
+    architectures: st.SearchStrategy[tuple[Architecture, ...]] = CAPABILITIES if cuda else ROCM
     return Section(
         id=draw(TEXT),
         backend=backend,
@@ -78,7 +80,7 @@ def sections(draw: st.DrawFn, backends: tuple[Backend, ...]) -> Section:
         include=draw(PATHS),
         cxx_flags=draw(FLAGS),
         flags=draw(FLAGS) if cuda or rocm or backend is Backend("xpu") else (),
-        architectures=draw(st.none() | (CAPABILITIES if cuda else ROCM)) if cuda or rocm else None,
+        architectures=draw(st.none() | architectures) if cuda or rocm else None,
         toolkit_minver=draw(st.none() | VERSION) if cuda else None,
     )
 
@@ -88,7 +90,10 @@ def frameworks(draw: st.DrawFn, backends: tuple[Backend, ...]) -> Framework:
     kind = draw(st.sampled_from(FrameworkKind))
     pyext = draw(st.none() | st.lists(WORD, unique=True, max_size=2).map(tuple))
     if kind is FrameworkKind.TORCH_NOARCH:
-        listed = {Backend("cuda"): draw(CAPABILITIES | st.just(())), Backend("rocm"): draw(ROCM)}
+        listed: dict[Backend, tuple[Architecture, ...]] = {
+            Backend("cuda"): draw(CAPABILITIES | st.just(())),
+            Backend("rocm"): draw(ROCM),
+        }
         given = {backend: architectures for backend, architectures in listed.items() if architectures}
         return Framework(kind=kind, pyext=pyext, architectures=MappingProxyType(given))
     made = Framework(kind=kind, pyext=pyext, src=draw(PATHS), include=draw(PATHS), cxx_flags=draw(FLAGS))

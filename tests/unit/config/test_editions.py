@@ -115,7 +115,7 @@ def test_metal_stays_metal() -> None:
 
 def test_architectures_of_another_language_are_told_to_have_no_effect() -> None:
     project, warnings = read(FIRST + 'rocm-archs = ["gfx942"]\n')
-    assert project.sections[0].architectures is None
+    assert project.sections[0].architectures == (Capability(7, 0), Capability(8, 0))
     assert [one.key for one in warnings] == ["general", "kernel.scale.rocm-archs"]
 
 
