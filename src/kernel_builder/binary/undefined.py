@@ -45,7 +45,7 @@ class Unsupplied:
 class Supply:
     """What is there when a library is loaded.
 
-    ``exports`` tells which names the framework of the variant has; it is ``None`` where that release is not at hand, and
+    ``exports`` tells which names the framework of the variant has. It is ``None`` where that release is not at hand;
     then ``looks`` tells what is named like them. ``others`` tells the names of the libraries that come with the
     framework. ``python`` is the version of the limited API. ``why_not_stable``, where the library keeps to a stable
     ABI, says why a name of the framework is not part of it; ``None`` when it is.
