@@ -66,7 +66,7 @@ class Watcher(threading.Thread):
         self._verbose = verbose
         self._read = 0
         self._rest = b""
-        self._started: dict[str, float] = {}
+        self._begun: dict[str, float] = {}
         self._noticed: dict[str, float] = {}
         self._over = threading.Event()
         self.ended: dict[str, Ended] = {}
@@ -101,14 +101,14 @@ class Watcher(threading.Thread):
     def _take(self, line: str) -> None:
         what, _, rest = line.partition(" ")
         if what == _START and rest in self._actions:
-            self._started[rest] = self._noticed[rest] = time.monotonic()
+            self._begun[rest] = self._noticed[rest] = time.monotonic()
             self._reporter.emit(StepStarted(description=self._actions[rest].description))
             return
         code, _, name = rest.partition(" ")
         if what != _END or name not in self._actions:
             return
         self._noticed.pop(name, None)
-        seconds = time.monotonic() - self._started.get(name, time.monotonic())
+        seconds = time.monotonic() - self._begun.get(name, time.monotonic())
         self.ended[name] = Ended(code=int(code), seconds=seconds)
         total = max(len(self._expected | self.ended.keys()), len(self.ended))
         description = self._actions[name].description

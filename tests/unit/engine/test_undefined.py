@@ -9,8 +9,7 @@ import pytest
 from kernel_builder.binary.elf import read_elf_file
 from kernel_builder.check.engine import check_paths
 from kernel_builder.check.model import Settings, Severity
-from kernel_builder.engine.undefined import find_missing
-from kernel_builder.plan.model import UndefinedPolicy
+from kernel_builder.engine.undefined import UndefinedPolicy, find_missing
 from kernel_builder.versions import Version
 from kernel_libraries import CPU, CUDA, INIT, Workshop
 
