@@ -11,7 +11,7 @@ from kernel_builder.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from kernel_builder.artifact.built import BuiltVariant
-    from kernel_builder.hub.local import Source
+    from kernel_builder.hub.local import UploadSource
 
 
 @click.command(name="attest")
@@ -61,7 +61,7 @@ def command(
     return ExitCode.OK
 
 
-def _attest(source: Source, output: Path | None, *, signs: bool) -> None:
+def _attest(source: UploadSource, output: Path | None, *, signs: bool) -> None:
     import os  # noqa: PLC0415  (start-up time)
 
     from kernel_builder.files import write_text  # noqa: PLC0415

@@ -10,7 +10,7 @@ import click
 
 from kernel_builder.cli.console import mebibytes
 from kernel_builder.store.cache import Store
-from kernel_builder.store.inventory import Entry, list_entries
+from kernel_builder.store.inventory import StoreEntry, list_entries
 
 
 @click.command(name="list")
@@ -41,7 +41,7 @@ def _ago(moment: float) -> str:
     return "used yesterday" if days == 1 else f"{days} days ago"
 
 
-def _report(store: Store, entries: tuple[Entry, ...]) -> dict[str, object]:
+def _report(store: Store, entries: tuple[StoreEntry, ...]) -> dict[str, object]:
     return {
         "store": str(store.root),
         "size": sum(entry.size for entry in entries),

@@ -13,7 +13,7 @@ from kernel_builder.cli.options import offline_option
 from kernel_builder.errors import ExitCode, KernelBuilderError, UsageError
 from kernel_builder.events import Reporter
 from kernel_builder.store.cache import Store
-from kernel_builder.store.inventory import Entry, Verdict, discard_unused, list_entries, verify_entries
+from kernel_builder.store.inventory import StoreEntry, Verdict, discard_unused, list_entries, verify_entries
 
 _SHOWN = 20
 
@@ -48,7 +48,7 @@ def command(names: tuple[str, ...], *, repair: bool, as_json: bool) -> int:
     return ExitCode.FAILED if left else ExitCode.OK
 
 
-def _select(entries: tuple[Entry, ...], names: tuple[str, ...]) -> list[Entry]:
+def _select(entries: tuple[StoreEntry, ...], names: tuple[str, ...]) -> list[StoreEntry]:
     for name in names:
         if not any(fnmatchcase(entry.name, name) for entry in entries):
             raise UsageError(f"the store has no entry {name}", hint="'kernel-builder toolchain list' shows them all")

@@ -42,7 +42,7 @@ from kernel_builder.store.cache import (
     verify_folder,
 )
 from kernel_builder.store.download import safe_path
-from kernel_builder.store.inventory import IMPORT_LOCK, IMPORT_PREFIX, Entry
+from kernel_builder.store.inventory import IMPORT_LOCK, IMPORT_PREFIX, StoreEntry
 
 FORMAT = 1
 _HEAD = "kernel-builder.json"
@@ -70,7 +70,7 @@ class Transferred:
     size: int = 0
 
 
-def export_store(store: Store, entries: Sequence[Entry], resolutions: Iterable[Path], target: Path) -> Transferred:
+def export_store(store: Store, entries: Sequence[StoreEntry], resolutions: Iterable[Path], target: Path) -> Transferred:
     """Write ``entries`` and resolutions into ``target``, which appears when it is complete.
 
     Every file is compared with its manifest on the way. Raises :class:`IntegrityError` for a damaged entry,
@@ -88,7 +88,7 @@ def export_store(store: Store, entries: Sequence[Entry], resolutions: Iterable[P
 
 
 def _write_whole(
-    store: Store, entries: Sequence[Entry], resolutions: Sequence[Path], target: Path, folder: Path
+    store: Store, entries: Sequence[StoreEntry], resolutions: Sequence[Path], target: Path, folder: Path
 ) -> int:
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=folder)
     try:
@@ -117,7 +117,7 @@ def _parent(target: Path) -> Path:
     return folder
 
 
-def _write(stream: IO[bytes], store: Store, entries: Sequence[Entry], resolutions: Sequence[Path]) -> int:
+def _write(stream: IO[bytes], store: Store, entries: Sequence[StoreEntry], resolutions: Sequence[Path]) -> int:
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         head = {
             "format": FORMAT,

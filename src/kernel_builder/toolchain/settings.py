@@ -17,7 +17,7 @@ import platformdirs
 
 from kernel_builder.config.reader import decode
 from kernel_builder.config.schema import Key, Kind, Table
-from kernel_builder.config.tables import Entry, TableReader
+from kernel_builder.config.tables import TextEntry, TableReader
 from kernel_builder.errors import ConfigError, Severity, UsageError
 from kernel_builder.store.index import DEFAULT_LABEL
 from kernel_builder.store.settings import names_a_server, redact
@@ -321,7 +321,7 @@ class _Reader:
             )
         return self._top.table(name)
 
-    def _unique(self, order: Sequence[Entry]) -> tuple[str, ...]:
+    def _unique(self, order: Sequence[TextEntry]) -> tuple[str, ...]:
         seen: dict[str, None] = {}
         node = self._top.get("sources")
         if node is not None and isinstance(node, ListNode) and not node.items:
@@ -378,7 +378,7 @@ class _Reader:
             self._report.error(reader.path, "has neither 'url' nor 'path'", hint=f"add: url = {example}")
         return None
 
-    def _url(self, entry: Entry, otherwise: str = "name a folder with 'path'") -> Place | None:
+    def _url(self, entry: TextEntry, otherwise: str = "name a folder with 'path'") -> Place | None:
         if not names_a_server(entry.text):
             self._report.error(
                 entry.path,
@@ -388,10 +388,10 @@ class _Reader:
             return None
         return Place(url=entry.text)
 
-    def _url_or_folder(self, entry: Entry) -> Place | None:
+    def _url_or_folder(self, entry: TextEntry) -> Place | None:
         return self._url(entry, "the path of a folder") if "://" in entry.text else Place(path=self._path(entry))
 
-    def _path(self, entry: Entry) -> Path:
+    def _path(self, entry: TextEntry) -> Path:
         path = Path(entry.text)
         try:
             path = path.expanduser()

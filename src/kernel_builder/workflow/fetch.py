@@ -14,7 +14,7 @@ from kernel_builder.config.model import Backend
 from kernel_builder.errors import ToolchainError, UsageError
 from kernel_builder.events import Reporter
 from kernel_builder.store.cache import Store, StoreKey
-from kernel_builder.store.inventory import Entry, list_entries
+from kernel_builder.store.inventory import StoreEntry, list_entries
 from kernel_builder.store.offline import offline
 from kernel_builder.toolchain.host import find_host_compilers
 from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
@@ -157,7 +157,7 @@ def _provider(store: Store, reporter: Reporter, settings: Path | None, platform:
 class Portion:
     """A part of the store: entries that came from elsewhere, and what was chosen for what."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[StoreEntry, ...]
     resolutions: tuple[Path, ...]
 
 
