@@ -15,10 +15,10 @@ from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.namespace import native_sources, without_noise
 from kernel_builder.check.subject import (
     BuildFolder,
-    TreeEntry,
     EntryKind,
     PythonFile,
     SourceTree,
+    TreeEntry,
     VariantDir,
     join,
     printable,

@@ -156,7 +156,9 @@ def _link(item: os.DirEntry[str], relative: str, real_root: str) -> TreeEntry:
     except (OSError, ValueError):
         return TreeEntry(relative=relative, kind=EntryKind.LINK, target=target, inside=inside, dangling=True)
     if inside and stat.S_ISREG(status.st_mode):
-        return TreeEntry(relative=relative, kind=EntryKind.FILE, size=status.st_size, mode=status.st_mode, target=target)
+        return TreeEntry(
+            relative=relative, kind=EntryKind.FILE, size=status.st_size, mode=status.st_mode, target=target
+        )
     return TreeEntry(relative=relative, kind=EntryKind.LINK, target=target, inside=inside)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kernel_builder.cli.session import environment
 from kernel_builder.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -62,9 +63,7 @@ def command(
 
 
 def _attest(source: UploadSource, output: Path | None, *, signs: bool) -> None:
-    import os  # noqa: PLC0415  (start-up time)
-
-    from kernel_builder.files import write_text  # noqa: PLC0415
+    from kernel_builder.files import write_text  # noqa: PLC0415  (start-up time)
     from kernel_builder.hub.attest import (  # noqa: PLC0415
         STATEMENTS,
         make_statement,
@@ -87,7 +86,7 @@ def _attest(source: UploadSource, output: Path | None, *, signs: bool) -> None:
                 variant_files(variant, source.folder),
                 source.project,
                 dependencies=locked.artefacts if locked is not None else (),
-                environment=os.environ,
+                environment=environment(),
             )
         )
     text = statements_text(statements)

@@ -9,6 +9,7 @@ import time
 import click
 
 from kernel_builder.cli.console import mebibytes
+from kernel_builder.cli.session import open_run
 from kernel_builder.store.cache import Store
 from kernel_builder.store.inventory import StoreEntry, list_entries
 
@@ -20,8 +21,9 @@ def command(*, as_json: bool) -> None:
 
     The store is KERNEL_BUILDER_CACHE, or kernel-builder in the user's cache directory.
     """
-    store = Store()
-    entries = list_entries(store)
+    with open_run(silent=True) as run:
+        store = run.store
+        entries = list_entries(store)
     if as_json:
         click.echo(json.dumps(_report(store, entries), indent=2))
         return

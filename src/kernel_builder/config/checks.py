@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from kernel_builder.config.model import Backend, Framework, Section
-from kernel_builder.config.tables import TextEntry, TableReader
+from kernel_builder.config.tables import TableReader, TextEntry
 from kernel_builder.toml.nodes import quoted
 from kernel_builder.toml.report import Report
 from kernel_builder.toml.scan import Where

@@ -14,7 +14,7 @@ from kernel_builder.config.checks import Tree, listed_twice
 from kernel_builder.config.known import OLDEST_STABLE_ABI, dependencies, licenses, newest_torch
 from kernel_builder.config.model import Backend, Capability, KernelDependency, Suffix
 from kernel_builder.config.schema import COMPILED, KERNEL_DEPENDENCY
-from kernel_builder.config.tables import TextEntry, TableReader, is_number, text_of, version_of
+from kernel_builder.config.tables import TableReader, TextEntry, is_number, text_of, version_of
 from kernel_builder.toml.nodes import ListNode, TableNode, describe, quoted, shortened
 from kernel_builder.toml.report import Report
 from kernel_builder.versions import Version

@@ -107,7 +107,9 @@ def _entry(path: Path) -> StoreEntry:
             sources=manifest_sources(path, manifest),
         )
     except IntegrityError as error:
-        return StoreEntry(name=path.name, key=None, size=_size(path), files=0, last_used=_time(path), problem=error.message)
+        return StoreEntry(
+            name=path.name, key=None, size=_size(path), files=0, last_used=_time(path), problem=error.message
+        )
 
 
 def _time(path: Path) -> float:
