@@ -108,7 +108,7 @@ class Settings:
     variant claims it. ``torch_exports`` gives the names that the torch of a variant exports, ``None`` where they are
     not known. ``hash_files`` says that digests are compared with the files, ``required`` that all required variants
     must be there. ``load`` says that variants are loaded, too, by the interpreter ``python`` (``None``: the first that
-    has torch and the client), with the environment variables ``environ``.
+    has torch and the client of those that the variables ``environ`` lead to).
     """
 
     policy: str = "glibc-2.27-static"

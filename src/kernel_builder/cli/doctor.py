@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from kernel_builder import __version__
-from kernel_builder.cli.options import offline_option, source_option
+from kernel_builder.cli.options import offline_option, platform_option, source_option
+from kernel_builder.cli.session import open_run
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ConfigError, UsageError
-from kernel_builder.store.cache import Store
 from kernel_builder.variants.names import Platform
 from kernel_builder.workflow.doctor import Capability, Check, Diagnosis, Standing, examine
 
@@ -20,13 +20,11 @@ _COLOURS = {Standing.OK: "green", Standing.ABSENT: "yellow", Standing.MISSING: "
 
 @click.command()
 @click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
-@click.option(
-    "--platform", metavar="NAME", help="Variants for this platform, such as aarch64-linux. Default: this machine's."
-)
+@platform_option
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @source_option
 @offline_option
-def command(directory: Path, *, platform: str | None, as_json: bool) -> int:
+def command(directory: Path, *, platform: Platform | None, as_json: bool) -> int:
     """Say what this machine has, and which variants that Hub kernels must have can be built on it.
 
     The variants are those of the project in DIR (default: here); without a build.toml, those of any kernel with CPU
@@ -35,7 +33,8 @@ def command(directory: Path, *, platform: str | None, as_json: bool) -> int:
     """
     if not directory.is_dir():
         raise UsageError(f"{directory} is not a directory", hint="name the directory of a project, or leave it out")
-    diagnosis = examine(directory.resolve(), Store(), _platform(platform))
+    with open_run(silent=True) as run:
+        diagnosis = examine(directory.resolve(), run, platform)
     if as_json:
         click.echo(json.dumps(_document(diagnosis), indent=2))
     else:
@@ -43,13 +42,6 @@ def command(directory: Path, *, platform: str | None, as_json: bool) -> int:
     if isinstance(diagnosis.problem, ConfigError) or (diagnosis.problem is not None and not as_json):
         raise diagnosis.problem
     return diagnosis.exit_code
-
-
-def _platform(name: str | None) -> Platform | None:
-    try:
-        return Platform.parse(name) if name is not None else None
-    except ValueError as error:
-        raise UsageError(f"--platform {error}") from error
 
 
 def _show(diagnosis: Diagnosis) -> None:

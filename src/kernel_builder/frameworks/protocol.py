@@ -15,7 +15,6 @@ from kernel_builder.actions.places import Places
 from kernel_builder.project.survey import Survey
 from kernel_builder.versions import Version
 
-
 HEAVY = "heavy"
 """The mark of a source that includes all of the framework's headers, which costs a compiler much memory (F10)."""
 

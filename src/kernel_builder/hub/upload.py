@@ -1,6 +1,6 @@
 """An upload from end to end: what is here is checked, compared with the Hub, and what differs is published.
 
-    Source -> Checked -> UploadPlan -> large files -> commits -> Outcome
+    UploadSource -> Checked -> UploadPlan -> large files -> commits -> Outcome
 
 Nobody sees half of an upload: large files are sent before any commit; a new version that takes several commits grows on
 a branch of its own, and its version branch is made when the last of them is there; on a branch that exists, every
@@ -25,7 +25,7 @@ from kernel_builder.artifact.digest import METADATA
 from kernel_builder.errors import KernelBuilderError, NetworkError, UsageError
 from kernel_builder.events import Notice, Reporter, UploadFinished, UploadStarted, Waiting
 from kernel_builder.hub.gate import Checked, check_source, missing_variants
-from kernel_builder.hub.local import Source, benchmark_files, card_text, find_source, has_card, text_file
+from kernel_builder.hub.local import UploadSource, benchmark_files, card_text, find_source, has_card, text_file
 from kernel_builder.hub.plan import (
     BUILD,
     COMMIT_OPERATIONS,
@@ -112,7 +112,7 @@ class Prepared:
     """Everything that is known before the Hub is asked."""
 
     request: UploadRequest
-    source: Source
+    source: UploadSource
     checked: Checked
     repo_id: str
     branch: str

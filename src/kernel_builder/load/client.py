@@ -20,6 +20,7 @@ from typing import Any
 
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import UsageError
+from kernel_builder.files import write_text
 from kernel_builder.variants.names import Abi, ArchVariant, Machine, Platform, StableAbiTag, System, TorchTag, Variant
 
 _PROBE = Path(__file__).with_name("probe.py")
@@ -423,7 +424,7 @@ def remember(stamp: Path, fingerprint: str, environment: Environment | NoEnviron
         "foreign": list(result.foreign),
     }
     stamp.parent.mkdir(parents=True, exist_ok=True)
-    stamp.write_text(json.dumps(kept), encoding="utf-8")
+    write_text(stamp, json.dumps(kept))
 
 
 def _stamp_key(fingerprint: str, environment: Environment) -> list[str]:
