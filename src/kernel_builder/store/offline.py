@@ -30,9 +30,9 @@ def refuse_offline(what: str) -> None:
     """Raise :class:`OfflineError` for ``what`` (a noun, no credentials in it) if the network must not be used."""
     if is_offline():
         raise OfflineError(
-            f"{what} would have to be fetched, and the network must not be used (--offline)",
-            hint="fetch it where there is a network: kernel-builder toolchain fetch; 'toolchain export' and 'toolchain"
-            " import' bring it to machines that have none",
+            f"{what} must be fetched, but --offline forbids using the network",
+            hint="fetch it on a machine with network access: kernel-builder toolchain fetch; then copy it here with"
+            " 'toolchain export' and 'toolchain import'",
         )
 
 
