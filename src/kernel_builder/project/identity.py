@@ -70,7 +70,7 @@ def _git(root: Path, *arguments: str) -> str:
     except FileNotFoundError as error:
         raise _GitFailedError("git is not on PATH") from error
     except subprocess.TimeoutExpired as error:
-        raise _GitFailedError(f"git did not answer in {_GIT_SECONDS} s") from error
+        raise _GitFailedError(f"git did not respond within {_GIT_SECONDS} s") from error
     if completed.returncode != 0:
         words = completed.stderr.decode("utf-8", "replace").strip().splitlines()
         raise _GitFailedError(words[0].removeprefix("fatal: ") if words else "git failed")
@@ -82,7 +82,7 @@ def _head(root: Path) -> str:
         _git(root, "rev-parse", "--git-dir")
     except _GitFailedError as error:
         if "not a git repository" in str(error):
-            raise _GitFailedError("it is in no git repository") from error
+            raise _GitFailedError("it is not in a git repository") from error
         raise
     try:
         return _git(root, "rev-parse", "--verify", "--quiet", "HEAD").strip()
@@ -100,7 +100,7 @@ def _differences(root: Path, inputs: BuildInputs) -> str | None:
     changed = _git(root, "status", "--porcelain=v1", "-z", "--untracked-files=no", "--", ".", *excluded)
     if changed:
         first = changed.split("\0", 1)[0][3:]
-        return f"{first} has changes that are not committed"
+        return f"{first} has uncommitted changes"
     tracked = set(_git(root, "ls-files", "-z", "--cached", "--recurse-submodules", "--", ".").split("\0"))
     others = set(_git(root, "ls-files", "-z", "--others", "--exclude-standard", "--", ".").split("\0"))
     for path in inputs.all:
@@ -124,7 +124,7 @@ def identify(project: Project, output: Path | None = None) -> Identity:
             unique=digest[:_LONE_DIGEST_DIGITS],
             commit=None,
             dirty=False,
-            reason=f"the kernel is named by its content, because {error}",
+            reason=f"the kernel is named by its content because {error}",
         )
     short = commit[:_COMMIT_DIGITS]
     if difference is None:
@@ -134,5 +134,5 @@ def identify(project: Project, output: Path | None = None) -> Identity:
         unique=f"{short}_dirty_{digest[:_DIGEST_DIGITS]}",
         commit=commit,
         dirty=True,
-        reason=f"the kernel is marked dirty, because {difference}",
+        reason=f"the kernel is marked dirty because {difference}",
     )
