@@ -512,7 +512,7 @@ def test_a_source_that_cannot_be_reached_leaves_the_variants_that_do_without_it(
     assert refused.code == 5  # nothing but the network is missing
     assert "1 of the 2 variants that Hub kernels must have now cannot be built here" in refused.stderr
     assert f"  {cuda}\n      http://127.0.0.1:9/redist/" in refused.stderr
-    assert "remedy: check the network, or name a mirror in kernel-builder.toml" in refused.stderr
+    assert "remedy: check your network connection, or set a mirror in kernel-builder.toml" in refused.stderr
     env.pop("KERNEL_BUILDER_SOURCES")
     sources = ("--source", "index", "--source", "redistrib")
     planned = tool("build", root, "--dry-run", "--available", "--json", *sources, env=env)

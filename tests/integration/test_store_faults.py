@@ -117,7 +117,7 @@ def test_an_unknown_project_is_not_asked_for_twice(server: LoopbackIndex, record
 
 def test_a_page_that_is_no_index_page_is_told(server: LoopbackIndex, recorder: Recorder) -> None:
     server.faults["demo"] = ["nonsense"]
-    with pytest.raises(NetworkError, match="does not answer like a package index"):
+    with pytest.raises(NetworkError, match="does not respond like a package index"):
         client(server, recorder).files("demo")
 
 
@@ -174,7 +174,7 @@ def test_a_silent_server_is_given_up_after_two_retries(
     server: LoopbackIndex, recorder: Recorder, tmp_path: Path
 ) -> None:
     server.faults[NAME] = ["slow*"]
-    with pytest.raises(NetworkError, match="nothing arrived"):
+    with pytest.raises(NetworkError, match="no data received"):
         fetch(client(server, recorder, read_seconds=0.2), tmp_path)
 
 
@@ -185,7 +185,7 @@ def test_a_slow_server_is_waited_for(server: LoopbackIndex, recorder: Recorder, 
 
 def test_another_part_than_asked_for_is_not_taken(server: LoopbackIndex, recorder: Recorder, tmp_path: Path) -> None:
     server.faults[NAME] = ["shifted"]
-    with pytest.raises(IntegrityError, match="another part than asked for"):
+    with pytest.raises(IntegrityError, match="a different range than requested"):
         fetch(client(server, recorder), tmp_path)
 
 
@@ -203,7 +203,7 @@ def test_without_range_support_the_whole_file_is_fetched_with_a_warning(
 def test_a_whole_file_with_another_digest_is_refused(server: LoopbackIndex, recorder: Recorder, tmp_path: Path) -> None:
     server.ranges = False
     server.wrong_sha256.add(NAME)
-    with pytest.raises(IntegrityError, match="another SHA-256"):
+    with pytest.raises(IntegrityError, match=r"SHA-256 of .* does not match the one in the index"):
         fetch(client(server, recorder), tmp_path)
 
 
@@ -254,7 +254,7 @@ def test_a_redirect_to_another_host_takes_no_credentials_along(recorder: Recorde
 
 def test_more_bytes_than_asked_for_are_refused(server: LoopbackIndex, recorder: Recorder, tmp_path: Path) -> None:
     server.faults[NAME] = ["ok", "longer*"]
-    with pytest.raises(IntegrityError, match="more bytes than asked for"):
+    with pytest.raises(IntegrityError, match="more bytes than requested"):
         fetch(client(server, recorder), tmp_path)
 
 

@@ -209,7 +209,7 @@ def test_damage_is_named_repaired_and_told_by_a_build(setting: Setting) -> None:
     damage(header)
     found = setting("toolchain", "verify")
     assert found.code == ExitCode.FAILED
-    assert f"{header}: its contents changed" in found.stderr
+    assert f"{header}: its contents have changed" in found.stderr
     assert "toolchain verify --repair" in found.stderr
     assert header.read_bytes() != b"#pragma once\n"
     repaired = setting.ok("toolchain", "verify", "--repair")
@@ -217,7 +217,7 @@ def test_damage_is_named_repaired_and_told_by_a_build(setting: Setting) -> None:
     assert header.read_bytes() == b"#pragma once\n"
     damage(header)
     built = sound(setting.apart("build", "--variant", CPU))
-    assert "in the store is damaged (include/torch/all.h: its contents changed)" in built.stderr
+    assert "in the store is damaged (include/torch/all.h: its contents have changed)" in built.stderr
     assert header.read_bytes() == b"#pragma once\n"
     header.unlink()
     report = setting("toolchain", "verify", "--json", "torch-2.13.0-*").json
@@ -270,7 +270,7 @@ def test_a_fetch_that_was_cut_off_goes_on_in_the_next_run(setting: Setting) -> N
     setting.server.faults.clear()
     before = setting.server.sent
     going_on = setting.ok("toolchain", "fetch", CPU)
-    assert f"{name}: 3 MiB came in an earlier attempt" in going_on.stderr
+    assert f"{name}: 3 MiB kept from an earlier attempt" in going_on.stderr
     assert setting.server.sent - before < len(HEADER) / 2
     assert (setting.entry("torch-2.13.0") / "include" / "large.h").read_bytes() == HEADER
     assert not list((setting.cache / "parts").iterdir())

@@ -342,7 +342,7 @@ def test_an_unknown_torch_is_refused_with_what_there_is(
 ) -> None:
     with pytest.raises(ToolchainError, match=r"no source has torch 2\.99") as caught:
         tools(server, tmp_path, host).toolchains.resolve(ToolchainRequest(torch="2.99", machine=Machine.X86_64))
-    assert "index: torch ==2.99.*: newest versions there: 2.13.0" in caught.value.message
+    assert "index: torch ==2.99.*: newest versions available: 2.13.0" in caught.value.message
 
 
 def test_a_torch_without_cuda_libraries_serves_cpu_alone(

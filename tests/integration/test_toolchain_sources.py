@@ -204,7 +204,7 @@ def test_a_damaged_wheel_does_not_stand_in_the_way_of_the_others_of_its_folder(
     settings = 'sources = ["here"]\n[[index]]\nname = "here"\npath = "wheels"\n'
     assert sources_of(kit(server, tmp_path, host, settings).toolchains.resolve(NEW_CPU)) == {"torch": "here"}
     (folder / filename("2.6.0+cu126")).write_bytes(torches.new[:-100])
-    with pytest.raises(NetworkError, match=r"torch-2\.6\.0\+cu126.* is not a readable wheel"):
+    with pytest.raises(NetworkError, match=r"torch-2\.6\.0\+cu126.* is not a valid wheel"):
         kit(server, tmp_path, host, settings).toolchains.resolve(NEW_CPU, fresh=True)
 
 

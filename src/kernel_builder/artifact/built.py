@@ -91,7 +91,7 @@ def variants_in(folder: Path) -> tuple[BuiltVariant, ...]:
         if isinstance(document, dict):
             found.append(BuiltVariant(path=path, metadata=document))
         else:
-            wrong.append(f"{file}: it holds no table")
+            wrong.append(f"{file}: not a table")
     if wrong:
-        raise ConfigError("metadata cannot be read:\n  " + "\n  ".join(wrong), hint="build these variants again")
+        raise ConfigError("cannot read metadata:\n  " + "\n  ".join(wrong), hint="rebuild these variants")
     return tuple(found)

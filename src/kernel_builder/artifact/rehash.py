@@ -36,14 +36,14 @@ def rehash_variants(variants: Sequence[Path], *, jobs: int = 4) -> tuple[bool, .
 
 def _read(file: Path) -> tuple[bytes, dict[str, object]]:
     if file.stat().st_size > _MAX_BYTES:
-        raise BuildError(f"{file} is far too large for metadata")
+        raise BuildError(f"{file} is too large for a metadata file")
     raw = file.read_bytes()
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise BuildError(f"{file} is not JSON: {error}", hint="build the variant again") from error
+        raise BuildError(f"{file} is not JSON: {error}", hint="rebuild the variant") from error
     if not isinstance(document, dict):
-        raise BuildError(f"{file} is not a JSON object", hint="build the variant again")
+        raise BuildError(f"{file} is not a JSON object", hint="rebuild the variant")
     return raw, document
 
 

@@ -40,14 +40,13 @@ def check_space(output: Path, needed: int) -> None:
     """Raise :class:`MachineError` before any work when ``output`` cannot take ``needed`` bytes."""
     existing = next(path for path in (output, *output.parents) if path.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise MachineError(f"{output} cannot be written", hint="choose another place with --output")
+        raise MachineError(f"cannot write to {output}", hint="choose another directory with --output")
     usage = shutil.disk_usage(existing)
     free = usage.free
     if usage.total and free < needed:
         raise MachineError(
-            f"the disk of {output} is too full: about {needed / 2**20:.0f} MiB are needed,"
-            f" {free / 2**20:.0f} MiB are free",
-            hint="free some space, or choose another place with --output",
+            f"not enough disk space for {output}: about {needed / 2**20:.0f} MiB needed, {free / 2**20:.0f} MiB free",
+            hint="free some space, or choose another directory with --output",
         )
 
 
@@ -158,7 +157,7 @@ def _fill(stage: Path, plan: VariantPlan, places: Places) -> None:
             try:
                 shutil.copyfile(origin, target)
             except FileNotFoundError as error:
-                raise BuildError(f"{origin} vanished while the variant was made") from error
+                raise BuildError(f"{origin} disappeared while the variant was being installed") from error
         target.chmod(_FILE_MODE)
     if plan.library is not None:
         library = places.path(plan.library)
@@ -182,5 +181,5 @@ def _disk_errors(output: Path) -> Iterator[None]:
                 f"the disk of {output} is full; the variant was not installed", hint="free some space and build again"
             ) from error
         if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
-            raise MachineError(f"{error.filename or output} cannot be written: {os.strerror(error.errno)}") from error
+            raise MachineError(f"cannot write {error.filename or output}: {os.strerror(error.errno)}") from error
         raise

@@ -65,7 +65,7 @@ def read_fatbin(data: Buffer, sections: tuple[NamedSection, ...]) -> DeviceCode 
             elif kind == _PTX:
                 ptx.add(capability(arch, suffix))
             if entries > _MAX_ENTRIES:
-                unread["there are more fat binaries than any library has"] = None
+                unread["it has implausibly many fat binaries"] = None
                 break
     return DeviceCode(machine_code=frozenset(machine_code), ptx=frozenset(ptx), unread=tuple(unread))
 
@@ -78,12 +78,12 @@ def _fatbin_entries(data: Buffer, start: int, end: int, unread: dict[str, None])
         if at < 0:
             return
         if at + _FATBIN.size > end:
-            unread["a fat binary is cut short"] = None
+            unread["a fat binary is truncated"] = None
             return
         _, version, header, size = _FATBIN.unpack_from(data, at)
         stop = at + header + size
         if version != 1 or header < _FATBIN.size or stop > end:
-            unread["a fat binary has a header of another kind"] = None
+            unread["a fat binary has an unknown header"] = None
             at += 4
             continue
         at += header
@@ -91,7 +91,7 @@ def _fatbin_entries(data: Buffer, start: int, end: int, unread: dict[str, None])
             fields = _ENTRY.unpack_from(data, at)
             kind, entry_header, entry_size, arch, flags = fields[0], fields[2], fields[3], fields[8], fields[11]
             if entry_header < _ENTRY.size or at + entry_header + entry_size > stop:
-                unread["an entry of a fat binary leads out of it"] = None
+                unread["an entry of a fat binary points outside it"] = None
                 break
             yield kind, arch, flags
             at += entry_header + entry_size

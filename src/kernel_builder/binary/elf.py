@@ -166,14 +166,14 @@ class _Image:
     def u32s(self, offset: int, count: int) -> tuple[int, ...]:
         self.require(offset, count * 4)
         if count > _MAX_SYMBOLS:
-            raise ElfError(f"a table has {count} entries, more than any library")
+            raise ElfError(f"a table has an implausible number of entries: {count}")
         return struct.unpack_from(f"<{count}I", self.data, offset)
 
     def offset_of(self, address: int) -> int:
         for segment in self.loads:
             if segment.address <= address < segment.address + segment.size:
                 return address - segment.address + segment.offset
-        raise ElfError(f"address {address:#x} lies in no load segment")
+        raise ElfError(f"address {address:#x} is outside every load segment")
 
     def text(self, offset: int) -> str:
         self.require(offset, 1)
@@ -182,7 +182,7 @@ class _Image:
             raise ElfError("a name runs past the end: need more data")
         self.text_read += end - offset
         if self.text_read > _MAX_NAMES:
-            raise ElfError("its names are longer than those of any library")
+            raise ElfError("its symbol names are implausibly long")
         return self.data[offset:end].decode("utf-8", "surrogateescape")
 
 
@@ -198,7 +198,7 @@ def _gnu_hash_count(image: _Image, offset: int) -> int:
         (value,) = image.u32s(chain, 1)
         highest += 1
         if highest > _MAX_SYMBOLS:
-            raise ElfError("its hash table does not end")
+            raise ElfError("its hash table has no end")
         if value & 1:
             return highest
         chain += 4
@@ -238,7 +238,7 @@ def _needed_versions(image: _Image, tags: dict[int, int], strings: int) -> Itera
             entry += after
             seen += 1
             if seen > _MAX_VERSIONS:
-                raise ElfError("its version needs do not end")
+                raise ElfError("its version requirements have no end")
             if not after:
                 break
         offset += following
@@ -314,7 +314,7 @@ def _dynamic_entries(image: _Image) -> list[tuple[int, int]]:
             break
         entries.append((tag, value))
         if len(entries) > _MAX_DYNAMIC:
-            raise ElfError("its dynamic section does not end")
+            raise ElfError("its dynamic section has no end")
     return entries
 
 
@@ -330,7 +330,7 @@ def _highest_relocated(image: _Image, tags: dict[int, int]) -> int:
         offset, count = image.offset_of(tags[table]), tags.get(size, 0) // _RELA.size
         image.require(offset, count * _RELA.size)
         if count > _MAX_RELOCATIONS:
-            raise ElfError(f"it has {count} relocations, more than any library")
+            raise ElfError(f"it has an implausible number of relocations: {count}")
         for start in range(offset, offset + count * _RELA.size, _RELA.size * 4096):
             chunk = image.data[start : min(start + _RELA.size * 4096, offset + count * _RELA.size)]
             highest = max(highest, *(info >> 32 for _, info, _ in _RELA.iter_unpack(chunk)))
@@ -349,7 +349,7 @@ def _dynamic_symbol_count(image: _Image, tags: dict[int, int]) -> int:
     else:
         raise ElfError("the dynamic section has no hash table, so the number of symbols is unknown")
     if count > _MAX_SYMBOLS:
-        raise ElfError(f"it has {count} dynamic symbols, more than any library")
+        raise ElfError(f"it has an implausible number of dynamic symbols: {count}")
     return count
 
 
@@ -359,7 +359,7 @@ def read_elf(data: Buffer) -> ElfFile:
     entries = _dynamic_entries(image)
     tags = dict(entries)
     if _DT_STRTAB not in tags or _DT_SYMTAB not in tags:
-        raise ElfError("the dynamic section names no symbol table")
+        raise ElfError("the dynamic section has no symbol table")
     strings = image.offset_of(tags[_DT_STRTAB])
     table = image.offset_of(tags[_DT_SYMTAB])
     count = _dynamic_symbol_count(image, tags)
@@ -446,7 +446,7 @@ def _find_leading_table(image: _Image) -> tuple[int, int]:
         symbols = (table + buckets * 4 + (count - first) * 4 + 7) & ~7
         if image.data[symbols : symbols + _SYM.size] == empty:
             return symbols, count
-    raise ElfError("no symbol table was found behind the notes; read the whole file instead")
+    raise ElfError("no symbol table after the notes; read the whole file instead")
 
 
 def read_leading_exports(prefix: bytes) -> tuple[Symbol, ...]:
@@ -457,7 +457,7 @@ def read_leading_exports(prefix: bytes) -> tuple[Symbol, ...]:
     """
     if prefix[:4] == b"\x7fELF" and len(prefix) >= _EHDR.size and _EHDR.unpack_from(prefix)[5] > _EARLY:
         # Seen in libcublasLt of CUDA 13.2 for aarch64: at 585 MB.
-        raise ElfError("the program headers do not stand at the beginning; read the whole file instead")
+        raise ElfError("the program headers are not at the beginning; read the whole file instead")
     image = _Image(prefix)
     table, count = _find_leading_table(image)
     strings = table + count * _SYM.size

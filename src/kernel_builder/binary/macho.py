@@ -45,7 +45,7 @@ class MachOSlice:
 class _Slice:
     def __init__(self, data: Buffer, start: int, size: int) -> None:
         if start < 0 or size < 0 or start + size > len(data):
-            raise MachOError("a part of the file lies behind its end")
+            raise MachOError("a part of the file is past its end")
         self.data, self.start, self.end = data, start, start + size
 
     def unpack(self, layout: struct.Struct, offset: int) -> tuple[int, ...]:
@@ -57,7 +57,7 @@ class _Slice:
     def text(self, offset: int, limit: int = _MAX_NAME) -> str:
         at = self.start + offset
         if offset < 0 or at >= self.end:
-            raise MachOError("a name lies behind the end of the file")
+            raise MachOError("a name is past the end of the file")
         end = self.data.find(b"\0", at, min(self.end, at + limit))
         if end < 0:
             end = min(self.end, at + limit)
@@ -78,7 +78,7 @@ def _slices(data: Buffer) -> Iterator[tuple[int, int]]:
         return
     layout = struct.Struct(">iiIII" if magic == _FAT else ">iiQQII")
     if not 0 < count <= _MAX_SLICES or 8 + count * layout.size > len(data):
-        raise MachOError("the table of its parts is damaged")
+        raise MachOError("its table of architectures is damaged")
     for index in range(count):
         fields = layout.unpack_from(data, 8 + index * layout.size)
         yield fields[2], fields[3]
@@ -101,7 +101,7 @@ def _read_slice(part: _Slice) -> MachOSlice:
     for _ in range(min(header[4], _MAX_COMMANDS)):
         command, size = part.unpack(_COMMAND, offset)
         if size < _COMMAND.size:
-            raise MachOError("a load command has no size")
+            raise MachOError("a load command is too small")
         if command in _LC_DYLIBS or command == _LC_RPATH:
             (name,) = part.unpack(struct.Struct("<I"), offset + 8)
             text = part.text(offset + name, max(0, size - name)) if name < size else ""
@@ -127,7 +127,7 @@ def _symbols(part: _Slice, command: int) -> tuple[tuple[str, ...], tuple[str, ..
     """(exported, undefined) names of the symbol table."""
     at, count, strings, _ = part.unpack(struct.Struct("<IIII"), command + 8)
     if count > _MAX_SYMBOLS:
-        raise MachOError(f"it has {count} symbols, more than any library")
+        raise MachOError(f"it has an implausible number of symbols: {count}")
     exports: list[str] = []
     undefined: list[str] = []
     read = 0
@@ -138,7 +138,7 @@ def _symbols(part: _Slice, command: int) -> tuple[tuple[str, ...], tuple[str, ..
         text = part.text(strings + name).removeprefix("_")
         read += len(text)
         if read > 1 << 29:
-            raise MachOError("its names are longer than those of any library")
+            raise MachOError("its symbol names are implausibly long")
         if kind & _N_TYPE == _N_UNDF and not value:
             undefined.append(text)
         else:

@@ -56,13 +56,13 @@ class _Image:
         for size, start, raw_size, raw in self.sections:
             if start <= address < start + max(size, raw_size):
                 return address - start + raw
-        raise PeError(f"address {address:#x} lies in no section")
+        raise PeError(f"address {address:#x} is outside every section")
 
     def text(self, address: int) -> str:
         at = self.offset(address)
         end = self.data.find(b"\0", at, at + _MAX_NAME)
         if end < 0:
-            raise PeError("a name does not end")
+            raise PeError("a name has no end")
         return self.data[at:end].decode("utf-8", "replace")
 
 
@@ -99,7 +99,7 @@ def _imports(image: _Image) -> Iterator[tuple[str, str | None]]:
             table += 8
             seen += 1
             if seen > _MAX_ENTRIES:
-                raise PeError("its imports do not end")
+                raise PeError("its imports have no end")
 
 
 def _exports(image: _Image) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _exports(image: _Image) -> Iterator[str]:
     (count,) = image.unpack("<I", at + 24)
     (names,) = image.unpack("<I", at + 32)
     if count > _MAX_ENTRIES:
-        raise PeError(f"it has {count} exports, more than any library")
+        raise PeError(f"it has an implausible number of exports: {count}")
     for index in range(count):
         (name,) = image.unpack("<I", image.offset(names + index * 4))
         yield image.text(name)

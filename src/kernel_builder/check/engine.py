@@ -37,8 +37,8 @@ UNREADABLE = rule(
     "KB001",
     "unreadable",
     Severity.ERROR,
-    summary="Everything can be read",
-    rationale="What cannot be read has not been checked, and the client cannot load it either.",
+    summary="Every file can be read",
+    rationale="A file that cannot be read is not checked, and the client cannot load it either.",
     remedy="Repair the file or its permissions.",
     source="kernel-builder",
 )
@@ -87,8 +87,8 @@ def find_rule(name: str) -> Rule:
 def _unknown(name: str) -> UsageError:
     names = [text for known in all_rules() for text in (known.code, known.slug)]
     near = get_close_matches(name.upper(), names, n=3, cutoff=0.5) or get_close_matches(name.lower(), names, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else "see all of them with: kernel-builder check --list"
-    return UsageError(f"there is no rule {name!r}", hint=hint)
+    hint = f"did you mean {' or '.join(near)}?" if near else "list all rules with: kernel-builder check --list"
+    return UsageError(f"unknown rule {name!r}", hint=hint)
 
 
 def _matching(names: Iterable[str]) -> set[str]:
@@ -168,10 +168,10 @@ def _apply(unit: object, settings: Settings, codes: frozenset[str]) -> list[Find
             found += [finding for finding in checker.function(unit, settings) if finding.rule.code in codes]
         except OSError as error:
             name = error.filename if isinstance(error.filename, str) else _shown(unit)
-            found.append(UNREADABLE.at(_shown(unit), f"{name} cannot be read: {error.strerror or error}"))
+            found.append(UNREADABLE.at(_shown(unit), f"cannot read {name}: {error.strerror or error}"))
         except (RecursionError, MemoryError) as error:
             rules = ", ".join(known.code for known in checker.rules)
-            found.append(UNREADABLE.at(_shown(unit), f"it is too deep or too large for {rules}: {error}"))
+            found.append(UNREADABLE.at(_shown(unit), f"too deeply nested or too large for {rules}: {error}"))
     return found
 
 

@@ -33,18 +33,19 @@ VARIANT_NAME = rule(
     "KB401",
     "variant-name",
     Severity.ERROR,
-    summary="A variant's directory is named by framework, ABI, backend, machine and system",
-    rationale="The client decides by the name what a machine can load, and never looks at a directory of another name.",
-    remedy="Build it with kernel-builder, or give it the name of what it is: torch213-cxx11-cu130-x86_64-linux.",
+    summary="A variant's directory is named after framework, ABI, backend, machine and system",
+    rationale="The client chooses by the name what a machine can load, and ignores directories with any other name.",
+    remedy="Build it with kernel-builder, or rename it after what it contains, such as"
+    " torch213-cxx11-cu130-x86_64-linux.",
     source="contract 2.1",
 )
 OLD_NAME = rule(
     "KB402",
     "old-variant-name",
     Severity.WARNING,
-    summary="Variants have the names that are in use now",
-    rationale="Clients still load it, but builders do not make it any more.",
-    remedy="Build torch-<backend> variants in its place.",
+    summary="Variants use current names",
+    rationale="Clients still load it, but builders no longer produce it.",
+    remedy="Build torch-<backend> variants instead.",
     source="contract 2.1",
 )
 NO_PACKAGE = rule(
@@ -52,16 +53,16 @@ NO_PACKAGE = rule(
     "no-package",
     Severity.ERROR,
     summary="A variant has an __init__.py",
-    rationale="It is what the client runs; without it the kernel cannot be imported.",
-    remedy="Build the variant again; the package lies in torch-ext/<name>/.",
+    rationale="The client runs it; without it, the kernel cannot be imported.",
+    remedy="Rebuild the variant; its package comes from torch-ext/<name>/.",
     source=f"{_PAGE}; contract 5.6",
 )
 NO_COMPATIBILITY = rule(
     "KB404",
     "no-compatibility-package",
     Severity.NOTE,
-    summary="A variant also has <name>/__init__.py, a package of the kernel's name",
-    rationale="The requirements page asks for it; clients of before 2025 and PYTHONPATH find the kernel by it.",
+    summary="A variant also has <name>/__init__.py, a package named after the kernel",
+    rationale="The requirements page demands it; clients from before 2025 and PYTHONPATH find the kernel through it.",
     remedy="Build the variant with kernel-builder, which writes one.",
     source=_PAGE,
 )
@@ -69,26 +70,26 @@ EXPORTS_DIFFER = rule(
     "KB405",
     "exports-differ",
     Severity.ERROR,
-    summary="Both packages of a variant offer the same names",
-    rationale="What users get would depend on how they import the kernel.",
-    remedy="Let <name>/__init__.py take everything from the package above, as kernel-builder writes it.",
+    summary="Both packages of a variant export the same names",
+    rationale="Otherwise, what users get depends on how they import the kernel.",
+    remedy="Make <name>/__init__.py re-export everything from its parent package, as kernel-builder does.",
     source=_PAGE,
 )
 STRAY = rule(
     "KB450",
     "stray-file",
     Severity.WARNING,
-    summary="A variant holds nothing that an editor, an operating system or a build left behind",
-    rationale="Every user downloads it, and the digest names it.",
-    remedy="Delete it, and build the variant again.",
+    summary="A variant contains no leftovers of editors, operating systems or builds",
+    rationale="Every user downloads them, and the digest covers them.",
+    remedy="Delete the file and rebuild the variant.",
     source="kernel-builder",
 )
 BYTECODE = rule(
     "KB451",
     "bytecode",
     Severity.WARNING,
-    summary="A variant holds no bytecode",
-    rationale="No digest covers it, and Python runs it in place of the source it claims to be of.",
+    summary="A variant contains no bytecode",
+    rationale="No digest covers it, and Python runs it instead of the source it claims to come from.",
     remedy="Delete the __pycache__ directories.",
     source="contract 3.7, 4.2",
 )
@@ -96,25 +97,25 @@ LINK_OUT = rule(
     "KB452",
     "link-out",
     Severity.ERROR,
-    summary="No link leads out of the variant, to a directory, or nowhere",
-    rationale="What it stands for is not part of what is published, and no digest covers it.",
-    remedy="Put a copy in its place.",
+    summary="No link points outside the variant, to a directory, or to a missing file",
+    rationale="Its target is not published, and no digest covers it.",
+    remedy="Replace it with a copy of its target.",
     source="contract 4.2, sharp edge 32",
 )
 LINK = rule(
     "KB453",
     "link",
     Severity.WARNING,
-    summary="A variant holds no links",
-    rationale="The digest names the file, but the reference's upload passes over links: there the file is missing.",
-    remedy="Put a copy in its place.",
+    summary="A variant contains no links",
+    rationale="The digest lists the file, but the reference uploader skips links, so the file is missing on the Hub.",
+    remedy="Replace it with a copy of its target.",
     source="contract sharp edge 32",
 )
 SPECIAL_FILE = rule(
     "KB454",
     "special-file",
     Severity.ERROR,
-    summary="A variant holds regular files and directories only",
+    summary="A variant contains only regular files and directories",
     rationale="Nothing else can be published.",
     remedy="Delete it.",
     source="kernel-builder",
@@ -123,8 +124,8 @@ FILE_NAME = rule(
     "KB455",
     "file-name",
     Severity.ERROR,
-    summary="Names of files are UTF-8, without control characters and backslashes",
-    rationale="metadata.json cannot name it, and the Hub or some system cannot hold it.",
+    summary="File names are UTF-8, without control characters or backslashes",
+    rationale="metadata.json cannot list such a file, and the Hub or some systems cannot store it.",
     remedy="Rename it.",
     source="contract 4.2",
 )
@@ -132,17 +133,17 @@ SECRET = rule(
     "KB456",
     "secret",
     Severity.ERROR,
-    summary="A variant holds no passwords, tokens or private keys",
-    rationale="What is published can be read by everybody, for ever.",
-    remedy="Remove it, and revoke it if it was published already.",
+    summary="A variant contains no passwords, tokens or private keys",
+    rationale="Everybody can read what is published, forever.",
+    remedy="Remove it, and revoke it if it was ever published.",
     source="kernel-builder",
 )
 HUB_FILE_SIZE = rule(
     "KB457",
     "hub-file-size",
     Severity.ERROR,
-    summary="No file is larger than the Hub takes (50 GB)",
-    rationale="The upload fails, after a long while.",
+    summary="No file exceeds the Hub's limit (50 GB)",
+    rationale="The upload fails, after a long time.",
     remedy="Build for fewer architectures, or split the kernel.",
     source="the Hub's documentation, storage limits",
 )
@@ -150,34 +151,34 @@ HUB_FILE_COUNT = rule(
     "KB458",
     "hub-file-count",
     Severity.WARNING,
-    summary="No directory holds more entries than the Hub takes (10 000)",
-    rationale="The Hub refuses commits with more, and clients take long to list them.",
-    remedy="Put the files into directories below, or into one archive.",
+    summary="No directory exceeds the Hub's limit on entries (10 000)",
+    rationale="The Hub rejects commits with more, and clients are slow to list them.",
+    remedy="Move the files into subdirectories, or into one archive.",
     source="the Hub's documentation, storage limits",
 )
 STRAY_DIRECTORY = rule(
     "KB459",
     "stray-directory",
     Severity.NOTE,
-    summary="A build folder holds variants, and what is published beside them",
-    rationale="Nobody loads it; it may be a variant whose metadata.json is missing.",
-    remedy="Delete it, or give it its metadata.",
+    summary="A build folder contains only variants and files published with them",
+    rationale="Nothing loads this directory; it may be a variant without metadata.json.",
+    remedy="Delete it, or add its metadata.",
     source="contract 3.7, 6.1",
 )
 MISSING_VARIANTS = rule(
     "KB460",
     "missing-variants",
     Severity.NOTE,
-    summary="Every required variant of each backend is there",
+    summary="Every required variant of each backend is built",
     rationale="Users whose machine needs a missing variant cannot load the kernel.",
-    remedy="Build the missing variants before publishing: kernel-builder list-variants names all.",
+    remedy="Build the missing variants before publishing; list them with: kernel-builder list-variants.",
     source="contract 2.2; compliance of Hub kernels",
 )
 MISSING_VARIANTS_PUBLISHED = rule(
     "KB461",
     "missing-variants-published",
     Severity.WARNING,
-    summary="A published kernel has every required variant of the backends it has",
+    summary="A published kernel has every required variant of its backends",
     rationale="Users whose machine needs a missing variant cannot load the kernel.",
     remedy="Build and upload the missing variants.",
     source="contract 2.2; compliance of Hub kernels",
@@ -186,9 +187,9 @@ NATIVE_EXIT = rule(
     "KB470",
     "exit-in-sources",
     Severity.WARNING,
-    summary="Native code does not end the process",
-    rationale="exit() and abort() end the user's program, which cannot catch them; a notebook loses its state.",
-    remedy="Use TORCH_CHECK, which becomes an exception in Python, or throw.",
+    summary="Native code does not exit the process",
+    rationale="exit() and abort() terminate the user's program, which cannot catch them; a notebook loses its state.",
+    remedy="Use TORCH_CHECK, which raises an exception in Python, or throw.",
     source="reports on kernels that exit; case T20",
 )
 
@@ -201,7 +202,7 @@ def variant_name(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
     if variant.variant is not None:
         return
     if variant.name in _OLD_NAMES:
-        yield OLD_NAME.at(variant, f"{variant.name} is an earlier name", symbol=variant.name)
+        yield OLD_NAME.at(variant, f"{variant.name} is an old name", symbol=variant.name)
     else:
         yield VARIANT_NAME.at(variant, f"{printable(variant.name)!r} is not a variant name", symbol=variant.name)
 
@@ -214,14 +215,14 @@ def packages(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
     flat = files.get("__init__.py")
     nested = files.get(f"{name}/__init__.py") if name is not None else None
     if flat is None and nested is None:
-        yield NO_PACKAGE.at(variant, "there is no __init__.py")
+        yield NO_PACKAGE.at(variant, "__init__.py is missing")
     elif nested is None and name is not None:
-        yield NO_COMPATIBILITY.at(variant, f"there is no {printable(name)}/__init__.py", symbol=name)
+        yield NO_COMPATIBILITY.at(variant, f"{printable(name)}/__init__.py is missing", symbol=name)
     elif flat is not None and nested is not None:
         ours, theirs = _listed(flat), _listed(nested)
         if ours is not None and theirs is not None and ours != theirs:
             told = ", ".join(sorted(ours ^ theirs)[:8])
-            yield EXPORTS_DIFFER.at(nested, f"its __all__ differs from that of the package above in: {told}")
+            yield EXPORTS_DIFFER.at(nested, f"its __all__ differs from that of its parent package in: {told}")
 
 
 def _listed(file: PythonFile) -> frozenset[str] | None:
@@ -261,32 +262,32 @@ def files(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
             bytecode.append(entry.relative)
         yield from _entry(variant, entry, directory, name)
     if bytecode:
-        more = f" and in {len(bytecode) - 1} more places" if len(bytecode) > 1 else ""
-        yield BYTECODE.at(join(variant.shown, bytecode[0]), f"there is bytecode here{more}")
+        more = f", and in {len(bytecode) - 1} more places" if len(bytecode) > 1 else ""
+        yield BYTECODE.at(join(variant.shown, bytecode[0]), f"contains bytecode{more}")
     for directory, count in counts.items():
         if count > _MOST_HUB_ENTRIES:
-            yield HUB_FILE_COUNT.at(join(variant.shown, directory), f"it holds {count} entries")
+            yield HUB_FILE_COUNT.at(join(variant.shown, directory), f"contains {count} entries")
     if not variant.listing.complete:
-        yield HUB_FILE_COUNT.at(variant, f"it holds more than {len(variant.listing.entries)} files and directories")
+        yield HUB_FILE_COUNT.at(variant, f"contains more than {len(variant.listing.entries)} files and directories")
 
 
 def _entry(variant: VariantDir, entry: TreeEntry, directory: str, name: str) -> Iterator[Finding]:
     place = join(variant.shown, entry.relative)
     if not _is_good_name(name):
-        yield FILE_NAME.at(place, f"{printable(name)!r} cannot be published")
+        yield FILE_NAME.at(place, f"{printable(name)!r} is not a publishable file name")
     if entry.kind is EntryKind.OTHER:
-        yield SPECIAL_FILE.at(place, "it is neither a regular file nor a directory")
+        yield SPECIAL_FILE.at(place, "not a regular file or directory")
     elif entry.kind is EntryKind.LINK:
-        where = "nowhere" if entry.dangling else "to a directory" if entry.inside else "out of the variant"
-        yield LINK_OUT.at(place, f"it is a link that leads {where}: {printable(entry.target or '')}")
+        where = "to a missing file" if entry.dangling else "to a directory" if entry.inside else "outside the variant"
+        yield LINK_OUT.at(place, f"a link that points {where}: {printable(entry.target or '')}")
     elif entry.target is not None and _is_inside(variant, entry):
-        yield LINK.at(place, f"it is a link to {printable(entry.target)}")
+        yield LINK.at(place, f"a link to {printable(entry.target)}")
     if entry.kind is EntryKind.FILE and entry.size > _LARGEST_HUB_FILE:
-        yield HUB_FILE_SIZE.at(place, f"it has {entry.size / 10**9:.0f} GB")
+        yield HUB_FILE_SIZE.at(place, f"is {entry.size / 10**9:.0f} GB in size")
     parents = directory.split("/")
     is_stray = name in _STRAY_DIRECTORIES if entry.kind is EntryKind.DIRECTORY else _is_stray(name)
     if is_stray and not _STRAY_DIRECTORIES & set(parents):
-        yield STRAY.at(place, f"{printable(name)} does not belong into a kernel")
+        yield STRAY.at(place, f"{printable(name)} does not belong in a kernel")
 
 
 def _is_stray(name: str) -> bool:
@@ -316,11 +317,11 @@ _SECRET_NAMES = (
 _HARMLESS_NAMES = (".env.example", ".env.sample", ".env.template")
 _SECRETS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("a private key", re.compile(rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----\s+[A-Za-z0-9+/=:]")),
-    ("a token of the Hub", re.compile(rb"\bhf_[A-Za-z]{34}\b")),
-    ("a token of GitHub", re.compile(rb"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{82})\b")),
-    ("an access key of AWS", re.compile(rb"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b")),
-    ("a token of Slack", re.compile(rb"\bxox[abprs]-[0-9]{10,}-[A-Za-z0-9-]{20,}")),
-    ("a token of a package index", re.compile(rb"\bpypi-AgEI[A-Za-z0-9_-]{50,}")),
+    ("a Hub token", re.compile(rb"\bhf_[A-Za-z]{34}\b")),
+    ("a GitHub token", re.compile(rb"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{82})\b")),
+    ("an AWS access key", re.compile(rb"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b")),
+    ("a Slack token", re.compile(rb"\bxox[abprs]-[0-9]{10,}-[A-Za-z0-9-]{20,}")),
+    ("a package index token", re.compile(rb"\bpypi-AgEI[A-Za-z0-9_-]{50,}")),
 )
 _BEGINNINGS = (b"PRIVATE KEY", b"hf_", b"gh", b"AKIA", b"ASIA", b"xox", b"pypi-")
 _LARGEST_TEXT = 1 << 20
@@ -333,7 +334,7 @@ def secrets(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
         name = entry.relative.rpartition("/")[2]
         place = join(variant.shown, entry.relative)
         if any(fnmatchcase(name, pattern) for pattern in _SECRET_NAMES) and name not in _HARMLESS_NAMES:
-            yield SECRET.at(place, f"files called {printable(name)} hold secrets")
+            yield SECRET.at(place, f"files named {printable(name)} contain secrets")
         elif 0 < entry.size <= _LARGEST_TEXT:
             file = variant.python.by_path.get(entry.relative)
             content = file.source if file is not None else (variant.path / entry.relative).read_bytes()
@@ -343,7 +344,7 @@ def secrets(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
                 match = pattern.search(content)
                 if match is not None:
                     line = content.count(b"\n", 0, match.start()) + 1
-                    yield SECRET.at(place, f"there is {what} in it", line=line)
+                    yield SECRET.at(place, f"contains {what}", line=line)
 
 
 # --- folders ---
@@ -358,7 +359,7 @@ def folder(folder: BuildFolder, settings: Settings) -> Iterator[Finding]:
     is_repository_root = (folder.path / "build.toml").exists() or (folder.path / ".git").exists()
     for name in () if is_repository_root else folder.strays:
         if name not in _BESIDE_VARIANTS and not name.startswith("."):
-            yield STRAY_DIRECTORY.at(join(folder.shown, name), f"{printable(name)} is no variant")
+            yield STRAY_DIRECTORY.at(join(folder.shown, name), f"{printable(name)} is not a variant")
     if not settings.required:
         return
     wanted, missing = _missing(folder)
@@ -406,7 +407,7 @@ def native_exits(source: SourceTree, _settings: Settings) -> Iterator[Finding]:
         if lines:
             number, what = lines[0]
             more = f" (and {len(lines) - 1} more times in this file)" if len(lines) > 1 else ""
-            said = f"{what}() ends the user's process{more}"
+            said = f"{what}() terminates the user's process{more}"
             yield NATIVE_EXIT.at(join(source.shown, relative), said, line=number, symbol=what)
 
 

@@ -15,21 +15,21 @@ EXPORTED_CXX = rule(
     "KB110",
     "exported-cxx-runtime",
     Severity.ERROR,
-    summary="A library does not export the C++ runtime that is linked into it",
+    summary="A library does not export its statically linked C++ runtime",
     rationale=(
-        "Names of the kernel's copy and of the copy that torch has loaded are then mixed: std::regex parsed wrongly,"
-        " and numbers vanished from error messages, as soon as torch was imported first."
+        "Otherwise, symbols of the kernel's copy and of torch's copy get mixed: std::regex misparsed patterns,"
+        " and numbers vanished from error messages, whenever torch was imported first."
     ),
-    remedy="Link with -Wl,--exclude-libs,ALL, or with a version script that exports PyInit_* alone.",
+    remedy="Link with -Wl,--exclude-libs,ALL, or with a version script that exports only PyInit_*.",
     source="DESIGN.md F7; cases T17",
 )
 PRIVATE_UNWINDER = rule(
     "KB111",
     "private-unwinder",
     Severity.ERROR,
-    summary="A library uses the process's unwinder, libgcc_s.so.1, and carries none of its own",
-    rationale="An exception that crosses from one unwinder's frames to another's ends the process: it was measured to.",
-    remedy="Link without -static-libgcc (torch needs libgcc_s.so.1 as well, so it is there).",
+    summary="A library uses the process's unwinder, libgcc_s.so.1, and does not bring its own",
+    rationale="An exception that crosses from the frames of one unwinder to another's aborts the process (measured).",
+    remedy="Link without -static-libgcc (libgcc_s.so.1 is always present, because torch needs it too).",
     source="DESIGN.md F7; cases T17",
 )
 # Functions and objects of the runtime that are no templates: whoever exports one exports the runtime. Templates such
@@ -69,7 +69,7 @@ def exported_runtime(library: LibraryFile, settings: Settings) -> Iterator[Findi
         return
     names = sorted(symbol.name for symbol in library.elf.exports if _RUNTIME.fullmatch(symbol.name))
     if names:
-        yield EXPORTED_CXX.at(library, f"it exports the C++ runtime: {several(names)}", symbol=names[0])
+        yield EXPORTED_CXX.at(library, f"exports the C++ runtime: {several(names)}", symbol=names[0])
 
 
 @checks(LibraryFile, PRIVATE_UNWINDER)
@@ -83,9 +83,9 @@ def private_unwinder(library: LibraryFile, settings: Settings) -> Iterator[Findi
         return
     exported = sorted(symbol.name for symbol in elf.exports if _UNWINDER.fullmatch(symbol.name))
     if exported:
-        yield PRIVATE_UNWINDER.at(library, f"it exports an unwinder: {several(exported)}", symbol=exported[0])
+        yield PRIVATE_UNWINDER.at(library, f"exports an unwinder: {several(exported)}", symbol=exported[0])
     elif (evidence := _hidden_unwinder(library, elf)) is not None:
-        yield PRIVATE_UNWINDER.at(library, f"it carries an unwinder of its own: {evidence}")
+        yield PRIVATE_UNWINDER.at(library, f"brings its own unwinder: {evidence}")
 
 
 def _parts(library: LibraryFile, name: str) -> list[tuple[int, int]]:
@@ -97,11 +97,11 @@ def _hidden_unwinder(library: LibraryFile, elf: ElfFile) -> str | None:
     if undefined & _RAISES:
         return None
     if contains(library.path, _parts(library, ".strtab"), _IN_SYMBOL_TABLE):
-        return "_Unwind_RaiseException is defined in it, and not imported"
+        return "it defines _Unwind_RaiseException instead of importing it"
     listing = undefined & _FINDS_FRAMES
     if not listing:
         return None
     throws = undefined & {"__gxx_personality_v0", "__cxa_throw"}
     if throws or contains(library.path, _parts(library, ".rodata"), _STATIC_CXX):
-        return f"it throws, imports {' and '.join(sorted(listing))}, and imports nothing of libgcc_s's unwinder"
+        return f"it throws, imports {' and '.join(sorted(listing))}, but nothing from libgcc_s's unwinder"
     return None

@@ -17,17 +17,17 @@ NO_CODE = rule(
     "KB141",
     "missing-device-code",
     Severity.ERROR,
-    summary="There is GPU code for every architecture that the metadata names",
-    rationale="Users and tools go by the metadata; without the code, the first launch fails on that GPU.",
-    remedy="Build for these architectures, or take them out of backend.archs.",
+    summary="The libraries have GPU code for every architecture in the metadata",
+    rationale="Users and tools rely on the metadata; without the code, the first launch fails on that GPU.",
+    remedy="Build for these architectures, or remove them from backend.archs.",
     source="contract 4.1 (archs) and 2.7; sharp edge 20",
 )
 UNNAMED_CODE = rule(
     "KB142",
     "unnamed-device-code",
     Severity.ERROR,
-    summary="There is GPU code for no architecture beyond those that the metadata names",
-    rationale="The metadata is wrong then: something else was built than it says.",
+    summary="The libraries have no GPU code for architectures missing from the metadata",
+    rationale="The metadata is wrong: it does not describe what was built.",
     remedy="Add the architectures to backend.archs, or do not build for them.",
     source="contract 4.1 (archs)",
 )
@@ -36,8 +36,8 @@ UNREAD_CODE = rule(
     "unread-device-code",
     Severity.NOTE,
     summary="The architectures of GPU code can be read from the library",
-    rationale="What cannot be read was not compared with the metadata.",
-    remedy="Look at it with the tools of the GPU's vendor.",
+    rationale="GPU code that cannot be read was not compared with the metadata.",
+    remedy="Inspect it with the GPU vendor's tools.",
     source="kernel-builder",
 )
 
@@ -72,7 +72,7 @@ def device_code(variant: VariantDir, settings: Settings) -> Iterator[Finding]:  
     place, code = join(variant.shown, METADATA), _code(variant, backend.architectures.device_code)
     unread = sorted({reason for part in code for reason in part.unread})
     for reason in unread:
-        yield UNREAD_CODE.at(place, f"the GPU code of its libraries was not read completely: {reason}")
+        yield UNREAD_CODE.at(place, f"cannot read all GPU code of its libraries: {reason}")
     machine_code = frozenset[str]().union(*(part.machine_code for part in code))
     ptx = frozenset[str]().union(*(part.ptx for part in code))
     if archs is None or not all(is_architecture(backend, arch) for arch in archs):
@@ -82,15 +82,15 @@ def device_code(variant: VariantDir, settings: Settings) -> Iterator[Finding]:  
     if not unread:
         missing = sorted(named - machine_code) + [f"{arch}+PTX" for arch in sorted(named_ptx - ptx)]
         if missing:
-            has = several(sorted(machine_code), 12) or "none at all"
+            has = several(sorted(machine_code), 12) or "none"
             yield NO_CODE.at(
                 place,
-                f"there is no GPU code for {several(missing, 12)}; there is some for: {has}",
+                f"no GPU code for {several(missing, 12)}; found code for: {has}",
                 symbol="backend.archs",
             )
     extra = sorted(machine_code - named) + [f"{arch}+PTX" for arch in sorted(ptx - named_ptx)]
     if extra:
-        text = f"there is GPU code for {several(extra, 12)}, and the metadata does not name {_them(extra)}"
+        text = f"the metadata does not list {several(extra, 12)}, but the libraries have GPU code for {_them(extra)}"
         yield UNNAMED_CODE.at(place, text, symbol="backend.archs")
 
 

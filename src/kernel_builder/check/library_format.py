@@ -12,17 +12,18 @@ UNREADABLE_LIBRARY = rule(
     "KB101",
     "unreadable-library",
     Severity.ERROR,
-    summary="Every library can be read, down to its dynamic symbols",
-    rationale="A library that cannot be read has passed no other rule, and the dynamic linker will refuse it, too.",
-    remedy="Build the library again. A file that is no library should not be named like one.",
+    summary="Every library can be parsed, including its dynamic symbols",
+    rationale="A library that cannot be parsed is not checked by any other rule, and the dynamic linker"
+    " rejects it too.",
+    remedy="Rebuild the library. A file that is not a library should not be named like one.",
     source="kernel-builder; interoperability contract, sharp edges 25 and 26",
 )
 WRONG_MACHINE = rule(
     "KB102",
     "wrong-machine",
     Severity.ERROR,
-    summary="A library is for the system and the processor that its variant's name says",
-    rationale="The client chooses a variant by its name alone, and then fails to load the library.",
+    summary="A library matches the system and processor in its variant's name",
+    rationale="The client chooses a variant by its name only, and then fails to load the library.",
     remedy="Move the library to the variant it was built for.",
     source="requirements page, 'Directory layout'",
 )
@@ -34,9 +35,9 @@ _SYSTEMS = {form: system.value for system, form in _FORMATS.items()}
 def unreadable(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
     """Files named like libraries that are none, or that are damaged."""
     if library.error is not None:
-        yield UNREADABLE_LIBRARY.at(library, f"the library cannot be read: {library.error}")
+        yield UNREADABLE_LIBRARY.at(library, f"cannot read the library: {library.error}")
     elif library.elf is not None and not library.elf.is_shared_object:
-        yield UNREADABLE_LIBRARY.at(library, "it is an ELF file, but no shared object")
+        yield UNREADABLE_LIBRARY.at(library, "an ELF file, but not a shared object")
 
 
 @checks(LibraryFile, WRONG_MACHINE)
@@ -47,7 +48,7 @@ def wrong_machine(library: LibraryFile, settings: Settings) -> Iterator[Finding]
         return
     if library.format != _FORMATS[variant.system]:
         yield WRONG_MACHINE.at(
-            library, f"the variant is for {variant.system.value}, and this is a file for {_SYSTEMS[library.format]}"
+            library, f"the variant is for {variant.system.value}, but this file is for {_SYSTEMS[library.format]}"
         )
         return
     machines = [part.machine for part in library.macho]
@@ -57,5 +58,5 @@ def wrong_machine(library: LibraryFile, settings: Settings) -> Iterator[Finding]
         machines = [library.pe.machine]
     if variant.machine.value not in machines:
         yield WRONG_MACHINE.at(
-            library, f"the variant is for {variant.machine.value}, and the library for {', '.join(machines) or 'none'}"
+            library, f"the variant is for {variant.machine.value}, but the library for {', '.join(machines) or 'none'}"
         )

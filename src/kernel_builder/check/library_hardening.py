@@ -15,9 +15,9 @@ EXECUTABLE_STACK = rule(
     "KB108",
     "executable-stack",
     Severity.ERROR,
-    summary="A library does not ask for an executable stack",
+    summary="A library does not request an executable stack",
     rationale=(
-        "Loading it makes every stack of the process executable; hardened kernels and glibc 2.41 refuse the library."
+        "Loading it makes every stack of the process executable; hardened kernels and glibc 2.41 reject the library."
     ),
     remedy="Link with -Wl,-z,noexecstack, and add a .note.GNU-stack section to assembly sources.",
     source="kernel-builder; glibc 2.41 release notes",
@@ -26,8 +26,8 @@ TEXT_RELOCATIONS = rule(
     "KB109",
     "text-relocations",
     Severity.ERROR,
-    summary="The code of a library needs no relocation",
-    rationale="The loader must make code writable for it: it is not shared between processes, and SELinux refuses it.",
+    summary="A library has no text relocations",
+    rationale="The loader must make the code writable: processes cannot share it, and SELinux rejects it.",
     remedy="Compile every object with -fPIC, and link with -Wl,-z,text.",
     source="kernel-builder; gABI, DT_TEXTREL",
 )
@@ -37,8 +37,8 @@ UNIQUE_SYMBOLS = rule(
     Severity.WARNING,
     summary="A library defines no STB_GNU_UNIQUE symbols",
     rationale=(
-        "The dynamic linker merges such symbols over the whole process: static variables of two versions of a kernel"
-        " become one, and neither library can be unloaded."
+        "The dynamic linker merges such symbols across the process: two versions of a kernel share their static"
+        " variables, and neither library can be unloaded."
     ),
     remedy="Compile with -fno-gnu-unique.",
     source="contract 3.5; DESIGN.md F7",
@@ -47,8 +47,8 @@ BUILD_PATHS = rule(
     "KB151",
     "build-path",
     Severity.WARNING,
-    summary="A library does not tell where it was built",
-    rationale="Paths of sources, out of __FILE__ or debug information, tell of users, and make builds differ.",
+    summary="A library does not reveal where it was built",
+    rationale="Source paths from __FILE__ or debug information reveal user names and make builds irreproducible.",
     remedy="Compile with -ffile-prefix-map=$PWD=. (nvcc: through -Xcompiler), and strip debug information.",
     source="kernel-builder; cases T18",
 )
@@ -56,8 +56,8 @@ DEBUG_SECTIONS = rule(
     "KB152",
     "debug-information",
     Severity.WARNING,
-    summary="A library carries no debug information",
-    rationale="Users download it with every variant, and never look at it.",
+    summary="A library contains no debug information",
+    rationale="Users download it with every variant and never use it.",
     remedy="Compile without -g, or run: strip --strip-debug FILE.",
     source="kernel-builder",
 )
@@ -65,9 +65,9 @@ OVERSIZED = rule(
     "KB153",
     "oversized-library",
     Severity.WARNING,
-    summary="A library has less than 2 GiB",
+    summary="A library is smaller than 2 GiB",
     rationale=(
-        "Relative addresses in code reach 2 GiB; libraries beyond that fail to link or load in ways that are hard to"
+        "Relative addresses in code reach 2 GiB; larger libraries fail to link or load in ways that are hard to"
         " understand, and every user of the variant downloads all of it."
     ),
     remedy="Build for fewer architectures, or split the kernel.",
@@ -92,9 +92,9 @@ def loading(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # n
     if library.elf is None:
         return
     if library.elf.executable_stack:
-        yield EXECUTABLE_STACK.at(library, "it asks for an executable stack")
+        yield EXECUTABLE_STACK.at(library, "requests an executable stack")
     if library.elf.text_relocations:
-        yield TEXT_RELOCATIONS.at(library, "its code is changed when it is loaded (DT_TEXTREL)")
+        yield TEXT_RELOCATIONS.at(library, "has text relocations (DT_TEXTREL)")
     unique = sorted(
         symbol.name
         for symbol in library.elf.exports
@@ -102,7 +102,7 @@ def loading(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # n
     )
     if unique:
         yield UNIQUE_SYMBOLS.at(
-            library, f"it defines symbols that are merged over the whole process: {several(unique)}", symbol=unique[0]
+            library, f"defines symbols that the loader merges across the process: {several(unique)}", symbol=unique[0]
         )
 
 
@@ -110,16 +110,16 @@ def loading(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # n
 def leftovers(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
     """What the build left in a library. Code and GPU code are not searched: paths are not there."""
     if library.size >= _MAX_LIBRARY:
-        yield OVERSIZED.at(library, f"it has {library.size / 2**30:.1f} GiB")
+        yield OVERSIZED.at(library, f"is {library.size / 2**30:.1f} GiB in size")
     if library.error is not None:
         return
     debug = [s for s in library.sections if s.name.startswith((".debug_", ".zdebug_")) and s.occupies]
     if debug:
         size = sum(section.size for section in debug)
-        yield DEBUG_SECTIONS.at(library, f"{size / 2**20:.1f} MiB of it are debug information")
+        yield DEBUG_SECTIONS.at(library, f"{size / 2**20:.1f} MiB of debug information")
     paths = sorted({path for piece in pieces(library.path, _searched(library)) for path in _build_paths(piece)})
     if paths:
-        yield BUILD_PATHS.at(library, f"it names files of the machine it was built on: {several(paths, 2)}")
+        yield BUILD_PATHS.at(library, f"contains paths of the build machine: {several(paths, 2)}")
 
 
 def _searched(library: LibraryFile) -> list[tuple[int, int]]:

@@ -11,8 +11,8 @@ MACOS_VERSION = rule(
     "KB161",
     "macos-version",
     Severity.ERROR,
-    summary="A library says which macOS it needs, and it is no newer than allowed: 15.0, or 26.0 for Metal",
-    rationale="The loader of an older macOS refuses the library.",
+    summary="A library declares the macOS it needs, no newer than 15.0, or 26.0 for Metal",
+    rationale="The loader of an older macOS rejects the library.",
     remedy="Compile with -mmacosx-version-min=15.0 (26.0 for Metal).",
     source="contract 7.6 and 3.5; sharp edge 28",
 )
@@ -28,7 +28,9 @@ def minimum(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     allowed = ".".join(map(str, limit))
     for part in library.macho:
         if part.minimum_macos is None:
-            yield MACOS_VERSION.at(library, f"its {part.machine} part does not say which macOS it needs")
+            yield MACOS_VERSION.at(library, f"its {part.machine} part does not declare which macOS it needs")
         elif part.minimum_macos > limit + (0,) * (3 - len(limit)):
             needs = ".".join(map(str, part.minimum_macos[:2]))
-            yield MACOS_VERSION.at(library, f"its {part.machine} part needs macOS {needs}; {allowed} is allowed")
+            yield MACOS_VERSION.at(
+                library, f"its {part.machine} part needs macOS {needs}; at most {allowed} is allowed"
+            )

@@ -19,9 +19,9 @@ DYNAMIC_CXX = rule(
     "dynamic-cxx-runtime",
     Severity.ERROR,
     summary="libstdc++ and libc++ are linked statically",
-    rationale="The C++ runtime of the user's machine, or the one torch has loaded, may be older than the kernel's.",
+    rationale="The C++ runtime on the user's machine, or the one torch has loaded, may be older than the kernel's.",
     remedy=(
-        "Link with -static-libstdc++ and -Wl,--exclude-libs,ALL (but not -static-libgcc), or judge by a policy that"
+        "Link with -static-libstdc++ and -Wl,--exclude-libs,ALL (but not -static-libgcc), or use a policy that"
         " allows a dynamic one: --policy manylinux_2_28."
     ),
     source="requirements page, 'Native Python module'",
@@ -31,8 +31,8 @@ NEEDED = rule(
     "needed-library",
     Severity.ERROR,
     summary="A library needs only torch, the GPU runtimes that torch depends on, and the C runtime",
-    rationale="Nothing is bundled with a kernel: any other library is missing on most machines, or is another version.",
-    remedy="Link it statically, or do without it.",
+    rationale="A kernel bundles nothing: any other library is missing on most machines, or has a different version.",
+    remedy="Link it statically, or avoid it.",
     source="requirements page, 'Native Python module'",
 )
 RUN_PATH = rule(
@@ -41,8 +41,8 @@ RUN_PATH = rule(
     Severity.ERROR,
     summary="A library has no run path",
     rationale=(
-        "A run path names directories of the machine it was built on. There it hides that something is missing; on"
-        " others it may lead to a library that somebody put there."
+        "A run path lists directories of the build machine. There it hides missing libraries; on"
+        " other machines it may load whatever library somebody put there."
     ),
     remedy="Link without -rpath, or remove it: patchelf --remove-rpath FILE.",
     source="contract 3.7, step 6, and cases T18",
@@ -119,7 +119,7 @@ def needed(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
         elif own not in allowed:
             yield NEEDED.at(
                 library,
-                f"it needs {printable(name)}, which neither torch nor what torch depends on brings",
+                f"needs {printable(name)}, which neither torch nor its dependencies provide",
                 symbol=name,
                 hint=_hint(own),
             )
@@ -133,7 +133,7 @@ def _hint(own: str) -> str | None:
             " torch's runtime supplies the functions when the library is loaded."
         )
     backends = sorted(name for name, stems in load_allowed().backend.items() if own in stems)
-    return f"That is a library of {' and '.join(backends)} variants." if backends else None
+    return f"Only {' and '.join(backends)} variants may use this library." if backends else None
 
 
 @checks(LibraryFile, RUN_PATH)
@@ -144,7 +144,7 @@ def run_paths(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  #
     else:
         found = [path for part in library.macho for path in part.run_paths if not path.startswith("@loader_path")]
     for path in dict.fromkeys(found):
-        yield RUN_PATH.at(library, f"it looks for libraries in {printable(path)}", symbol=path)
+        yield RUN_PATH.at(library, f"its run path contains {printable(path)}", symbol=path)
 
 
 @checks(LibraryFile, NEEDED)
@@ -155,11 +155,11 @@ def needed_elsewhere(library: LibraryFile, settings: Settings) -> Iterator[Findi
         system = name.startswith(_OWN_SYSTEM_PATHS)
         own = name.rpartition("/")[2] == library.name  # LC_ID_DYLIB is not among them, a re-export of itself may be
         if not system and not own and (stem(name) not in allowed.darwin or not name.startswith("@")):
-            yield NEEDED.at(library, f"it needs {printable(name)}, which torch does not bring", symbol=name)
+            yield NEEDED.at(library, f"needs {printable(name)}, which torch does not provide", symbol=name)
     for name in sorted(library.pe.needed if library.pe else ()):
         if name.lower().startswith("api-ms-win-") or stem(name) in allowed.windows or _is_python(name):
             continue
-        yield NEEDED.at(library, f"it needs {printable(name)}, which torch does not bring", symbol=name)
+        yield NEEDED.at(library, f"needs {printable(name)}, which torch does not provide", symbol=name)
 
 
 def _is_python(name: str) -> bool:

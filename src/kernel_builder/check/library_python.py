@@ -18,26 +18,27 @@ TOO_NEW_API = rule(
     "KB121",
     "limited-api-version",
     Severity.ERROR,
-    summary="A library uses only functions that the limited API has in the oldest supported Python",
-    rationale="On an older interpreter the name is missing, and the library does not load.",
-    remedy="Compile with -DPy_LIMITED_API=0x03090000, which hides what is newer.",
+    summary="A library uses only functions in the limited API of the oldest supported Python",
+    rationale="An older interpreter lacks the function, so the library does not load.",
+    remedy="Compile with -DPy_LIMITED_API=0x03090000, which hides newer functions.",
     source="requirements page, 'Native Python module': Python 3.9; contract 7.4",
 )
 NOT_LIMITED = rule(
     "KB122",
     "limited-api",
     Severity.ERROR,
-    summary="A library uses nothing of Python beyond the limited API",
-    rationale="Other functions, and all private ones, change between versions of Python: one library serves them all.",
-    remedy="Compile with -DPy_LIMITED_API=0x03090000; do without pybind11 and <torch/extension.h>.",
+    summary="A library uses only Python's limited API",
+    rationale="Other functions, and all private ones, change between Python versions, but one library must"
+    " work on all.",
+    remedy="Compile with -DPy_LIMITED_API=0x03090000; avoid pybind11 and <torch/extension.h>.",
     source="requirements page, 'Native Python module': ABI3/Limited API; contract 7.4",
 )
 EXTENSION_NAME = rule(
     "KB123",
     "extension-name",
     Severity.ERROR,
-    summary="The extension module is called <id>.abi3.so (Windows: <id>.pyd)",
-    rationale="Python looks for the module under that name; a name with a version of Python is for that one alone.",
+    summary="The extension module is named <id>.abi3.so (Windows: <id>.pyd)",
+    rationale="Python looks for the module under that name; a name with a Python version works only with that version.",
     remedy="Rename the file, or build it with the suffix .abi3.so.",
     source="contract 3.5",
 )
@@ -46,15 +47,15 @@ FREE_THREADED = rule(
     "free-threading",
     Severity.ERROR,
     summary="A library is not built for a free-threaded Python",
-    rationale="The limited API does not exist there before 3.15, and an ordinary Python does not load such a library.",
-    remedy="Build with an ordinary Python.",
+    rationale="Free-threaded Python has no limited API before 3.15, and a regular Python cannot load the library.",
+    remedy="Build with a regular Python.",
     source="contract 5.2; cases T18",
 )
 INIT_FUNCTION = rule(
     "KB125",
     "init-function",
     Severity.ERROR,
-    summary="The extension module exports exactly one PyInit function, that of its own name",
+    summary="The extension module exports exactly one PyInit function, the one for its own name",
     rationale="Python calls PyInit_<module name>; without it, the import fails.",
     remedy="Compile REGISTER_EXTENSION(TORCH_EXTENSION_NAME) with TORCH_EXTENSION_NAME set to the kernel's id.",
     source="contract 3.2 and 3.4",
@@ -99,7 +100,7 @@ def python_api(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     foreign = [entry.symbol for entry in unsupplied_by(library, settings, Cause.NOT_LIMITED_API)]
     for added, names in sorted(newer.items()):
         version = ".".join(map(str, added))
-        text = f"{several(names)}: in the limited API from Python {version} on; the oldest supported is {floor}"
+        text = f"{several(names)}: in the limited API since Python {version}; the oldest supported is {floor}"
         yield TOO_NEW_API.at(library, text, symbol=names[0])
     private = [name for name in foreign if name.startswith("_")]
     public = [name for name in foreign if not name.startswith("_")]
@@ -110,21 +111,21 @@ def python_api(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     for name in library.pe.needed if library.pe else ():
         if re.fullmatch(r"python3[0-9]+t?\.dll", name.lower()):
             hint = "Link with python3.lib, the library of the limited API."
-            yield NOT_LIMITED.at(library, f"it needs {name}, one version of Python", symbol=name, hint=hint)
+            yield NOT_LIMITED.at(library, f"needs {name}, which belongs to one Python version", symbol=name, hint=hint)
 
 
 @checks(LibraryFile, FREE_THREADED)
 def free_threading(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
     """Libraries for a free-threaded Python, by name, by what they import, or (Windows) by Python's library."""
     if _FREE_THREADED_NAME.search(library.name):
-        yield FREE_THREADED.at(library, "its name says that it is for a free-threaded Python")
+        yield FREE_THREADED.at(library, "its name marks it as built for free-threaded Python")
         return
     found = sorted(_FREE_THREADED_SYMBOLS.intersection(python_imports(library)))
     found += [
         name for name in (library.pe.needed if library.pe else ()) if re.fullmatch(r"python3[0-9]+t\.dll", name.lower())
     ]
     if found:
-        yield FREE_THREADED.at(library, f"only a free-threaded Python has {several(found)}", symbol=found[0])
+        yield FREE_THREADED.at(library, f"uses {several(found)}, which only free-threaded Python has", symbol=found[0])
 
 
 def _expected(library: LibraryFile) -> str | None:
@@ -146,11 +147,11 @@ def extension(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  #
     module = library.name.split(".", maxsplit=1)[0]
     wanted = _expected(library)
     if _VERSIONED_NAME.search(library.name) and not _FREE_THREADED_NAME.search(library.name):
-        yield EXTENSION_NAME.at(library, f"{library.name} is for one version of Python alone")
+        yield EXTENSION_NAME.at(library, f"{library.name} works with only one Python version")
     elif wanted is not None and inits:
         suffix = ".pyd" if _is_windows(library) else ".abi3.so"
         if library.name != wanted + suffix:
-            yield EXTENSION_NAME.at(library, f"the extension module of this variant must be called {wanted}{suffix}")
+            yield EXTENSION_NAME.at(library, f"the extension module of this variant must be named {wanted}{suffix}")
     is_extension = bool(inits) or ".abi3." in library.name or library.name.endswith(".pyd") or module == wanted
     if not is_extension:
         return
@@ -158,7 +159,7 @@ def extension(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  #
         if inits != [_INIT + part]:
             got = several(inits) if inits else "none"
             yield INIT_FUNCTION.at(
-                library, f"{_INIT}{part} must be exported, and no other; there is {got}", symbol=_INIT + part
+                library, f"must export {_INIT}{part} and no other; exports {got}", symbol=_INIT + part
             )
 
 

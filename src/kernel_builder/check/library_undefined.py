@@ -22,36 +22,37 @@ MISSING = rule(
     "KB131",
     "undefined-symbol",
     Severity.ERROR,
-    summary="torch, the GPU runtimes, Python or the C runtime supply every name that a library leaves undefined",
+    summary="torch, the GPU runtimes, Python or the C runtime define every undefined symbol of a library",
     rationale="The library does not load, or fails at the first call.",
-    remedy="Add the source that defines the name, or use a function that this release of torch has.",
+    remedy="Add the source that defines the symbol, or use a function that this torch release has.",
     source="DESIGN.md F2; cases T20 (b)",
 )
 UNKNOWN = rule(
     "KB134",
     "unknown-symbol",
     Severity.WARNING,
-    summary="Names that a library leaves undefined look like those of torch, the GPU runtimes, Python or the C runtime",
-    rationale="The library most likely does not load. It is no error because the torch of the variant is not at hand.",
-    remedy="Add the source that defines the name; check where that release of torch is installed to be sure.",
+    summary="Undefined symbols of a library look like those of torch, the GPU runtimes, Python or the C runtime",
+    rationale="The library most likely does not load. This is not an error because the variant's torch is"
+    " not installed here.",
+    remedy="Add the source that defines the symbol; to be sure, run the check where that torch release is installed.",
     source="DESIGN.md F2; cases T20 (b)",
 )
 UNCOMPARED = rule(
     "KB132",
     "undefined-not-compared",
     Severity.NOTE,
-    summary="Names of torch are compared with what that release of torch exports",
-    rationale="A name may look like torch's, and still not be there in the release that the variant is for.",
-    remedy="Run the check where that release of torch is installed; kernel-builder build compares them always.",
+    summary="Undefined torch symbols are compared with the exports of that torch release",
+    rationale="A symbol may look like torch's and still be missing from the release that the variant is for.",
+    remedy="Run the check where that torch release is installed; kernel-builder build always compares them.",
     source="DESIGN.md F2",
 )
 UNSTABLE = rule(
     "KB133",
     "torch-stable-abi",
     Severity.ERROR,
-    summary="A library for torch's stable ABI uses nothing else of torch, and nothing newer than it says",
-    rationale="Only the stable ABI is kept from one release of torch to the next; all else breaks without notice.",
-    remedy="Use torch/csrc/stable and torch/headeronly alone, with TORCH_TARGET_VERSION set to the oldest release.",
+    summary="A library for torch's stable ABI uses nothing else from torch, and nothing newer than it declares",
+    rationale="torch keeps only its stable ABI from release to release; everything else breaks without notice.",
+    remedy="Use only torch/csrc/stable and torch/headeronly, with TORCH_TARGET_VERSION set to the oldest release.",
     source="contract 7.5; torch's notes on its stable ABI",
 )
 # The names that runtimes which torch depends on have.
@@ -104,18 +105,19 @@ def undefined(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     if missing:
         names = several([readable(name) for name in missing])
         if isinstance(variant, ArchVariant) and _exports(library, settings) is not None:
-            text = f"neither {variant.tag} nor anything else that the variant may need has {names}"
+            text = f"neither {variant.tag} nor any other library the variant may need defines {names}"
             yield MISSING.at(library, text, symbol=missing[0])
         else:
-            yield UNKNOWN.at(library, f"nothing that a kernel may need is known to have {names}", symbol=missing[0])
+            text = f"no library a kernel may need is known to define {names}"
+            yield UNKNOWN.at(library, text, symbol=missing[0])
     openmp = [entry.symbol for entry in unsupplied_by(library, settings, Cause.LLVM_OPENMP)]
     if openmp:
-        text = f"{several(openmp)}: of LLVM's OpenMP runtime, and torch brings GNU's"
-        yield MISSING.at(library, text, symbol=openmp[0], hint="Compile what uses OpenMP with gcc.")
+        text = f"{several(openmp)}: part of LLVM's OpenMP runtime, but torch ships GNU's"
+        yield MISSING.at(library, text, symbol=openmp[0], hint="Compile the OpenMP code with gcc.")
     uncompared = unsupplied_by(library, settings, Cause.UNCOMPARED)
     if uncompared:
         release = str(variant.tag) if isinstance(variant, ArchVariant) else "torch"
-        yield UNCOMPARED.at(library, f"{len(uncompared)} names were not compared with what {release} exports")
+        yield UNCOMPARED.at(library, f"{len(uncompared)} symbols were not compared with the exports of {release}")
 
 
 def _stable_target(library: LibraryFile, settings: Settings) -> Version | None:
@@ -136,7 +138,7 @@ def stable_abi(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     for name in (entry.symbol for entry in unsupplied_by(library, settings, Cause.UNSTABLE)):
         added = stable_functions().get(name)
         if added is not None:
-            text = f"{name} is in torch's stable ABI from {added} on, and the library is for {target}"
+            text = f"{name} is in torch's stable ABI since {added}, but the library is for {target}"
             yield UNSTABLE.at(library, text, symbol=name)
         else:
             unstable.append(name)

@@ -22,10 +22,10 @@ TOO_NEW = rule(
     Severity.ERROR,
     summary="No symbol needs a newer glibc, libgcc or libstdc++ than the policy allows",
     rationale=(
-        "The dynamic linker refuses the whole library on a machine whose runtime lacks one version that it needs,"
-        " whether or not the symbol is ever used; weak symbols count, too."
+        "The dynamic linker rejects the whole library on a machine whose runtime lacks one version that it needs,"
+        " whether or not the symbol is ever used; weak symbols count too."
     ),
-    remedy="Build against the older glibc (kernel-builder does), or do without the function that is named.",
+    remedy="Build against an older glibc (kernel-builder does), or avoid the function.",
     source="requirements page, 'Native Python module': glibc 2.27; contract 7.3",
 )
 PRIVATE_VERSION = rule(
@@ -38,7 +38,7 @@ PRIVATE_VERSION = rule(
         " and CXXABI_TM_1 a libstdc++ with transactional memory."
     ),
     remedy=(
-        "Do without the function; for GLIBC_ABI_DT_RELR link with -Wl,-z,nopack-relative-relocs or without"
+        "Avoid the function; for GLIBC_ABI_DT_RELR link with -Wl,-z,nopack-relative-relocs or without"
         " --pack-dyn-relocs=relr."
     ),
     source="contract, sharp edge 27",

@@ -36,9 +36,9 @@ NOT_LOADED = rule(
     "KB500",
     "not-loaded",
     Severity.NOTE,
-    summary="Every variant is loaded by the check",
-    rationale="What this machine cannot load has not been proved to load anywhere.",
-    remedy="Run the check with --python of an environment whose torch fits the variant.",
+    summary="The check loads every variant",
+    rationale="A variant that this machine cannot load is not proven to load anywhere.",
+    remedy="Run the check with --python set to an environment whose torch fits the variant.",
     source="kernel-builder",
 )
 FAILED = rule(
@@ -47,16 +47,16 @@ FAILED = rule(
     Severity.ERROR,
     summary="The client can load the variant",
     rationale="Users get this error.",
-    remedy="Mend what the message says.",
+    remedy="Fix what the message reports.",
     source="contract 5.6",
 )
 CRASHED = rule(
     "KB502",
     "load-crashed",
     Severity.ERROR,
-    summary="Loading the variant does not end the process",
+    summary="Loading the variant does not crash the process",
     rationale="Users lose their program.",
-    remedy="Look for static initialisers that fail, ops that are registered twice, and clashing C++ runtimes.",
+    remedy="Look for failing static initializers, ops registered twice, and clashing C++ runtimes.",
     source="contract 5.6, cases T13 and T17",
 )
 FOREIGN = rule(
@@ -64,7 +64,7 @@ FOREIGN = rule(
     "foreign-registration",
     Severity.ERROR,
     summary="Loading the kernel registers ops in its own namespace only",
-    rationale="Two versions of the kernel in one process would register the same op, which ends the process or makes"
+    rationale="Two versions of the kernel in one process would register the same op, which aborts the process or makes"
     " one version run the other's code.",
     remedy="Use add_op_namespace_prefix in Python, and TORCH_EXTENSION_NAME with registration.h in C++.",
     source="requirements page, Torch extension; case T12",
@@ -74,7 +74,7 @@ UNIMPLEMENTED = rule(
     "op-unimplemented",
     Severity.NOTE,
     summary="Every declared op has an implementation for the variant's backend",
-    rationale="Calling it raises an error. In a kernel for several backends that may be meant.",
+    rationale="Calling it raises an error. In a kernel for several backends this may be intended.",
     remedy="Add an impl() for the backend, or declare the op only where it has one.",
     source="case T20",
 )
@@ -83,8 +83,8 @@ TOGETHER = rule(
     "versions-clash",
     Severity.ERROR,
     summary="Two versions of the kernel can be loaded in one process",
-    rationale="Libraries pin different versions of a kernel; a program that uses two such libraries breaks.",
-    remedy="Keep every name that is registered process-wide (ops, classes, modules) in the kernel's own namespace.",
+    rationale="Libraries pin different versions of a kernel; a program that uses two of them breaks.",
+    remedy="Keep every process-wide name (ops, classes, modules) in the kernel's own namespace.",
     source="requirements page, Torch extension; case T13",
 )
 NOT_COMPILED = rule(
@@ -92,26 +92,26 @@ NOT_COMPILED = rule(
     "op-not-compiled",
     Severity.ERROR,
     summary="Ops that have a fake work under torch.compile(fullgraph=True)",
-    rationale="The op works when it is called as it is, and breaks models that are compiled.",
-    remedy="Correct the fake: its results must have the shape, type and device that the op gives them.",
+    rationale="The op works when called directly, but breaks compiled models.",
+    remedy="Fix the fake: its results must have the same shape, dtype and device as the op's.",
     source="case T13",
 )
 OP_CRASHED = rule(
     "KB507",
     "op-crashed",
     Severity.WARNING,
-    summary="Calling an op with arguments that do not fit raises an error and does not end the process",
-    rationale="A user's mistake should be an exception, not the end of the program.",
-    remedy="Check shapes and types with TORCH_CHECK at the op's beginning.",
+    summary="Calling an op with bad arguments raises an error and does not crash the process",
+    rationale="A user's mistake should raise an exception, not crash the program.",
+    remedy="Check shapes and dtypes with TORCH_CHECK at the start of the op.",
     source="kernel-builder",
 )
 NOT_CALLED = rule(
     "KB508",
     "op-not-called",
     Severity.NOTE,
-    summary="Ops that have a fake are called by the check",
-    rationale="Arguments are made up from the schema; with these the op raised an error, so that it was not compiled.",
-    remedy="A test of the kernel's own is the place for it.",
+    summary="The check calls ops that have a fake",
+    rationale="The check makes up arguments from the schema; the op raised an error with them, so it was not compiled.",
+    remedy="Test the op in the kernel's own tests.",
     source="kernel-builder",
 )
 
@@ -152,10 +152,10 @@ def load(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
             yield (CRASHED if result.crashed else FAILED).at(variant, f"{result.reason}{where}")
         else:
             for namespace in result.foreign:
-                said = f"loading it registers ops in the namespace {namespace!r}; its own is {variant.id!r}"
+                said = f"loading it registers ops in namespace {namespace!r} instead of its own, {variant.id!r}"
                 yield FOREIGN.at(variant, said, symbol=namespace)
             for op in result.unimplemented:
-                yield UNIMPLEMENTED.at(variant, f"nothing implements {op}", symbol=op)
+                yield UNIMPLEMENTED.at(variant, f"{op} has no implementation", symbol=op)
             client = _Client(
                 backend=named.backend,
                 python_name=name.replace("-", "_"),
@@ -200,7 +200,7 @@ def _second_version(variant: VariantDir, ops_id: str, first: LoadResult, client:
         )
         # A copy that keeps some of its names under the old id is no second version, and proves nothing.
         if alone.status is not LoadStatus.LOADED or len(alone.ops) != len(first.ops) or alone.foreign != first.foreign:
-            yield NOT_LOADED.at(variant, "no second version of it could be made, to load beside it")
+            yield NOT_LOADED.at(variant, "could not create a second version to load with it")
             return
         together = load_together(
             {ops_id: variant.path.absolute(), other[0]: other[1]},
@@ -210,7 +210,7 @@ def _second_version(variant: VariantDir, ops_id: str, first: LoadResult, client:
             environment=client.environment,
         )
         if together.status is LoadStatus.FAILED:
-            said = f"a second version of it cannot be loaded beside it: {together.reason}"
+            said = f"cannot load a second version with it: {together.reason}"
             yield TOGETHER.at(variant, said)
 
 
@@ -229,7 +229,7 @@ def _calls(variant: VariantDir, ops_id: str, client: _Client) -> Iterator[Findin
         if call.status is CallStatus.NOT_COMPILED:
             yield NOT_COMPILED.at(variant, f"{call.op} does not compile: {call.words}", symbol=call.op)
         elif call.status is CallStatus.CRASHED:
-            said = f"{call.op}, called with small made-up arguments, ended the process: {call.words}"
+            said = f"{call.op}, called with small made-up arguments, crashed the process: {call.words}"
             yield OP_CRASHED.at(variant, said, symbol=call.op)
         elif call.status is CallStatus.NOT_CALLED:
             said = f"{call.op} raised an error with made-up arguments: {call.words}"

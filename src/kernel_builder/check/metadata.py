@@ -21,14 +21,14 @@ from kernel_builder.config.known import dependencies
 from kernel_builder.config.values import NAME, NAME_RULE
 from kernel_builder.variants.names import ArchVariant
 
-_MEND = "Build the variant again with a recent kernel-builder."
+_MEND = "Rebuild the variant with a recent kernel-builder."
 
 MISSING = rule(
     "KB410",
     "metadata-missing",
     Severity.ERROR,
     summary="Every variant has a metadata.json that is a JSON object",
-    rationale="The client reads it before anything else, and loads nothing without.",
+    rationale="The client reads it first, and loads nothing without it.",
     remedy=_MEND,
     source="contract 4.1, 5.6",
 )
@@ -36,8 +36,8 @@ INCOMPLETE = rule(
     "KB411",
     "metadata-incomplete",
     Severity.ERROR,
-    summary="metadata.json has every key that the client requires, of the right type",
-    rationale="The client refuses a variant whose metadata lack a key or have one of another type.",
+    summary="metadata.json has every key the client requires, with the right type",
+    rationale="The client rejects a variant whose metadata lacks a key or has one of the wrong type.",
     remedy=_MEND,
     source="contract 4.1",
 )
@@ -46,16 +46,16 @@ MALFORMED = rule(
     "metadata-value",
     Severity.ERROR,
     summary="The values in metadata.json are well-formed",
-    rationale="The id becomes the name of a module and of an op namespace; the other values decide what is loaded.",
-    remedy="Correct build.toml, and build the variant again.",
+    rationale="The id becomes the name of a module and an op namespace; the other values decide what is loaded.",
+    remedy="Fix build.toml and rebuild the variant.",
     source="contract 1.2, 3.2, 4.1",
 )
 UNKNOWN_KEY = rule(
     "KB413",
     "metadata-unknown-key",
     Severity.NOTE,
-    summary="metadata.json has only keys that are known",
-    rationale="Clients ignore other keys; one may be a misspelling, or newer than this checker.",
+    summary="metadata.json has only known keys",
+    rationale="Clients ignore unknown keys; this one may be misspelled, or newer than this checker.",
     remedy="Remove it, unless a newer kernel-builder wrote it.",
     source="contract 4.1",
 )
@@ -63,8 +63,8 @@ ID_MISMATCH = rule(
     "KB414",
     "id-mismatch",
     Severity.ERROR,
-    summary="The id is also the name of the library, and the op namespace of _ops.py",
-    rationale="The client registers the kernel under its id; ops under another name belong to some other version.",
+    summary="The id is also the library's name and the op namespace in _ops.py",
+    rationale="The client registers the kernel under its id; ops under a different name belong to another version.",
     remedy=_MEND,
     source="contract 3.2",
 )
@@ -72,9 +72,9 @@ DISAGREES = rule(
     "KB415",
     "metadata-disagrees",
     Severity.ERROR,
-    summary="metadata.json agrees with the directory's name, with build.toml, and with the other variants",
-    rationale="A variant that says it is something else was copied, or is older than build.toml.",
-    remedy="Build the variant again, or remove it.",
+    summary="metadata.json agrees with the directory name, build.toml and the other variants",
+    rationale="A variant whose metadata disagrees was copied, or is older than build.toml.",
+    remedy="Rebuild the variant, or remove it.",
     source="contract 2.1, 4.1",
 )
 ARCHS = rule(
@@ -83,8 +83,8 @@ ARCHS = rule(
     Severity.ERROR,
     summary=f"backend.archs lists {' or '.join(b.architectures.plural for b in Backend if b.architectures)},"
     " for those backends only",
-    rationale="Users choose by it; nothing can be told from another text.",
-    remedy="Correct the capabilities in build.toml, and build the variant again.",
+    rationale="Users choose by this list; other values mean nothing to them.",
+    remedy="Fix the capabilities in build.toml and rebuild the variant.",
     source="contract 4.1, case T4",
 )
 NO_DIGEST = rule(
@@ -92,34 +92,34 @@ NO_DIGEST = rule(
     "digest-missing",
     Severity.WARNING,
     summary="metadata.json has a digest of the variant's files",
-    rationale="Without it nobody can tell whether the files are those that were built; signatures stand for it.",
-    remedy="Write it with: kernel-builder hash.",
+    rationale="Without it, nobody can tell whether the files are the ones that were built; signatures cover it.",
+    remedy="Add it with: kernel-builder hash.",
     source="contract 4.2, 5.7",
 )
 DIGEST_MALFORMED = rule(
     "KB421",
     "digest-malformed",
     Severity.ERROR,
-    summary="The digest names a known algorithm, and a hash for each file",
-    rationale="The client refuses metadata whose digest it cannot read.",
-    remedy="Write it anew with: kernel-builder hash.",
+    summary="The digest has a known algorithm and a hash for each file",
+    rationale="The client rejects metadata whose digest it cannot read.",
+    remedy="Regenerate it with: kernel-builder hash.",
     source="contract 4.2",
 )
 DIGEST_MISMATCH = rule(
     "KB422",
     "digest-mismatch",
     Severity.ERROR,
-    summary="The files are those that the digest names: none changed, none missing, none added",
-    rationale="Something was edited, lost or added after the build; a verification of the kernel fails.",
-    remedy="Build the variant again; or, if the change is meant, write the digest anew with: kernel-builder hash.",
+    summary="The files match the digest: none changed, missing or added",
+    rationale="A file was edited, lost or added after the build; verifying the kernel fails.",
+    remedy="Rebuild the variant; if the change is intended, regenerate the digest with: kernel-builder hash.",
     source="contract 4.2, case T20",
 )
 PROVENANCE = rule(
     "KB430",
     "provenance-malformed",
     Severity.ERROR,
-    summary="Provenance names the builder's version and full commits, and says whether trees were dirty",
-    rationale="The client refuses metadata whose provenance it cannot read.",
+    summary="Provenance has the builder's version, full commits, and whether the trees were dirty",
+    rationale="The client rejects metadata whose provenance it cannot read.",
     remedy=_MEND,
     source="contract 4.1, case T14",
 )
@@ -127,17 +127,17 @@ DIRTY = rule(
     "KB431",
     "provenance-dirty",
     Severity.WARNING,
-    summary="Variants are built from a commit, without changes",
-    rationale="Nobody can build the same again; the client warns users of it.",
-    remedy="Commit the changes, and build again.",
+    summary="Variants are built from a commit, without local changes",
+    rationale="Nobody can reproduce the build; the client warns users about it.",
+    remedy="Commit the changes and rebuild.",
     source="contract 4.3, case T14",
 )
 NO_PROVENANCE = rule(
     "KB432",
     "provenance-missing",
     Severity.NOTE,
-    summary="metadata.json says from which commit the variant was built",
-    rationale="Nobody can tell which sources it is made of.",
+    summary="metadata.json records the commit that the variant was built from",
+    rationale="Nobody can tell which sources it was built from.",
     remedy="Build it from a git repository.",
     source="contract 4.3",
 )
@@ -146,8 +146,8 @@ SHARED_ID = rule(
     "id-shared",
     Severity.ERROR,
     summary="Variants of different commits have different ids",
-    rationale="Two versions of one id cannot be loaded in one process: the second registers the same ops again.",
-    remedy="Build the variants again; leave --unique-id to kernel-builder.",
+    rationale="Two versions with the same id cannot be loaded in one process: the second registers the same ops again.",
+    remedy="Rebuild the variants; let kernel-builder choose the id instead of passing --unique-id.",
     source="requirements page, Torch extension; case T13",
 )
 
@@ -185,12 +185,12 @@ def shape(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
     """The document, its keys and their types."""
     document = variant.metadata
     if document is None:
-        yield MISSING.at(_place(variant), variant.metadata_error or "it is missing", line=variant.metadata_error_line)
+        yield MISSING.at(_place(variant), variant.metadata_error or "missing", line=variant.metadata_error_line)
         return
     for key, (kinds, expected) in {**_REQUIRED, **_OPTIONAL}.items():
         if key not in document:
             if key in _REQUIRED:
-                yield INCOMPLETE.at(_place(variant), f"there is no {key!r}", symbol=key)
+                yield INCOMPLETE.at(_place(variant), f"{key!r} is missing", symbol=key)
         elif not isinstance(document[key], kinds) or isinstance(document[key], bool):
             said = f"{key!r} is not {expected}"
             yield INCOMPLETE.at(_place(variant), said, symbol=key, line=_line_of(variant, key))
@@ -199,7 +199,7 @@ def shape(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
         said = "'backend' has no 'type', or it is not a string"
         yield INCOMPLETE.at(_place(variant), said, symbol="backend.type", line=_line_of(variant, "backend"))
     for key in sorted(document.keys() - _REQUIRED.keys() - _OPTIONAL.keys()):
-        yield UNKNOWN_KEY.at(_place(variant), f"{printable(key)!r} is not known", symbol=key)
+        yield UNKNOWN_KEY.at(_place(variant), f"unknown key {printable(key)!r}", symbol=key)
 
 
 @checks(VariantDir, MALFORMED, ARCHS)
@@ -212,15 +212,15 @@ def values(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
 
     name = document.get("name")
     if isinstance(name, str) and NAME.fullmatch(name) is None:
-        yield wrong("name", f"{printable(name)!r} is no kernel name: {NAME_RULE}")
+        yield wrong("name", f"{printable(name)!r} is not a valid kernel name: {NAME_RULE}")
     identifier = document.get("id")
     if isinstance(identifier, str) and not (identifier.isidentifier() and identifier.isascii()):
-        yield wrong("id", f"{printable(identifier)!r} is no Python identifier")
+        yield wrong("id", f"{printable(identifier)!r} is not a Python identifier")
     version = document.get("version")
     if isinstance(version, int) and version < 0:
         yield wrong("version", f"{version} is negative")
     if document.get("license") == "":
-        yield wrong("license", "it is empty", "name the licence in build.toml")
+        yield wrong("license", "it is empty", "set license in build.toml")
     yield from _dependencies(variant, document, wrong)
     yield from _backend(variant, document, wrong)
 
@@ -237,10 +237,12 @@ def _dependencies(
     allowed = set(known.python_table(None)) | set(known.python_table(backend))
     for entry in depends if isinstance(depends, list) else ():
         if not isinstance(entry, str):
-            yield wrong("python-depends", "it holds something that is not a string")
+            yield wrong("python-depends", "contains something that is not a string")
         elif entry not in allowed:
             may = ", ".join(sorted(allowed))
-            yield wrong("python-depends", f"{printable(entry)!r} may not be depended on; the client knows: {may}")
+            yield wrong(
+                "python-depends", f"{printable(entry)!r} is not an allowed dependency; the client allows: {may}"
+            )
     kernels = document.get("kernel-depends")
     for entry in kernels if isinstance(kernels, list) else ():
         fine = (
@@ -261,7 +263,7 @@ def _backend(
         return
     kind = backend["type"]
     if kind not in set(Backend):
-        yield wrong("backend", f"{printable(kind)!r} is no backend: {', '.join(Backend)}")
+        yield wrong("backend", f"unknown backend {printable(kind)!r}; known: {', '.join(Backend)}")
     archs = backend.get("archs")
     if archs is None:
         return
@@ -277,7 +279,9 @@ def _backend(
     for arch in archs:
         if not is_architecture(known, arch):
             shown = printable(arch)
-            yield ARCHS.at(_place(variant), f"{shown!r} is no {kind} architecture", symbol="backend.archs", line=line)
+            yield ARCHS.at(
+                _place(variant), f"{shown!r} is not a {kind} architecture", symbol="backend.archs", line=line
+            )
     if len(set(archs)) != len(archs):
         yield ARCHS.at(_place(variant), "an architecture is listed twice", symbol="backend.archs", line=line)
 
@@ -294,17 +298,17 @@ def agreement(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
     backend = document.get("backend")
     kind = backend.get("type") if isinstance(backend, dict) else None
     if named is not None and isinstance(kind, str) and kind != named.backend.value:
-        said = f"backend.type is {printable(kind)!r}, and the directory is for {named.backend.value}"
+        said = f"backend.type is {printable(kind)!r}, but the directory is for {named.backend.value}"
         yield DISAGREES.at(_place(variant), said, symbol="backend.type", line=_line_of(variant, "type"))
     project = variant.source.project if variant.source is not None else None
     if project is None:
         return
     for key, expected in (("name", project.name), ("version", project.version), ("license", project.license)):
         if key in document and expected is not None and document[key] != expected:
-            said = f"{key} is {document[key]!r} here and {expected!r} in build.toml"
+            said = f"{key} is {document[key]!r} here, but {expected!r} in build.toml"
             yield DISAGREES.at(_place(variant), said, symbol=key, line=_line_of(variant, key))
     if named is not None and named.backend not in project.backends:
-        said = f"build.toml has no backend {named.backend.value}"
+        said = f"backend {named.backend.value} is not in build.toml"
         yield DISAGREES.at(variant, said, symbol="backend.type")
 
 
@@ -315,10 +319,10 @@ def _library(variant: VariantDir, identifier: str) -> Iterator[Finding]:
         library.name.split(".", 1)[0] for library in variant.libraries if "/" not in _below(variant, library.shown)
     }
     if not stems:
-        yield ID_MISMATCH.at(variant, "its name promises a library, and there is none", symbol=identifier)
+        yield ID_MISMATCH.at(variant, "its name implies a library, but there is none", symbol=identifier)
     elif identifier not in stems:
         found = ", ".join(sorted(stems))
-        said = f"there is no library named by the id {identifier}; there is {printable(found)}"
+        said = f"no library is named after the id {identifier}; found {printable(found)}"
         yield ID_MISMATCH.at(variant, said, symbol=identifier)
 
 
@@ -339,7 +343,9 @@ def _ops(variant: VariantDir, identifier: str) -> Iterator[Finding]:
     match = _OPS.search(file.text)
     if match is not None and match[1] != identifier:
         line = file.text.count("\n", 0, match.start()) + 1
-        yield ID_MISMATCH.at(file, f"its ops are {match[1]}'s, and the id is {identifier}", line=line, symbol=match[1])
+        yield ID_MISMATCH.at(
+            file, f"its ops belong to {match[1]}, but the id is {identifier}", line=line, symbol=match[1]
+        )
 
 
 # --- digest ---
@@ -357,7 +363,7 @@ def digest(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
         return
     entry = document.get("digest")
     if entry is None:
-        yield NO_DIGEST.at(_place(variant), "there is no digest", symbol="digest")
+        yield NO_DIGEST.at(_place(variant), "the digest is missing", symbol="digest")
         return
     line = _line_of(variant, "digest")
     problem = _digest_problem(entry)
@@ -367,9 +373,9 @@ def digest(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
     expected: dict[str, str] = entry["files"]
     present = [file.relative for file in variant.listing.files if _is_hashed(file.relative)]
     for path in sorted(expected.keys() - set(present)):
-        yield DIGEST_MISMATCH.at(join(variant.shown, path), "the digest names it, and it is not there", symbol=path)
+        yield DIGEST_MISMATCH.at(join(variant.shown, path), "listed in the digest, but missing", symbol=path)
     for path in sorted(set(present) - expected.keys()):
-        yield DIGEST_MISMATCH.at(join(variant.shown, path), "it is not in the digest", symbol=path)
+        yield DIGEST_MISMATCH.at(join(variant.shown, path), "not in the digest", symbol=path)
     if not settings.hash_files:
         return
     both = [path for path in present if path in expected]
@@ -382,7 +388,7 @@ def digest(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
     with ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="hash") as pool:
         for path, wrong in zip(both, pool.map(differs, both), strict=True):
             if wrong:
-                yield DIGEST_MISMATCH.at(join(variant.shown, path), "it is not what the digest says", symbol=path)
+                yield DIGEST_MISMATCH.at(join(variant.shown, path), "does not match the digest", symbol=path)
 
 
 def _is_hashed(relative: str) -> bool:
@@ -394,12 +400,12 @@ def _digest_problem(entry: object) -> str | None:
         return "it is not an object"
     algorithm, files = entry.get("algorithm"), entry.get("files")
     if not isinstance(algorithm, str) or algorithm not in _ALGORITHMS:
-        return f"its algorithm is none of {', '.join(_ALGORITHMS)}"
+        return f"its algorithm is not one of {', '.join(_ALGORITHMS)}"
     if not isinstance(files, dict):
         return "it has no 'files'"
     for path, value in files.items():
         if not isinstance(value, str) or not _is_hash(value, _ALGORITHMS[algorithm]):
-            return f"what it says of {printable(path)!r} is no {algorithm} in base64"
+            return f"the hash of {printable(path)!r} is not a base64 {algorithm}"
     return None
 
 
@@ -424,7 +430,7 @@ def provenance(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
     entry = document.get("provenance")
     line = _line_of(variant, "provenance")
     if entry is None:
-        yield NO_PROVENANCE.at(_place(variant), "there is no provenance", symbol="provenance")
+        yield NO_PROVENANCE.at(_place(variant), "the provenance is missing", symbol="provenance")
         return
     if not isinstance(entry, dict):
         return  # a matter of types
@@ -434,11 +440,11 @@ def provenance(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
         return
     kernel = entry.get("kernel")
     if kernel is None:
-        yield NO_PROVENANCE.at(_place(variant), "it does not say from which commit", symbol="provenance.kernel")
+        yield NO_PROVENANCE.at(_place(variant), "the commit is missing", symbol="provenance.kernel")
     elif kernel["dirty"]:
-        yield DIRTY.at(_place(variant), "its sources had changes that are in no commit", symbol="provenance.kernel")
+        yield DIRTY.at(_place(variant), "its sources had uncommitted changes", symbol="provenance.kernel")
     if entry["kernel-builder"].get("dirty"):
-        said = "the kernel-builder that made it had changes that are in no commit"
+        said = "the kernel-builder that built it had uncommitted changes"
         yield DIRTY.at(_place(variant), said, symbol="provenance.kernel-builder")
 
 
@@ -448,7 +454,7 @@ def _provenance_problem(entry: Mapping[str, object]) -> str | None:
         return "'kernel-builder' with its 'version' is missing"
     keys = {"commit" if key == "sha" else key for key in builder}
     if ("commit" in keys) != ("dirty" in keys):
-        return "'kernel-builder' has one of 'commit' and 'dirty', and not the other"
+        return "'kernel-builder' has only one of 'commit' and 'dirty'"
     if "commit" in keys:
         problem = _commit_problem(builder, "kernel-builder")
         if problem is not None:
@@ -489,7 +495,10 @@ def variants_together(folder: BuildFolder, _settings: Settings) -> Iterator[Find
         known = first.setdefault(variant.id, variant)
         before = commit_of(known)
         if before is not None and before[0] != commit[0]:
-            said = f"its id is also that of {known.name}, which is of commit {before[0][:12]}, not {commit[0][:12]}"
+            said = (
+                f"its id is also that of {known.name}, which was built from commit {before[0][:12]}, not"
+                f" {commit[0][:12]}"
+            )
             yield SHARED_ID.at(_place(variant), said, symbol=variant.id, line=_line_of(variant, "id"))
     for key in ("name", "version", "license"):
         said_by: dict[object, VariantDir] = {}

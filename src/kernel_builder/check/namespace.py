@@ -27,7 +27,7 @@ FIXED_NAMESPACE = rule(
     "fixed-op-namespace",
     Severity.ERROR,
     summary="Python code registers ops in the kernel's own namespace only",
-    rationale="Two versions of the kernel in one process would register the same op twice, which ends the process or"
+    rationale="Two versions of the kernel in one process would register the same op twice, which aborts the process or"
     " makes one version run the other's code.",
     remedy="Write add_op_namespace_prefix('name') of ._ops in the registration itself.",
     source=f"{_PAGE}; case T12",
@@ -37,8 +37,8 @@ PREFIX_FALLBACK = rule(
     "op-namespace-fallback",
     Severity.ERROR,
     summary="The import of add_op_namespace_prefix has no fallback",
-    rationale="A wrong import path goes unnoticed then, and the ops end up in a namespace that all versions share.",
-    remedy="Import it plainly: from ._ops import add_op_namespace_prefix.",
+    rationale="A wrong import path then goes unnoticed, and the ops end up in a namespace that all versions share.",
+    remedy="Import it directly: from ._ops import add_op_namespace_prefix.",
     source="builder's guide, registering Torch ops from Python",
 )
 PREFIX_WRAPPED = rule(
@@ -46,7 +46,7 @@ PREFIX_WRAPPED = rule(
     "op-namespace-wrapped",
     Severity.WARNING,
     summary="add_op_namespace_prefix is called where ops are registered, not wrapped in another function",
-    rationale="The builder's guide asks for it: a checker that reads the code can follow no wrapper, and one of the"
+    rationale="The builder's guide demands it: a checker that reads the code cannot follow wrappers, and one with the"
     " same name hides whatever it does.",
     remedy="Call add_op_namespace_prefix of ._ops itself in the registration, with the whole op name.",
     source="builder's guide, registering Torch ops from Python",
@@ -55,8 +55,8 @@ FIXED_NAMESPACE_NATIVE = rule(
     "KB204",
     "fixed-op-namespace-source",
     Severity.ERROR,
-    summary="C++ code registers ops in the namespace that the build gives",
-    rationale="Two versions of the kernel in one process would define the same op twice, which ends the process.",
+    summary="C++ code registers ops in the namespace set by the build",
+    rationale="Two versions of the kernel in one process would define the same op twice, which aborts the process.",
     remedy="Include registration.h and write TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops), and"
     " TORCH_LIBRARY_IMPL_EXPAND for implementations.",
     source=f"{_PAGE}; contract 3.4",
@@ -66,8 +66,8 @@ FOREIGN_NAMESPACE = rule(
     "foreign-op-namespace",
     Severity.ERROR,
     summary="A library registers ops in its own namespace only",
-    rationale="Two versions of the kernel in one process would define the same op twice, which ends the process.",
-    remedy="Register with TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) and build it again.",
+    rationale="Two versions of the kernel in one process would define the same op twice, which aborts the process.",
+    remedy="Register with TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) and rebuild.",
     source=f"{_PAGE}; contract 3.2",
 )
 
@@ -302,7 +302,7 @@ def _registration(node: ast.Call, names: _Names, module: Module) -> Iterator[Fin
     if namespace:
         said = f"{what} registers in the namespace {namespace!r}, which all versions of the kernel share"
     else:
-        said = f"{what} names an op without a namespace"
+        said = f"{what} registers an op without a namespace"
     yield FIXED_NAMESPACE.at(module.file, said, line=named.lineno, symbol=namespace or None)
 
 
@@ -329,7 +329,7 @@ def prefix_function(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
         for node, place in module.source.nodes:
             if isinstance(node, ast.Try) and _imports_prefix(node.body) and not _raises(node):
                 yield PREFIX_FALLBACK.at(
-                    module.file, f"the import of {_PREFIX} may fail here and something else goes on", line=node.lineno
+                    module.file, f"this import of {_PREFIX} may fail and fall back to something else", line=node.lineno
                 )
             elif isinstance(node, ast.FunctionDef):
                 yield from _wrapper(node, place, names, module)
@@ -353,7 +353,7 @@ def _wrapper(node: ast.FunctionDef, _place: Place, names: _Names, module: Module
         isinstance(value, ast.Call) and dotted_name(value.func) in names.prefixes - {node.name} for value in returned
     )
     if node.name == _PREFIX and not wraps:
-        said = f"{_PREFIX} is defined here, in place of the generated one"
+        said = f"{_PREFIX} is defined here, replacing the generated one"
         yield PREFIX_FALLBACK.at(module.file, said, line=node.lineno, symbol=node.name)
     elif wraps:
         yield PREFIX_WRAPPED.at(module.file, f"{node.name} wraps {_PREFIX}", line=node.lineno, symbol=node.name)
@@ -443,7 +443,7 @@ def library_registrations(library: LibraryFile, _settings: Settings) -> Iterator
     for namespace in sorted(_namespaces(library) - {own}):
         yield FOREIGN_NAMESPACE.at(
             library,
-            f"it registers ops in the namespace {namespace!r}; the kernel's own is {own!r}",
+            f"registers ops in namespace {namespace!r} instead of the kernel's own, {own!r}",
             symbol=namespace,
         )
 

@@ -64,4 +64,4 @@ def find_policy(name: str) -> Policy:
             return policy
     near = get_close_matches(name, policies, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}? " if near else ""
-    raise UsageError(f"there is no policy {name!r}", hint=f"{hint}There are: {', '.join(policies)}")
+    raise UsageError(f"unknown policy {name!r}", hint=f"{hint}Available: {', '.join(policies)}")

@@ -38,7 +38,7 @@ SYNTAX = rule(
     Severity.ERROR,
     summary="Every Python file parses with the oldest supported Python",
     rationale="Kernels must work with Python 3.9 and later; a file that does not parse cannot be imported at all.",
-    remedy="Write it in the older syntax, or state a higher floor with --python-floor.",
+    remedy="Write it in the older syntax, or raise the floor with --python-floor.",
     source=_PAGE,
 )
 NEWER = rule(
@@ -46,9 +46,9 @@ NEWER = rule(
     "python-newer",
     Severity.ERROR,
     summary="Importing the kernel needs nothing newer than the oldest supported Python",
-    rationale="With that Python the kernel cannot be imported: the name is not there, or 'int | None' is a TypeError.",
+    rationale="That Python cannot import the kernel: the name is missing, or 'int | None' raises a TypeError.",
     remedy="Use the older spelling ('Optional[int]', or 'from __future__ import annotations' at the top of the file),"
-    " or decide by sys.version_info.",
+    " or branch on sys.version_info.",
     source=_PAGE,
 )
 NEWER_LATER = rule(
@@ -57,15 +57,15 @@ NEWER_LATER = rule(
     Severity.WARNING,
     summary="No code needs anything newer than the oldest supported Python",
     rationale="The kernel can be imported with that Python, but fails when this code runs.",
-    remedy="Use the older spelling, or decide by sys.version_info.",
+    remedy="Use the older spelling, or branch on sys.version_info.",
     source=_PAGE,
 )
 REMOVED_MODULE = rule(
     "KB304",
     "python-removed-module",
     Severity.ERROR,
-    summary="Importing the kernel needs no module that a later Python dropped",
-    rationale="Kernels must work with Python 3.9 and all later ones; there this module does not exist.",
+    summary="Importing the kernel needs no module that a later Python removed",
+    rationale="Kernels must work with Python 3.9 and later; later versions do not have this module.",
     remedy="Use its successor, or catch the ImportError.",
     source=f"{_PAGE}; PEP 594, PEP 632",
 )
@@ -73,9 +73,9 @@ SELF_IMPORT = rule(
     "KB310",
     "absolute-self-import",
     Severity.ERROR,
-    summary="The kernel imports its own modules relatively",
-    rationale="The client loads a kernel under a name of its own, so that versions can live side by side: the absolute"
-    " name finds nothing, or an installed package of that name, whose code runs in place of the kernel's.",
+    summary="The kernel imports its own modules with relative imports",
+    rationale="The client loads a kernel under a unique name, so that versions can coexist: the absolute"
+    " name finds nothing, or an installed package of that name, whose code runs instead of the kernel's.",
     remedy="Write a relative import.",
     source=f"{_PAGE}; case T10",
 )
@@ -83,8 +83,8 @@ GUARDED_SELF_IMPORT = rule(
     "KB311",
     "guarded-self-import",
     Severity.WARNING,
-    summary="The kernel does not look for its own modules by their absolute names, not even where failing is allowed",
-    rationale="Under the name that the client gives it the kernel never finds them, so the code behind never runs; or"
+    summary="The kernel never looks for its own modules by absolute name, not even where failure is allowed",
+    rationale="Under the name the client gives it, the kernel never finds them, so that code never runs; or"
     " it finds an installed package of that name.",
     remedy="Write a relative import, or build the name from __package__.",
     source=f"{_PAGE}; case T10",
@@ -93,10 +93,10 @@ UNDECLARED = rule(
     "KB312",
     "undeclared-import",
     Severity.ERROR,
-    summary="Importing the kernel needs nothing but the standard library, torch, triton and what it declares",
-    rationale="Users have torch, and what python-depends declares (the client tells them); where anything else is"
+    summary="Importing the kernel needs only the standard library, torch, triton and declared dependencies",
+    rationale="Users have torch and what python-depends declares (the client tells them); where anything else is"
     " missing, the kernel cannot be imported.",
-    remedy="Do without it, vendor it with relative imports, import it in the function that needs it, or declare it in"
+    remedy="Avoid it, vendor it with relative imports, import it in the function that needs it, or declare it in"
     " python-depends, where that is allowed.",
     source=_PAGE,
 )
@@ -104,27 +104,27 @@ OPTIONAL = rule(
     "KB313",
     "optional-import",
     Severity.WARNING,
-    summary="Code that runs later, or only in some cases, needs nothing undeclared either",
-    rationale="Users may lack it; then this part of the kernel does not work.",
-    remedy="Do without it, vendor it with relative imports, or declare it in python-depends, where that is allowed.",
+    summary="Code that runs later or conditionally needs nothing undeclared either",
+    rationale="Users may not have it; then this part of the kernel does not work.",
+    remedy="Avoid it, vendor it with relative imports, or declare it in python-depends, where that is allowed.",
     source=_PAGE,
 )
 UNRESOLVED = rule(
     "KB314",
     "unresolved-import",
     Severity.ERROR,
-    summary="Relative imports that run when the kernel is imported find what they name",
-    rationale="The import fails, and with it the kernel's.",
-    remedy="Correct the number of dots or the name, or add the file.",
+    summary="Relative imports that run on import resolve",
+    rationale="The import fails, and so does importing the kernel.",
+    remedy="Fix the number of dots or the name, or add the file.",
     source=_PAGE,
 )
 UNRESOLVED_LATER = rule(
     "KB315",
     "unresolved-import-later",
     Severity.WARNING,
-    summary="Relative imports that run later, or in some cases, find what they name",
-    rationale="A test that only imports the kernel does not notice; whoever calls this code gets an ImportError.",
-    remedy="Correct the number of dots or the name, or add the file.",
+    summary="Relative imports that run later or conditionally resolve",
+    rationale="A test that only imports the kernel does not notice; callers of this code get an ImportError.",
+    remedy="Fix the number of dots or the name, or add the file.",
     source=_PAGE,
 )
 TRITON = rule(
@@ -132,19 +132,19 @@ TRITON = rule(
     "triton-without-gpu",
     Severity.WARNING,
     summary=f"Importing a kernel for {' or '.join(b for b in Backend if b.torch.triton is False)} does not need triton",
-    rationale=f"triton comes with torch for {', '.join(b.label for b in Backend if b.torch.triton)} only; with the"
-    " builds that these variants are loaded by, the import fails.",
-    remedy="Import triton where a GPU is used, or leave the backend out of build.toml.",
+    rationale=f"Only torch builds for {', '.join(b.label for b in Backend if b.torch.triton)} include triton; with the"
+    " builds that load these variants, the import fails.",
+    remedy="Import triton only where a GPU is used, or remove the backend from build.toml.",
     source="torch's package requirements; measured: an environment without a GPU has no triton",
 )
 SHADOWING = rule(
     "KB320",
     "shadows-stdlib",
     Severity.ERROR,
-    summary="No module at the package's top is named like a module of the standard library",
-    rationale="A variant's directory is put on PYTHONPATH to test it, and its files lie at the top: Python and torch"
-    " would import this file in place of their own module.",
-    remedy="Rename it, with an underscore in front for example.",
+    summary="No top-level module of the package is named like a standard library module",
+    rationale="A variant's directory is put on PYTHONPATH to test it, and its files are at the top: Python and torch"
+    " would import this file instead of the standard module.",
+    remedy="Rename it, for example with a leading underscore.",
     source="flat layout of variants (contract 3.5); a published kernel had to rename types.py",
 )
 NO_ALL = rule(
@@ -152,7 +152,7 @@ NO_ALL = rule(
     "no-all",
     Severity.WARNING,
     summary="The package's __init__.py has __all__",
-    rationale="It says what the kernel offers; the kernel's page on the Hub lists its functions from it.",
+    rationale="It defines the kernel's public interface; the kernel's page on the Hub lists these functions.",
     remedy="Add __all__ = [...] with the names of the public functions.",
     source="contract 6.3",
 )
@@ -160,27 +160,27 @@ ALL_UNDEFINED = rule(
     "KB331",
     "all-undefined",
     Severity.WARNING,
-    summary="__all__ holds names that exist",
-    rationale="'from kernel import *' raises an error, and the kernel's page lists what is not there.",
-    remedy="Correct or remove the entry; entries are strings.",
+    summary="__all__ lists names that exist",
+    rationale="'from kernel import *' raises an error, and the kernel's page lists names that do not exist.",
+    remedy="Fix or remove the entry; entries are strings.",
     source="the Python language reference, the import statement",
 )
 IMPURE_LAYER = rule(
     "KB340",
     "impure-layer",
     Severity.WARNING,
-    summary="Layers are pure: they have a forward, and no state or methods of their own",
-    rationale="kernelize() puts a layer's forward into a module of the user's model, and refuses (TypeError) a layer"
-    " with its own __init__ or with members that torch.nn.Module has not.",
-    remedy="Move state into the model and helpers into functions; has_backward and can_torch_compile may be there.",
+    summary="Layers are pure: they have a forward method, but no other state or methods",
+    rationale="kernelize() puts a layer's forward into a module of the user's model, and rejects (TypeError) a layer"
+    " with its own __init__ or with members that torch.nn.Module does not have.",
+    remedy="Move state into the model and helpers into functions; has_backward and can_torch_compile are allowed.",
     source="contract 5.10; the client's layer validation",
 )
 EXIT_ON_IMPORT = rule(
     "KB350",
     "exit-on-import",
     Severity.ERROR,
-    summary="Importing the kernel does not end the process",
-    rationale="It ends the user's program.",
+    summary="Importing the kernel does not exit the process",
+    rationale="It terminates the user's program.",
     remedy="Raise an exception that says what is wrong.",
     source="reports on kernels that exit",
 )
@@ -188,8 +188,8 @@ EXIT = rule(
     "KB351",
     "exit",
     Severity.WARNING,
-    summary="No code of the kernel ends the process",
-    rationale="It ends the user's program, which cannot catch it as it could an error.",
+    summary="No code in the kernel exits the process",
+    rationale="It terminates the user's program, which cannot catch it like an error.",
     remedy="Raise an exception that says what is wrong.",
     source="reports on kernels that exit",
 )
@@ -209,7 +209,7 @@ def python_version(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
         else:
             problem = syntax_problem(file.source, settings.python_floor)
         if problem is not None:
-            yield SYNTAX.at(file, f"it is no Python {floor}: {problem[0]}", line=problem[1])
+            yield SYNTAX.at(file, f"not valid Python {floor}: {problem[0]}", line=problem[1])
         module = modules.get(file.relative)
         if file.tree is None or module is None:
             continue
@@ -327,7 +327,7 @@ def triton_without_gpu(tree: PythonTree, _settings: Settings) -> Iterator[Findin
     for module, entry in needing[:1]:
         files = {other.name for other, _ in needing}
         more = f", in {len(files)} files" if len(files) > 1 else ""
-        said = f"{entry.statement} runs on every import{more}, and the kernel is for {' and '.join(lacking)}, too"
+        said = f"{entry.statement} runs on every import{more}, but the kernel also supports {' and '.join(lacking)}"
         yield TRITON.at(module.file, said, line=entry.line, symbol="triton")
 
 
@@ -341,20 +341,20 @@ def _undeclared(package: Package, module: Module, entry: Import, *, always: bool
             f"the kernel has a module of this name: write 'from {dots}{top} import ...' or 'from {dots} import {top}'"
         )
     if top in _WITH_TORCH:
-        how = f"{entry.statement}: torch brings {top} today, which it does not promise"
+        how = f"{entry.statement}: torch installs {top} today, but does not guarantee it"
         return OPTIONAL.at(module.file, how, line=entry.line, symbol=top, hint=hint)
     if always:
-        said = f"{entry.statement} runs on every import, and {top} is neither torch's nor declared"
+        said = f"{entry.statement} runs on every import, but {top} is neither part of torch nor declared"
         return UNDECLARED.at(module.file, said, line=entry.line, symbol=top, hint=hint)
     if entry.versioned:
         return None
     when = {
         Guard.TYPING: "for type checkers",
         Guard.FUNCTION: "when a function is called",
-        Guard.TRY: "where failing is allowed",
+        Guard.TRY: "where failure is allowed",
         Guard.CONDITION: "under a condition",
-    }.get(entry.guard, "in a module that importing the kernel does not run, or not always")
-    said = f"{entry.statement} ({when}): {top} is neither torch's nor declared"
+    }.get(entry.guard, "in a module that importing the kernel does not always run")
+    said = f"{entry.statement} ({when}): {top} is neither part of torch nor declared"
     return OPTIONAL.at(module.file, said, line=entry.line, symbol=top, hint=hint)
 
 
@@ -362,17 +362,17 @@ def _self_import(module: Module, entry: Import) -> Finding:
     dots = "." * (len(module.package) + 1)
     rest = entry.module.partition(".")[2]
     if entry.dynamic:
-        hint = f"build the name from __package__, or import {dots}{rest} relatively"
+        hint = f"build the name from __package__, or use a relative import of {dots}{rest}"
     elif entry.names:
         hint = f"write: from {dots}{rest} import {', '.join(entry.names)}"
     elif rest:
         parent, _, last = rest.rpartition(".")
         hint = f"write: from {dots}{parent} import {last}"
     else:
-        hint = f"write: from {dots} import ..., with the names that are used"
+        hint = f"write: from {dots} import ..., with the names you use"
     soft = entry.caught or entry.indirect or entry.guard is Guard.TYPING
     which = GUARDED_SELF_IMPORT if soft else SELF_IMPORT
-    said = f"{entry.statement}: the kernel looks for itself by its absolute name"
+    said = f"{entry.statement}: the kernel imports itself by absolute name"
     return which.at(module.file, said, line=entry.line, symbol=entry.module, hint=hint)
 
 
@@ -398,12 +398,12 @@ def relative_imports(tree: PythonTree, _settings: Settings) -> Iterator[Finding]
 def _unresolved(package: Package, module: Module, entry: Import) -> str | None:
     target = module.resolve(entry)
     if target is None:
-        return "it has more dots than there are packages above"
+        return "it has more dots than parent packages"
     if entry.dynamic and entry.open_ended:
         return None
     for length in range(1, len(target) + 1):
         if not package.exists(target[:length]):
-            return f"there is no module {'.'.join(target[:length])} in the kernel"
+            return f"the kernel has no module {'.'.join(target[:length])}"
     if "*" in entry.names:
         return None
     known = package.names_of(target)
@@ -427,7 +427,7 @@ def shadowed_modules(tree: PythonTree, _settings: Settings) -> Iterator[Finding]
     """Modules at the top of the package that hide the standard library's."""
     for name, module in package_of(tree).modules.items():
         if len(name) == 1 and name[0] in MODULES:
-            yield SHADOWING.at(module.file, f"{name[0]} is also a module of the standard library", symbol=name[0])
+            yield SHADOWING.at(module.file, f"{name[0]} is also a standard library module", symbol=name[0])
 
 
 @checks(PythonTree, NO_ALL, ALL_UNDEFINED)
@@ -445,10 +445,10 @@ def public_names(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
     for entry in entries:
         if not (isinstance(entry, ast.Constant) and isinstance(entry.value, str)):
             if complete and isinstance(entry, ast.Name | ast.Attribute):
-                said = f"__all__ holds {ast.unparse(entry)} itself, not its name"
+                said = f"__all__ contains {ast.unparse(entry)} itself, not its name"
                 yield ALL_UNDEFINED.at(top.file, said, line=entry.lineno, symbol=ast.unparse(entry))
         elif known is not None and entry.value not in known and not package.exists((entry.value,)):
-            said = f"__all__ names {entry.value}, which the package does not define"
+            said = f"__all__ lists {entry.value}, which the package does not define"
             yield ALL_UNDEFINED.at(top.file, said, line=entry.lineno, symbol=entry.value)
 
 
@@ -503,7 +503,7 @@ def layers(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
         if layer.name.startswith("_") or not _is_module(layer, classes, set()):
             continue
         for name, line in _extra_members(layer, classes, set()):
-            what = "an __init__ of its own" if name == "__init__" else f"a member {name}, which nn.Module has not"
+            what = "its own __init__" if name == "__init__" else f"a member {name}, which nn.Module does not have"
             yield IMPURE_LAYER.at(module.file, f"{layer.name} has {what}", line=line, symbol=f"{layer.name}.{name}")
 
 
@@ -578,7 +578,7 @@ def exits(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
                 continue
             always = package.always_runs(module, place.guard)
             line = getattr(node, "lineno", None)
-            yield (EXIT_ON_IMPORT if always else EXIT).at(module.file, f"{how} ends the user's process", line=line)
+            yield (EXIT_ON_IMPORT if always else EXIT).at(module.file, f"{how} exits the user's process", line=line)
 
 
 def _exit_of(node: ast.AST, definitions: frozenset[str]) -> str | None:

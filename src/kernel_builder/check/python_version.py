@@ -109,7 +109,7 @@ def _syntax(source: PythonSource, floor: PythonVersion) -> Iterator[Newer]:
         if floor < (3, 10) and isinstance(node, ast.BinOp) and _is_type_union(node):
             yield _newer("a union type such as 'int | None'", (3, 10), node, place)
         if floor < (3, 11) and isinstance(node, ast.Subscript) and _unpacks(node.slice):
-            yield _newer("unpacking inside of an index, 'x[*a]'", (3, 11), node, place)
+            yield _newer("unpacking inside an index, 'x[*a]'", (3, 11), node, place)
 
 
 def _unpacks(index: ast.expr) -> bool:
@@ -204,7 +204,7 @@ def _newer_fstrings(source: bytes) -> Iterator[Newer]:
             )
             if problem:
                 yield Newer(
-                    what="an f-string with its own quotes, a backslash or a comment inside of the braces",
+                    what="an f-string with its own quotes, a backslash or a comment inside the braces",
                     version=(3, 12),
                     line=token.start[0],
                     place=Place(),

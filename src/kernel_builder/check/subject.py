@@ -202,7 +202,7 @@ def _parse(source: bytes) -> tuple[ast.Module | None, str | None, int | None]:
         except SyntaxError as error:
             result = None, error.msg, error.lineno
         except (ValueError, RecursionError, MemoryError) as error:
-            result = None, f"it cannot be parsed: {str(error) or type(error).__name__}", None
+            result = None, f"cannot be parsed: {str(error) or type(error).__name__}", None
         if len(source) < 2**20:
             _PARSED[source] = result
         return result
@@ -218,10 +218,10 @@ def read_python(path: Path, *, shown: str, relative: str) -> PythonFile:
     """Read and parse a file; what is wrong with it is in the result."""
     try:
         if path.stat().st_size > MAX_TEXT:
-            return PythonFile(shown=shown, relative=relative, source=b"", tree=None, error="it is far too large")
+            return PythonFile(shown=shown, relative=relative, source=b"", tree=None, error="too large to check")
         source = path.read_bytes()
     except OSError as error:
-        text = f"it cannot be read: {error.strerror}"
+        text = f"cannot be read: {error.strerror}"
         return PythonFile(shown=shown, relative=relative, source=b"", tree=None, error=text)
     tree, message, line = _parse(source)
     return PythonFile(shown=shown, relative=relative, source=source, tree=tree, error=message, error_line=line)
@@ -295,13 +295,13 @@ class LibraryFile:
             if self.format == "ELF":
                 return read_elf_file(self.path)
             if self.format == "?":
-                return "it is no library of Linux, macOS or Windows" if self.magic else "it is empty"
+                return "not a Linux, macOS or Windows library" if self.magic else "it is empty"
             with mapped(self.path) as data:
                 return read_macho(data) if self.format == "Mach-O" else read_pe(data)
         except (ElfError, MachOError, PeError) as error:
             return str(error)
         except OSError as error:
-            return f"it cannot be read: {error.strerror or error}"
+            return f"cannot be read: {error.strerror or error}"
 
     @property
     def elf(self) -> ElfFile | None:
@@ -406,15 +406,15 @@ class VariantDir:
     def _metadata(self) -> tuple[Mapping[str, object] | None, str | None, int | None]:
         raw = self.metadata_bytes
         if raw is None:
-            return None, "there is no metadata.json that can be read", None
+            return None, "there is no readable metadata.json", None
         try:
             document = json.loads(raw)
         except json.JSONDecodeError as error:
-            return None, f"it is not JSON: {error.msg}", error.lineno
+            return None, f"not valid JSON: {error.msg}", error.lineno
         except (ValueError, RecursionError) as error:
-            return None, f"it is not JSON: {error}", None
+            return None, f"not valid JSON: {error}", None
         if not isinstance(document, dict):
-            return None, "it is not a JSON object", 1
+            return None, "not a JSON object", 1
         return document, None, None
 
     @property
@@ -636,7 +636,7 @@ def discover(path: Path) -> Found:
     if path.is_file():
         return _discover_file(path, shown)
     if not path.is_dir():
-        raise UsageError(f"there is no {printable(shown)}", hint="name a kernel's directory, or a shared library")
+        raise UsageError(f"{printable(shown)} does not exist", hint="pass a kernel's directory or a shared library")
     source = SourceTree(path, shown) if (path / FILE_NAME).is_file() else None
     if source is None and _looks_like_variant(path) and not _read_folder(path, shown):
         return Found(shown=shown, variants=(VariantDir(path, shown, source=_source_above(path, 2)),))
@@ -646,9 +646,7 @@ def discover(path: Path) -> Found:
     if folder is None:
         folder = result
     elif result is not None:
-        notes.append(
-            f"{printable(join(shown, 'result'))} is not looked at, because there is a build directory beside it"
-        )
+        notes.append(f"{printable(join(shown, 'result'))} is ignored, because there is a build directory next to it")
     if folder is not None:
         folder.repository = source is None
     elif source is None:
@@ -657,9 +655,9 @@ def discover(path: Path) -> Found:
         source.folder, source.ignored_result = folder, bool(notes)
     if source is None and folder is None:
         raise UsageError(
-            f"{printable(shown)} holds no kernel: neither {FILE_NAME}, nor variants (directories with {METADATA})"
+            f"{printable(shown)} contains no kernel: neither {FILE_NAME} nor variants (directories with {METADATA})"
             " there, in build or in result",
-            hint="name a kernel's source tree, its build folder, one variant, a downloaded repository or a library",
+            hint="pass a kernel's source tree, its build folder, one variant, a downloaded repository or a library",
         )
     return Found(
         shown=shown,
@@ -685,7 +683,7 @@ def _discover_file(path: Path, shown: str) -> Found:
     library = LibraryFile(path, shown)
     if not is_library_name(path.name) and library.magic[:4] != b"\x7fELF":
         raise UsageError(
-            f"{printable(shown)} is not a shared library", hint="name a kernel's directory, or a shared library"
+            f"{printable(shown)} is not a shared library", hint="pass a kernel's directory or a shared library"
         )
     return Found(shown=shown, libraries=(library,))
 

@@ -129,7 +129,7 @@ def statements_text(statements: Iterable[Mapping[str, object]]) -> str:
 
 def _sigstore_missing(error: ImportError) -> UsageError:
     return UsageError(
-        "signatures take the sigstore package, which is not installed",
+        "signatures need the sigstore package, which is not installed",
         hint=f"install it with: pip install 'kernel-builder[sign]' ({error})",
     )
 
@@ -163,7 +163,7 @@ def sign(variants: Iterable[BuiltVariant]) -> Iterator[Path]:
                 yield target
     except (Error, IdentityError) as error:
         raise KernelBuilderError(
-            f"the variants could not be signed: {_first_line(error)}",
+            f"cannot sign the variants: {_first_line(error)}",
             hint="signing needs Sigstore's servers, and a browser or a CI job with an OIDC token (id-token: write)",
         ) from error
 
@@ -186,8 +186,8 @@ def make_verifier(*, offline: bool, trust_config: Path | None = None) -> Verifie
             return Verifier(trusted_root=config.trusted_root)
         return Verifier.production(offline=offline)
     except (Error, ValueError) as error:
-        what = f"{trust_config} is no trust configuration of Sigstore" if trust_config else "no trust root could be had"
-        raise KernelBuilderError(f"{what}: {error}", hint="try --offline, which uses the one at hand") from error
+        what = f"{trust_config} is not a Sigstore trust configuration" if trust_config else "no trust root is available"
+        raise KernelBuilderError(f"{what}: {error}", hint="try --offline, which uses the local trust root") from error
 
 
 def identity_policy(identity: str | None, issuer: str | None) -> VerificationPolicy:
@@ -198,8 +198,8 @@ def identity_policy(identity: str | None, issuer: str | None) -> VerificationPol
         raise _sigstore_missing(error) from error
     if identity is None or issuer is None:
         raise UsageError(
-            "a signature says something only about a known signer",
-            hint="name one with --identity (an e-mail address or the URI of a workflow) and --issuer (its OIDC issuer)",
+            "a signature means nothing unless the signer is known",
+            hint="pass --identity (an e-mail address or a workflow URI) and --issuer (its OIDC issuer)",
         )
     return policy.Identity(identity=identity, issuer=issuer)
 
@@ -215,15 +215,15 @@ def verify(variant: BuiltVariant, verifier: Verifier, policy: VerificationPolicy
 
     file = variant.path / SIGNATURE
     if not file.is_file():
-        return f"it is not signed: there is no {SIGNATURE}"
+        return f"not signed: there is no {SIGNATURE}"
     try:
         bundle = Bundle.from_json(file.read_bytes())
     except (InvalidBundle, ValueError) as error:
-        return f"{SIGNATURE} is no Sigstore bundle: {_first_line(error)}"
+        return f"{SIGNATURE} is not a Sigstore bundle: {_first_line(error)}"
     try:
         verifier.verify_artifact((variant.path / METADATA).read_bytes(), bundle, policy)
     except VerificationError as error:
-        return f"the signature does not hold: {_first_line(error)}"
+        return f"the signature is not valid: {_first_line(error)}"
     try:
         variant_files(variant, variant.path.parent)
     except BuildError as error:

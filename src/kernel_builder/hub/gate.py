@@ -48,15 +48,15 @@ def check_source(source: UploadSource, reporter: Reporter, *, ignore: Sequence[s
         more = f"\n  and {len(errors) - _SHOWN} more: kernel-builder check {source.folder}" * (len(errors) > _SHOWN)
         codes = ", ".join(sorted({finding.rule.code for finding in errors}))
         raise BuildError(
-            f"what is in {source.folder} is no conforming kernel, so nothing was uploaded:{listed}{more}",
-            hint=f"mend it and build again; a rule that you know better than is passed over with --ignore ({codes})",
+            f"the kernel in {source.folder} breaks conformance rules, so nothing was uploaded:{listed}{more}",
+            hint=f"fix it and build again, or skip a rule with --ignore ({codes})",
         )
     dirty = tuple(variant.name for variant in source.variants if variant.is_dirty)
     if dirty:
         reporter.emit(
             Notice(
-                message="built from sources with changes that are in no commit, so that nobody can build the same"
-                f" again: {', '.join(dirty)}",
+                message="built from sources with uncommitted changes, so nobody can reproduce this"
+                f" build: {', '.join(dirty)}",
                 warning=True,
             )
         )

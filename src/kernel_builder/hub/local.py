@@ -47,8 +47,8 @@ class UploadSource:
             return version
         listed = "\n  ".join(f"{variant.name}: version {variant.version}" for variant in self.variants)
         raise BuildError(
-            f"the variants in {self.folder} are not all of one version:\n  {listed}",
-            hint="build those again that are of the wrong one, or remove them",
+            f"the variants in {self.folder} have different versions:\n  {listed}",
+            hint="rebuild those with the wrong version, or remove them",
         )
 
 
@@ -60,13 +60,15 @@ def find_source(directory: Path, only: Collection[str] | None = None) -> UploadS
     build.toml or a ``metadata.json`` has mistakes.
     """
     if not directory.is_dir():
-        raise UsageError(f"{directory} is not a directory", hint="name the project, or the folder that holds variants")
+        raise UsageError(
+            f"{directory} is not a directory", hint="pass the project, or the directory that contains variants"
+        )
     directory = Path(os.path.abspath(directory))  # noqa: PTH100  (a link named result is kept as it was named)
     notes: list[str] = []
     found: dict[Path, tuple[BuiltVariant, ...]] = {}
     for folder in (*(directory / name for name in _CANDIDATES), directory):
         if folder.is_symlink() and not folder.exists():
-            notes.append(f"{folder} is a link to nowhere ({folder.readlink()}): passed over")
+            notes.append(f"{folder} is a broken link ({folder.readlink()}); skipped")
             continue
         variants = variants_in(folder)
         if variants and folder.resolve() not in {other.resolve() for other in found}:
@@ -74,7 +76,7 @@ def find_source(directory: Path, only: Collection[str] | None = None) -> UploadS
     if not found:
         looked = ", ".join(str(directory / name) for name in _CANDIDATES)
         raise UsageError(
-            f"there is nothing to upload: no variant (a directory with {METADATA}) is in {looked} or {directory} itself"
+            f"nothing to upload: no variant (a directory with {METADATA}) in {looked} or in {directory} itself"
             + "".join(f"\n  {note}" for note in notes),
             hint=_what_to_name(directory),
         )
@@ -96,10 +98,10 @@ def find_source(directory: Path, only: Collection[str] | None = None) -> UploadS
 def _what_to_name(directory: Path) -> str:
     for place in directory.parents:
         if (place / FILE_NAME).is_file():
-            return f"sources are not uploaded, builds are: run kernel-builder upload {place}"
+            return f"upload takes builds, not sources: run kernel-builder upload {place}"
     if (directory / FILE_NAME).is_file():
         return "build it first: kernel-builder build, or kernel-builder build-and-upload for both"
-    return "name the directory that holds build.toml, or the folder with the variants"
+    return "pass the directory that contains build.toml, or the one with the variants"
 
 
 def _the_same(found: Mapping[Path, Sequence[BuiltVariant]]) -> Path:
@@ -120,8 +122,8 @@ def _the_same(found: Mapping[Path, Sequence[BuiltVariant]]) -> Path:
         for folder, variants in found.items()
     )
     raise UsageError(
-        f"different variants are in several places:{listed}",
-        hint=f"name the one to upload, for instance: kernel-builder upload {newest}",
+        f"found different variants in several places:{listed}",
+        hint=f"pass the one to upload, for example: kernel-builder upload {newest}",
     )
 
 
@@ -134,7 +136,7 @@ def _refuse_incomplete(folder: Path) -> None:
             parse_variant(path.name)
         except ValueError:
             continue
-        raise BuildError(f"{path} has no {METADATA}: it is not complete", hint="build it again, or remove it")
+        raise BuildError(f"{path} is incomplete: it has no {METADATA}", hint="build it again, or remove it")
 
 
 def variant_files(variant: BuiltVariant, folder: Path) -> tuple[LocalFile, ...]:
@@ -152,7 +154,7 @@ def variant_files(variant: BuiltVariant, folder: Path) -> tuple[LocalFile, ...]:
     if problems:
         listed = "".join(f"\n  {problem}" for problem in problems[:20])
         more = f"\n  and {len(problems) - 20} more" if len(problems) > 20 else ""
-        raise BuildError(f"{variant.path} is not what its digest says:{listed}{more}", hint="build it again")
+        raise BuildError(f"{variant.path} does not match its digest:{listed}{more}", hint="build it again")
     return tuple(found.values())
 
 
@@ -164,8 +166,8 @@ def _walk(variant: BuiltVariant, inside: tuple[Path, ...]) -> Iterator[tuple[str
             path = Path(parent) / name
             if path.is_symlink():
                 raise BuildError(
-                    f"{path} is a link to a directory, which is in no digest and would be missing on the Hub",
-                    hint="put the directory itself there",
+                    f"{path} is a link to a directory, which no digest covers and the Hub would not have",
+                    hint="replace the link with the directory itself",
                 )
         for name in sorted(files):
             path = Path(parent) / name
@@ -174,7 +176,7 @@ def _walk(variant: BuiltVariant, inside: tuple[Path, ...]) -> Iterator[tuple[str
             if path.is_symlink():
                 _follow(path, inside)
             if not path.is_file():
-                raise BuildError(f"{path} is no regular file, so it cannot be published", hint="remove it")
+                raise BuildError(f"{path} is not a regular file, so it cannot be published", hint="remove it")
             yield path.relative_to(variant.path).as_posix(), path
 
 
@@ -182,11 +184,11 @@ def _follow(path: Path, inside: tuple[Path, ...]) -> None:
     try:
         target = path.resolve(strict=True)
     except OSError as error:
-        raise BuildError(f"{path} is a link to nowhere ({path.readlink()})", hint="build the variant again") from error
+        raise BuildError(f"{path} is a broken link ({path.readlink()})", hint="rebuild the variant") from error
     if not any(target.is_relative_to(place) for place in inside):
         raise BuildError(
-            f"{path} is a link out of {inside[0]}, to {target}: what is there is not part of the build",
-            hint="put the file itself there",
+            f"{path} is a link out of {inside[0]}, to {target}, which is not part of the build",
+            hint="replace the link with the file itself",
         )
 
 
@@ -198,7 +200,7 @@ def _digest_problems(variant: BuiltVariant, found: Mapping[str, LocalFile]) -> l
         return [f"{METADATA} has no digest"]
     algorithm = digest.get("algorithm")
     if algorithm not in {"sha256", "sha512"}:
-        return [f"{METADATA}: the digest's algorithm {algorithm!r} is not known"]
+        return [f"{METADATA}: unknown digest algorithm {algorithm!r}"]
     hashed = {path: file for path, file in found.items() if path not in {METADATA, SIGNATURE}}
     problems: list[str] = []
     for path in sorted(expected):

@@ -65,8 +65,8 @@ class Remote:
 
         if repo_type not in getattr(constants, "REPO_TYPES_WITH_KERNEL", constants.REPO_TYPES):
             raise MachineError(
-                f"the installed {_LIBRARY} knows no repositories of type {repo_type}",
-                hint="pip install --upgrade huggingface-hub",
+                f"the installed {_LIBRARY} does not support repositories of type {repo_type}",
+                hint="run: pip install --upgrade huggingface-hub",
             )
         self.repo_id = repo_id
         self.repo_type = repo_type
@@ -108,7 +108,7 @@ class Remote:
         def ask() -> bool:
             return bool(self._api.repo_info(self.repo_id, repo_type=self.repo_type).private)
 
-        return self._call(f"look at {self.repo_id}", ask)
+        return self._call(f"read {self.repo_id}", ask)
 
     def snapshot(self, commit: str) -> Snapshot:
         """All files of a revision."""
@@ -126,7 +126,7 @@ class Remote:
             found = self._api.get_paths_info(self.repo_id, list(paths), revision=commit, repo_type=self.repo_type)
             return {entry.path: _remote_file(entry) for entry in found if hasattr(entry, "blob_id")}
 
-        return Snapshot(commit=commit, files=self._call(f"look at {', '.join(paths)} of {self.repo_id}", ask))
+        return Snapshot(commit=commit, files=self._call(f"read {', '.join(paths)} of {self.repo_id}", ask))
 
     def download(self, path: str, commit: str, into: Path) -> Path:
         """Fetch one file of a revision to ``into / path``."""
@@ -163,7 +163,7 @@ class Remote:
     def create_branch(self, branch: str, commit: str, *, exist_ok: bool = True) -> None:
         """Make a branch at ``commit``. One that is there is a :class:`ConflictError`, unless that is ``exist_ok``."""
         self._call(
-            f"make the branch {branch}",
+            f"create the branch {branch}",
             lambda: self._api.create_branch(
                 self.repo_id, branch=branch, revision=commit, repo_type=self.repo_type, exist_ok=exist_ok
             ),
@@ -172,7 +172,7 @@ class Remote:
     def delete_branch(self, branch: str) -> None:
         """Remove a branch."""
         self._call(
-            f"remove the branch {branch}",
+            f"delete the branch {branch}",
             lambda: self._api.delete_branch(self.repo_id, branch=branch, repo_type=self.repo_type),
         )
 
@@ -209,9 +209,9 @@ class Remote:
         ignored = sorted(made.path_in_repo for made in operations if getattr(made, "_should_ignore", False))
         if ignored:
             raise BuildError(
-                f"the .gitignore of {self.repo_id} keeps {len(ignored)} file{'s' if len(ignored) > 1 else ''} out,"
-                f" among them {ignored[0]}; nothing was published",
-                hint=f"remove the line that matches from .gitignore on the branch {revision} of the repository",
+                f"the .gitignore of {self.repo_id} excludes {len(ignored)} file{'s' if len(ignored) > 1 else ''},"
+                f" including {ignored[0]}; nothing was published",
+                hint=f"remove the matching line from .gitignore on the repository's branch {revision}",
             )
 
     def commit(
@@ -271,8 +271,8 @@ class Remote:
                 lost = status is None and _is_lost(error)
                 if changes_something and (lost or (status is not None and status >= 500)):
                     raise LostAnswerError(
-                        f"cannot {doing}: {_reason(error)}, so it is not known whether the Hub did it",
-                        hint="run the same command again: what is there already is not sent again",
+                        f"cannot {doing}: {_reason(error)}, so whether the Hub did it is unknown",
+                        hint="run the same command again: files that already arrived are not sent again",
                     ) from raised
                 if attempt == _ATTEMPTS or not (status in _LATER or lost):
                     raise self._translated(error, doing, creating=creating) from raised
@@ -282,7 +282,7 @@ class Remote:
         raise AssertionError  # the last attempt returns or raises
 
     def _wait(self, seconds: float, reason: str) -> None:
-        self._reporter.emit(Waiting(reason=f"{reason}; trying again in {seconds:.0f} s"))
+        self._reporter.emit(Waiting(reason=f"{reason}; retrying in {seconds:.0f} s"))
         time.sleep(seconds)
 
     @contextmanager
@@ -323,7 +323,7 @@ class Remote:
         )
 
         if isinstance(error, HFValidationError):
-            return UsageError(f"{self.repo_id!r} is no name of a repository", hint="it looks like owner/name")
+            return UsageError(f"{self.repo_id!r} is not a valid repository name", hint="use the form owner/name")
         if isinstance(error, OfflineModeIsEnabled):
             return NetworkError(f"cannot {doing}: HF_HUB_OFFLINE is set", hint="unset it to upload")
         if isinstance(error, RepositoryNotFoundError):
@@ -331,18 +331,18 @@ class Remote:
         if isinstance(error, HfHubHTTPError):
             return self._refused(error, doing, creating=creating)
         if isinstance(error, OSError) and error.filename is not None:
-            return MachineError(f"{error.filename} cannot be read: {error.strerror}")
+            return MachineError(f"cannot read {error.filename}: {error.strerror}")
         if isinstance(error, (*_transport_errors(), OSError)):
             return NetworkError(
                 f"cannot {doing}: {_reason(error)}",
-                hint=f"is {self.endpoint} reachable from here? HF_ENDPOINT names the Hub, HTTPS_PROXY a proxy; running"
-                " the same command again goes on where this one stopped",
+                hint=f"check that {self.endpoint} is reachable (HF_ENDPOINT sets the Hub, HTTPS_PROXY a proxy); running"
+                " the same command again resumes where this one stopped",
             )
         return NetworkError(f"cannot {doing}: {_first_line(error)}", hint="running the same command again is safe")
 
     def _missing(self, doing: str) -> Exception:
         who = self.account()
-        seen = f"the account {who} cannot see it" if who else "it cannot be seen without logging in"
+        seen = f"the account {who} cannot see it" if who else "it is visible only when logged in"
         return MissingRepositoryError(
             f"cannot {doing}: there is no {self.repo_type} repository {self.repo_id} on {self.endpoint}, or {seen}",
             hint=_LOGIN if who is None else "check the name (--repo-id) and the type (--repo-type)",
@@ -357,28 +357,28 @@ class Remote:
             return NetworkError(f"cannot {doing}: {self.endpoint} does not accept the token{said}", hint=_LOGIN)
         if status in {400, 403} and not str(error.response.url).startswith(self.endpoint):
             return NetworkError(
-                f"cannot {doing}: the storage behind the Hub refuses a file ({status}){said}",
-                hint="its addresses hold for a while only; the same command again goes on where this one stopped",
+                f"cannot {doing}: the Hub's storage rejected a file ({status}){said}",
+                hint="its upload URLs expire; run the same command again to resume where this one stopped",
             )
         if status == 403:
             return self._forbidden(doing, said, creating=creating)
         if status in {409, 412}:
-            return ConflictError(f"cannot {doing}: somebody else changed it meanwhile{said}")
+            return ConflictError(f"cannot {doing}: somebody else changed it in the meantime{said}")
         if status == 413:
             return NetworkError(
-                f"cannot {doing}: the Hub finds it too large{said}", hint="make smaller commits with --commit-size"
+                f"cannot {doing}: the Hub says it is too large{said}", hint="make commits smaller with --commit-size"
             )
         if status == 429:
             return NetworkError(
-                f"cannot {doing}: the Hub asks for fewer requests, also after {_ATTEMPTS} attempts{said}",
-                hint="wait some minutes and run the same command again: it goes on where this one stopped",
+                f"cannot {doing}: the Hub still limits requests after {_ATTEMPTS} attempts{said}",
+                hint="wait a few minutes and run the same command again: it resumes where this one stopped",
             )
         if status >= 500:
             return NetworkError(
-                f"cannot {doing}: the Hub has a failure of its own ({status}){said}",
-                hint="run the same command again later: it goes on where this one stopped",
+                f"cannot {doing}: the Hub had an internal error ({status}){said}",
+                hint="run the same command again later: it resumes where this one stopped",
             )
-        return NetworkError(f"cannot {doing}: the Hub refuses it ({status}){said}")
+        return NetworkError(f"cannot {doing}: the Hub rejected it ({status}){said}")
 
     def _forbidden(self, doing: str, said: str, *, creating: bool) -> Exception:
         name = self.account()
@@ -389,14 +389,14 @@ class Remote:
         if creating and self.repo_type == "kernel":
             return NetworkError(
                 f"cannot {doing}: {who} may not publish kernels under {owner}{said}",
-                hint="publishing kernels takes two things: write access to the owner (a token with the scope 'write',"
-                f" and membership in {owner}), and publishing access for kernels, which the Hub gives on request: see"
-                f" 'request access' on {self.endpoint}/kernels. Another owner is named with --repo-id; --repo-type"
+                hint="publishing kernels needs two things: write access to the owner (a token with the scope 'write',"
+                f" and membership in {owner}), and publishing access for kernels, which the Hub grants on request: see"
+                f" 'request access' on {self.endpoint}/kernels. To use another owner, pass --repo-id; --repo-type"
                 " model needs no publishing access, but get_kernel does not load from such a repository",
             )
         return NetworkError(
             f"cannot {doing}: {who} may not write to {self.repo_id}{said}",
-            hint="use a token with the scope 'write' of an account that may, or propose the change with --create-pr",
+            hint="use a token with the scope 'write' from an account that may, or propose the change with --create-pr",
         )
 
 
@@ -405,7 +405,7 @@ _LOGIN = "log in with 'hf auth login', or set HF_TOKEN to a token with the scope
 
 def no_token(endpoint: str) -> NetworkError:
     """The error of an upload without a token."""
-    return NetworkError(f"uploading to {endpoint} needs a token, and there is none", hint=_LOGIN)
+    return NetworkError(f"uploading to {endpoint} needs a token, but none was found", hint=_LOGIN)
 
 
 class _Forward(logging.Handler):
@@ -418,9 +418,9 @@ class _Forward(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = (record.getMessage().splitlines() or [""])[0]
         if wait := re.match(r"Rate limited\. Waiting ([0-9.]+)s", text):
-            self._reporter.emit(Waiting(reason=f"the Hub asks to wait; trying again in {float(wait[1]):.0f} s"))
+            self._reporter.emit(Waiting(reason=f"the Hub asks to wait; retrying in {float(wait[1]):.0f} s"))
         elif wait := re.match(r"Retrying in ([0-9.]+)s", text):
-            self._reporter.emit(Waiting(reason=f"the connection failed; trying again in {float(wait[1]):.0f} s"))
+            self._reporter.emit(Waiting(reason=f"the connection failed; retrying in {float(wait[1]):.0f} s"))
         elif "thrown while requesting" not in text and "empty commit" not in text:
             self._reporter.emit(Notice(message=f"the Hub: {text}", warning=True))
 
@@ -499,7 +499,7 @@ def _operation(file: LocalFile, progress: Progress) -> CommitOperationAdd:
 def changed(file: LocalFile) -> BuildError:
     """The error of a file that is not what was checked any more."""
     return BuildError(
-        f"{file.source} changed while it was uploaded", hint="wait until the build has ended and upload again"
+        f"{file.source} changed during the upload", hint="wait for the build to finish, then upload again"
     )
 
 
@@ -555,13 +555,13 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, HfHubHTTPError):
         status = error.response.status_code
         if status == 429:
-            return "the Hub asks for fewer requests (429)"
-        return f"the Hub answered {status}{_said(error)}"
+            return "the Hub limits requests (429)"
+        return f"the Hub responded with {status}{_said(error)}"
     name = type(error).__name__
     if name in {"ReadError", "WriteError", "CloseError", "RemoteProtocolError"}:
-        return "the connection was cut"
+        return "the connection was lost"
     if name in {"ReadTimeout", "WriteTimeout", "PoolTimeout", "ConnectTimeout"}:
-        return "the Hub does not answer"
+        return "the Hub does not respond"
     return f"no connection ({_first_line(error)})" if name in {"ConnectError", "ProxyError"} else _first_line(error)
 
 

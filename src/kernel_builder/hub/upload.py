@@ -138,17 +138,15 @@ def prepare(request: UploadRequest, reporter: Reporter) -> Prepared:
     repo_id = request.repo_id or (hub.repo_id if hub else None)
     if repo_id is None:
         raise UsageError(
-            "no repository is named to upload to",
-            hint='give --repo-id owner/name, or write repo-id = "owner/name" in [general.hub] of build.toml',
+            "no repository to upload to",
+            hint='pass --repo-id owner/name, or set repo-id = "owner/name" in [general.hub] of build.toml',
         )
     if repo_id.count("/") != 1 or not all(repo_id.split("/")):
-        raise UsageError(f"{repo_id!r} is no name of a repository", hint="it looks like owner/name")
+        raise UsageError(f"{repo_id!r} is not a valid repository name", hint="use the form owner/name")
     version = source.version
     checked = check_source(source, reporter, ignore=request.ignore)
     if request.readme is not False and not has_card(source):
-        reporter.emit(
-            Notice(message="there is no card (CARD.md), so README.md on the Hub stays as it is", warning=True)
-        )
+        reporter.emit(Notice(message="no card (CARD.md), so README.md on the Hub stays unchanged", warning=True))
     return Prepared(
         request=request,
         source=source,
@@ -195,17 +193,21 @@ def upload(request: UploadRequest, reporter: Reporter, *, stop: threading.Event 
         except ConflictError as error:
             conflicts += 1
             if conflicts > 1:
-                raise run.explained(error, "it changed again while this upload was planned anew; try later") from error
-            reporter.emit(Notice(message=f"{error.message}; planning anew", warning=True))
+                raise run.explained(
+                    error, "it changed again while this upload was being re-planned; try again later"
+                ) from error
+            reporter.emit(Notice(message=f"{error.message}; planning again", warning=True))
         except LostAnswerError as error:
             lost += 1
             run.is_uncertain = True
             if request.create_pr or lost > _LOST_ANSWERS:
                 where = (
-                    f"look at {remote.url}/discussions before: a pull request may be there" if request.create_pr else ""
+                    f"check {remote.url}/discussions first: the pull request may already exist"
+                    if request.create_pr
+                    else ""
                 )
                 raise run.explained(error, where) from error
-            reporter.emit(Waiting(reason=f"{error.message}; looking again in {2**lost} s"))
+            reporter.emit(Waiting(reason=f"{error.message}; checking again in {2**lost} s"))
             time.sleep(2**lost)
         except KernelBuilderError as error:
             raise run.explained(error) from error
@@ -220,12 +222,12 @@ def _branches(remote: Remote, request: UploadRequest, reporter: Reporter) -> dic
             raise
         remote.create(private=request.private)
         kind = "private" if request.private else "public"
-        reporter.emit(Notice(message=f"made the {kind} repository {remote.repo_id}: {remote.url}"))
+        reporter.emit(Notice(message=f"created the {kind} repository {remote.repo_id}: {remote.url}"))
         return remote.branches()
     if request.private and not remote.is_private():
         raise UsageError(
-            f"{remote.repo_id} exists and is public, so what is uploaded to it is public, whatever --private says",
-            hint=f"leave out --private, or change the repository's visibility first: {remote.url}/settings",
+            f"{remote.repo_id} already exists and is public, so the upload would be public despite --private",
+            hint=f"run without --private, or change the repository's visibility first: {remote.url}/settings",
         )
     return branches
 
@@ -249,7 +251,7 @@ class _Planner:
         """The plan on ``branches`` (``None``: there is no repository yet)."""
         prepared, request = self._prepared, self._prepared.request
         if branches is not None and MAIN not in branches:
-            raise NetworkError(f"{prepared.repo_id} has no branch {MAIN}, which versions are made from")
+            raise NetworkError(f"{prepared.repo_id} has no branch {MAIN}, from which version branches are created")
         there = self._there(branches)
         is_new = branches is None or prepared.branch not in branches
         card = self._card(branches or {}, None if is_new else there)
@@ -290,9 +292,9 @@ class _Planner:
             return None
         newer = max((int(name[1:]) for name in branches if re.fullmatch(r"v[0-9]+", name)), default=0)
         if newer > prepared.version and not request.readme:
-            dirty = "; it does not say that these builds are dirty" if prepared.checked.dirty else ""
+            dirty = "; it will not mention that these builds are dirty" if prepared.checked.dirty else ""
             self._tell(
-                f"README.md on {MAIN} stays as it is, because it tells of version {newer}"
+                f"README.md on {MAIN} stays unchanged, because it describes version {newer}"
                 f" and this is version {prepared.version}; --readme replaces it{dirty}"
             )
             return None
@@ -357,7 +359,9 @@ class _Planner:
 
     def _tell_void(self, void: set[str]) -> None:
         for path in sorted(void):
-            self._tell(f"{path} is deleted: it signs a {METADATA} that is replaced; sign the new one", warning=True)
+            self._tell(
+                f"{path} will be deleted: it signs a {METADATA} that is being replaced; sign the new one", warning=True
+            )
 
     def _tell_interface(self, there: Snapshot) -> None:
         """Warn when users of what is published would notice this upload, although its version is the same.
@@ -384,8 +388,8 @@ class _Planner:
             if not verdict.is_satisfied:
                 listed = "".join(f"\n  {change}" for change in verdict.breaking)
                 self._tell(
-                    f"users of version {prepared.version} would notice this:{listed}\n"
-                    f"  write version = {prepared.version + 1} in build.toml and build again,"
+                    f"this would break users of version {prepared.version}:{listed}\n"
+                    f"  set version = {prepared.version + 1} in build.toml and build again,"
                     " or keep what they rely on",
                     warning=True,
                 )
@@ -400,7 +404,7 @@ class _Planner:
         if missing:
             listed = "".join(f"\n  {platform}: {', '.join(names)}" for platform, names in missing.items())
             self._tell(
-                f"variants that Hub kernels must have are neither here nor on {self._prepared.branch}:{listed}",
+                f"required variants are missing both here and on {self._prepared.branch}:{listed}",
                 warning=True,
             )
 
@@ -477,7 +481,7 @@ class _Run:
             if self._remote.branches().get(branch.name) == branch.base:
                 self._remote.delete_branch(branch.name)
         except KernelBuilderError:
-            self._current = f"the branch {branch.name} was made and holds no variant yet"
+            self._current = f"the branch {branch.name} was created and contains no variant yet"
 
     def _propose(self, branch: BranchPlan, progress: Progress) -> None:
         """One pull request for the branch: the first commit opens it, the others go to it."""
@@ -488,8 +492,8 @@ class _Run:
                 remote.create_branch(branch.name, branch.base)
             except NetworkError as error:
                 raise NetworkError(
-                    f"{error.message}; a pull request needs the branch that it is for",
-                    hint=f"ask the owners of {remote.repo_id} to make the branch {branch.name}, then run this again",
+                    f"{error.message}; a pull request needs its target branch",
+                    hint=f"ask the owners of {remote.repo_id} to create the branch {branch.name}, then run this again",
                 ) from error
         if not branch.batches:
             return
@@ -519,7 +523,7 @@ class _Run:
             parts.append(f"{' and '.join(self._done)} {'is' if len(self._done) == 1 else 'are'} published")
         parts += [f"pull request for {branch}: {url}" for branch, url in self._pull_requests]
         if self._current:
-            parts.append(f"{self._current}; the same command again does the rest")
+            parts.append(f"{self._current}; run the same command again to do the rest")
         error.hint = "; ".join(part for part in parts if part) or None
         return error
 

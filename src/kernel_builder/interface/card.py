@@ -57,8 +57,8 @@ def fill_card(project: Project, variants: Sequence[BuiltVariant], *, repo_id: st
     repo_id = repo_id or project.hub.repo_id
     if repo_id is None:
         raise ConfigError(
-            "the card names the kernel's repository on the Hub, and none is known",
-            hint='write repo-id = "owner/name" in [general.hub] of build.toml, or give --repo-id',
+            "the card needs the kernel's repository on the Hub, but none is set",
+            hint='set repo-id = "owner/name" in [general.hub] of build.toml, or pass --repo-id',
         )
     path = project.root / CARD
     has_own = path.is_file()
@@ -177,7 +177,7 @@ def _provenance(variants: Sequence[BuiltVariant]) -> str | None:
     builders = sorted({variant.builder_version for variant in variants if variant.builder_version})
     by = f" by kernel-builder {', '.join(builders)}" if builders else ""
     if not commits:
-        return f"Built{by} from sources that are in no git repository."
+        return f"Built{by} from sources outside any git repository."
     what = "commit" if len(commits) == 1 else "commits"
     return f"Built{by} from {what} {', '.join(f'`{commit}`' for commit in commits)}."
 
@@ -186,7 +186,7 @@ def _dirty_banner(variants: Sequence[BuiltVariant]) -> str:
     names = [variant.name for variant in variants if variant.is_dirty]
     return (
         "> [!WARNING]\n"
-        "> Built from sources with changes that are in no commit, so that these builds cannot be made again: "
+        "> Built from sources with uncommitted changes, so these builds cannot be reproduced: "
         + ", ".join(f"`{name}`" for name in names)
         + "."
     )
@@ -232,7 +232,7 @@ def _parse(text: str, path: Path | None) -> tuple[jinja2.Template, set[str]]:
         used = jinja2.meta.find_undeclared_variables(environment.parse(text))
         return environment.from_string(text), used
     except jinja2.TemplateSyntaxError as error:
-        raise _wrong(error.message or "it is no template", error.lineno, path) from error
+        raise _wrong(error.message or "it is not a valid template", error.lineno, path) from error
 
 
 def _line_of(error: jinja2.TemplateError, text: str) -> int | None:
@@ -245,8 +245,8 @@ def _line_of(error: jinja2.TemplateError, text: str) -> int | None:
 
 
 def _wrong(message: str, line: int | None, path: Path | None) -> ConfigError:
-    hint = f"a card can use {', '.join(VARIABLES)}; {{% raw %}} keeps braces as they are"
+    hint = f"available variables: {', '.join(VARIABLES)}; {{% raw %}} keeps braces literal"
     return ConfigError(
-        f"{CARD} cannot be filled in",
+        f"cannot render {CARD}",
         diagnostics=(Diagnostic(severity=Severity.ERROR, message=message, file=path, line=line, hint=hint),),
     )

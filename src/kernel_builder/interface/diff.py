@@ -101,12 +101,12 @@ def _names(old: Interface, new: Interface) -> Iterator[Change]:
     before, after = _public(old), _public(new)
     for name in before:
         if name not in after:
-            yield Change(effect=Effect.BREAKING, subject=name, message="it is gone from the top module")
+            yield Change(effect=Effect.BREAKING, subject=name, message="removed from the top module")
         elif before[name] == "a function" and after[name] != "a function":
-            yield Change(effect=Effect.NOTE, subject=name, message="its signature cannot be read any more")
+            yield Change(effect=Effect.NOTE, subject=name, message="its signature can no longer be read")
     for name in after:
         if name not in before:
-            yield Change(effect=Effect.ADDITION, subject=name, message=f"{after[name]} that is new")
+            yield Change(effect=Effect.ADDITION, subject=name, message=f"new: {after[name]}")
 
 
 def _functions(old: Interface, new: Interface) -> Iterator[Change]:
@@ -144,10 +144,10 @@ def signature_changes(subject: str, old: Signature, new: Signature) -> Iterator[
         other = after.get(parameter.name)
         if parameter.kind in _VARIADIC:
             if not any(candidate.kind is parameter.kind for candidate in new.parameters):
-                yield breaks(f"it takes no {parameter.kind.value} any more")
+                yield breaks(f"no longer takes {parameter.kind.value}")
         elif other is None or other.kind in _VARIADIC:
             if not (catches_names and parameter.kind is ParameterKind.KEYWORD_ONLY):
-                yield breaks(f"parameter {parameter.name!r} is gone")
+                yield breaks(f"parameter {parameter.name!r} was removed")
         else:
             yield from _parameter(subject, parameter, other)
     before = {parameter.name for parameter in old.parameters}
@@ -160,9 +160,9 @@ def signature_changes(subject: str, old: Signature, new: Signature) -> Iterator[
             yield Change(effect=Effect.ADDITION, subject=subject, message=f"new parameter {parameter.name!r}")
     moved = _moved(old.parameters, new.parameters)
     if moved and not catches_places:
-        yield breaks(f"{moved!r} is at another place among the positional parameters")
+        yield breaks(f"positional parameter {moved!r} has moved")
     if old.returns != new.returns:
-        message = f"it returns {new.returns or 'something unstated'} instead of {old.returns or 'something unstated'}"
+        message = f"return type changed from {old.returns or 'unannotated'} to {new.returns or 'unannotated'}"
         yield Change(effect=Effect.NOTE, subject=subject, message=message)
 
 
@@ -171,16 +171,16 @@ def _parameter(subject: str, old: Parameter, new: Parameter) -> Iterator[Change]
         return Change(effect=Effect.BREAKING, subject=subject, message=f"parameter {old.name!r} {message}")
 
     if not old.is_required and new.is_required:
-        yield breaks("has no default any more")
+        yield breaks("no longer has a default")
     elif old.default != new.default and old.default is not None:
-        message = f"parameter {old.name!r} has the default {new.default} instead of {old.default}"
+        message = f"default of parameter {old.name!r} changed from {old.default} to {new.default}"
         yield Change(effect=Effect.NOTE, subject=subject, message=message)
     if old.kind in _BY_NAME and new.kind not in _BY_NAME:
-        yield breaks("cannot be passed by name any more")
+        yield breaks("can no longer be passed by name")
     if old.kind in _BY_PLACE and new.kind not in _BY_PLACE:
-        yield breaks("cannot be passed by position any more")
+        yield breaks("can no longer be passed by position")
     if old.annotation != new.annotation and old.annotation is not None:
-        message = f"parameter {old.name!r} is {new.annotation or 'not annotated'} instead of {old.annotation}"
+        message = f"annotation of parameter {old.name!r} changed from {old.annotation} to {new.annotation or 'none'}"
         yield Change(effect=Effect.NOTE, subject=subject, message=message)
 
 
@@ -200,23 +200,23 @@ def _layers(old: Interface, new: Interface) -> Iterator[Change]:
         subject = f"layers.{layer.name}"
         other = after.get(layer.name)
         if other is None:
-            yield Change(effect=Effect.BREAKING, subject=subject, message="the layer is gone")
+            yield Change(effect=Effect.BREAKING, subject=subject, message="the layer was removed")
             continue
         if layer.forward is not None and other.forward is not None:
             yield from signature_changes(f"{subject}.forward", layer.forward, other.forward)
         yield from _flags(subject, layer, other)
     for layer in new.layers:
         if layer.name not in before:
-            yield Change(effect=Effect.ADDITION, subject=f"layers.{layer.name}", message="a layer that is new")
+            yield Change(effect=Effect.ADDITION, subject=f"layers.{layer.name}", message="new layer")
 
 
 def _flags(subject: str, old: Layer, new: Layer) -> Iterator[Change]:
     for flag, value in old.flags.items():
         now = new.flags.get(flag, value)
         if value and not now:
-            yield Change(effect=Effect.BREAKING, subject=subject, message=f"{flag} is False now")
+            yield Change(effect=Effect.BREAKING, subject=subject, message=f"{flag} is now False")
         elif now and not value:
-            yield Change(effect=Effect.ADDITION, subject=subject, message=f"{flag} is True now")
+            yield Change(effect=Effect.ADDITION, subject=subject, message=f"{flag} is now True")
 
 
 def _ops(old: Interface, new: Interface) -> Iterator[Change]:
@@ -228,13 +228,13 @@ def _ops(old: Interface, new: Interface) -> Iterator[Change]:
     for name, schema in old.ops.items():
         subject = f"op {name}"
         if name not in new.ops:
-            yield Change(effect=lost, subject=subject, message="the op is gone")
+            yield Change(effect=lost, subject=subject, message="the op was removed")
         elif _plain(schema) != _plain(new.ops[name]):
             yield from _schema_changes(subject, schema, new.ops[name], published=published)
     for name in new.ops:
         if name not in old.ops:
             effect = Effect.ADDITION if published else Effect.NOTE
-            yield Change(effect=effect, subject=f"op {name}", message="an op that is new")
+            yield Change(effect=effect, subject=f"op {name}", message="new op")
 
 
 def _plain(schema: str) -> str:
@@ -248,9 +248,9 @@ def _schema_changes(subject: str, old: str, new: str, *, published: bool) -> Ite
     # Types and results are part of what an op accepts, unlike Python's annotations.
     types = [change for change in found if change.effect is Effect.NOTE]
     if published and (breaking or types or not found):
-        yield Change(effect=Effect.BREAKING, subject=subject, message=f"its schema was {old} and is {new}")
+        yield Change(effect=Effect.BREAKING, subject=subject, message=f"schema changed from {old} to {new}")
     else:
-        yield Change(effect=Effect.NOTE, subject=subject, message=f"its schema was {old} and is {new}")
+        yield Change(effect=Effect.NOTE, subject=subject, message=f"schema changed from {old} to {new}")
 
 
 def schema_signature(schema: str) -> Signature | None:
@@ -297,12 +297,12 @@ def _support(old: Iterable[str], new: Iterable[str]) -> Iterator[Change]:
         return
     for compute, releases in _supported(old).items():
         if compute not in after:
-            message = f"no variant for {compute} any more"
+            message = f"no longer has variants for {compute}"
         else:
             lost = [release for release in sorted(releases) if release < min(after[compute])]
             if not lost:
                 continue
-            message = "no variant for torch " + ", ".join(f"{major}.{minor}" for major, minor in lost) + " any more"
+            message = "no longer has variants for torch " + ", ".join(f"{major}.{minor}" for major, minor in lost)
         yield Change(effect=Effect.BREAKING, subject=compute, message=message, is_support=True)
 
 

@@ -72,7 +72,7 @@ def _git(root: Path, environ: Mapping[str, str], *arguments: str) -> str:
     except FileNotFoundError as error:
         raise _GitFailedError("git is not on PATH") from error
     except subprocess.TimeoutExpired as error:
-        raise _GitFailedError(f"git did not answer in {_GIT_SECONDS} s") from error
+        raise _GitFailedError(f"git did not respond within {_GIT_SECONDS} s") from error
     if completed.returncode != 0:
         words = completed.stderr.decode("utf-8", "replace").strip().splitlines()
         raise _GitFailedError(words[0].removeprefix("fatal: ") if words else "git failed")
@@ -84,7 +84,7 @@ def _head(root: Path, environ: Mapping[str, str]) -> str:
         _git(root, environ, "rev-parse", "--git-dir")
     except _GitFailedError as error:
         if "not a git repository" in str(error):
-            raise _GitFailedError("it is in no git repository") from error
+            raise _GitFailedError("it is not in a git repository") from error
         raise
     try:
         return _git(root, environ, "rev-parse", "--verify", "--quiet", "HEAD").strip()
@@ -102,7 +102,7 @@ def _differences(root: Path, inputs: BuildInputs, environ: Mapping[str, str]) ->
     changed = _git(root, environ, "status", "--porcelain=v1", "-z", "--untracked-files=no", "--", ".", *excluded)
     if changed:
         first = changed.split("\0", 1)[0][3:]
-        return f"{first} has changes that are not committed"
+        return f"{first} has uncommitted changes"
     tracked = set(_git(root, environ, "ls-files", "-z", "--cached", "--recurse-submodules", "--", ".").split("\0"))
     others = set(_git(root, environ, "ls-files", "-z", "--others", "--exclude-standard", "--", ".").split("\0"))
     for path in inputs.all:
@@ -126,7 +126,7 @@ def identify(project: Project, output: Path | None = None, *, environ: Mapping[s
             unique=digest[:_LONE_DIGEST_DIGITS],
             commit=None,
             dirty=False,
-            reason=f"the kernel is named by its content, because {error}",
+            reason=f"the kernel is named by its content because {error}",
         )
     short = commit[:_COMMIT_DIGITS]
     if difference is None:
@@ -136,5 +136,5 @@ def identify(project: Project, output: Path | None = None, *, environ: Mapping[s
         unique=f"{short}_dirty_{digest[:_DIGEST_DIGITS]}",
         commit=commit,
         dirty=True,
-        reason=f"the kernel is marked dirty, because {difference}",
+        reason=f"the kernel is marked dirty because {difference}",
     )

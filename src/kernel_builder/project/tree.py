@@ -83,7 +83,7 @@ def _refuse_unwritable(project: Project, path: str) -> None:
     except UnicodeEncodeError as error:
         shown = os.fsencode(path).decode("utf-8", "backslashreplace")
         raise ConfigError(
-            f"{project.package}/{shown}: the file's name is not UTF-8, and metadata.json could not name it",
+            f"{project.package}/{shown}: the file name is not valid UTF-8, so metadata.json could not list it",
             hint="rename the file",
         ) from error
 

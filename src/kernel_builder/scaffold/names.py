@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from kernel_builder.errors import UsageError
 
 RULE = (
-    "a kernel's name has at least two characters, all of them lower-case letters, digits and dashes;"
+    "a kernel name has at least two characters: lowercase letters, digits and dashes;"
     " it begins with a letter and does not end with a dash"
 )
 
@@ -60,12 +60,12 @@ def parse_repo_id(text: str) -> tuple[ProjectName, tuple[str, ...]]:
     """
     *owners, repo = text.split("/")
     if len(owners) > 1 or not repo or (owners and not owners[0]):
-        raise UsageError(f"--name takes OWNER/REPO or REPO, not {text!r}", hint="for instance --name myorg/my-kernel")
+        raise UsageError(f"--name takes OWNER/REPO or REPO, not {text!r}", hint="for example --name myorg/my-kernel")
     owner = owners[0] if owners else None
     if owner is not None and _OWNER.fullmatch(owner) is None:
         raise UsageError(
-            f"{owner!r} cannot be the owner of a repository on the Hub",
-            hint="letters, digits, dots, dashes and underscores are allowed, the last three only inside",
+            f"{owner!r} is not a valid repository owner on the Hub",
+            hint="use letters, digits, dots, dashes and underscores, the last three not at the beginning or end",
         )
     name, notes = parse_name(repo)
     return ProjectName(name=name, owner=owner), notes
@@ -80,19 +80,19 @@ def parse_name(text: str) -> tuple[str, tuple[str, ...]]:
     if _NAME.fullmatch(name) is None:
         near = nearest(text)
         raise UsageError(
-            f"{text!r} cannot be the name of a kernel: {RULE}",
+            f"{text!r} is not a valid kernel name: {RULE}",
             hint=f"use {near!r}" if near is not None else "choose another with --name OWNER/REPO",
         )
     python_name = name.replace("-", "_")
     if keyword.iskeyword(python_name) or python_name in _TAKEN:
-        kind = "a word of the Python language" if keyword.iskeyword(python_name) else "a name that its code needs"
+        kind = "a Python keyword" if keyword.iskeyword(python_name) else "a name that the generated code needs"
         raise UsageError(
-            f"{text!r} cannot be the name of a kernel: its function would be called {python_name!r}, {kind}",
+            f"{text!r} is not a valid kernel name: its function would be called {python_name!r}, {kind}",
             hint=f"use {name + '-kernel'!r}",
         )
     if python_name in _MODULES:
         raise UsageError(
-            f"{text!r} cannot be the name of a kernel: it would hide the module {python_name!r} of Python",
+            f"{text!r} is not a valid kernel name: it would shadow Python's module {python_name!r}",
             hint=f"use {name + '-kernel'!r}",
         )
     notes = (f"the kernel is called {name!r}: {RULE}",) if name != text else ()

@@ -73,13 +73,13 @@ def choose_backends(words: Sequence[str]) -> tuple[Backend, ...]:
     others = ", ".join(backend for backend in Backend if backend not in BACKENDS)
     if unknown:
         raise UsageError(
-            f"there is no backend {', '.join(repr(word) for word in unknown)}",
-            hint=f"init writes {writes}; it knows, but does not write yet, {others}",
+            f"unknown backend {', '.join(repr(word) for word in unknown)}",
+            hint=f"init supports {writes}, but not yet {others}",
         )
     if later:
         raise UsageError(
-            f"init does not write {', '.join(later)} yet: it knows the backend but has no template for it",
-            hint=f"init writes {writes}",
+            f"init does not support {', '.join(later)} yet: there is no template for it",
+            hint=f"init supports {writes}",
         )
     return tuple(backend for backend in BACKENDS if backend in chosen)
 

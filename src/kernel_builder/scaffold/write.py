@@ -44,8 +44,8 @@ def _refuse_clashes(root: Path, files: Mapping[str, str], *, overwrite: bool) ->
     blocked += [str(parent) for parent in parents if os.path.lexists(parent) and not parent.is_dir()]
     if blocked:
         raise UsageError(
-            f"no project can be written to {root}, since these are in the way: {', '.join(blocked)}",
-            hint="move them away or choose another directory; nothing was written",
+            f"cannot create a project in {root}, because these are in the way: {', '.join(blocked)}",
+            hint="move them or choose another directory; nothing was written",
         )
     if existing and not overwrite:
         raise UsageError(

@@ -116,12 +116,12 @@ def _judge(members: Iterable[tuple[_Entry, _Content]], name: str, limit: int) ->
         if entry.kind is _Kind.FOLDER:
             continue
         if entry.kind is _Kind.OTHER:
-            raise IntegrityError(f"{name} holds {entry.name}, which is neither a file nor a folder nor a link")
+            raise IntegrityError(f"{name} contains {entry.name}, which is not a file, directory or link")
         if entry.name in entries:
-            raise IntegrityError(f"{name} holds {entry.name} twice")
+            raise IntegrityError(f"{name} contains {entry.name} twice")
         total += entry.size
         if total > limit:
-            raise IntegrityError(f"{name} unpacks to more than the {limit} bytes that it may have")
+            raise IntegrityError(f"{name} is larger than {limit} bytes when unpacked, which is the limit")
         entries[entry.name] = entry
     return entries
 
@@ -135,7 +135,7 @@ def _plan(entries: Mapping[str, _Entry], select: Select, name: str) -> dict[str,
         if target is None:
             continue
         if source is None:
-            raise IntegrityError(f"{name} holds the link {member}, which leads to nothing inside of it")
+            raise IntegrityError(f"{name} contains the link {member}, whose target is not in the archive")
         target = safe_path(target)
         known = sources.setdefault(target, source)
         if known != source:
@@ -199,17 +199,17 @@ def _write(content: IO[bytes], targets: Sequence[Path], entry: _Entry, name: str
             try:
                 files.append(stack.enter_context(target.open("xb")))
             except FileExistsError as error:
-                raise IntegrityError(f"{name}: {entry.name} would be written over {target}") from error
+                raise IntegrityError(f"{name}: {entry.name} would overwrite {target}") from error
         left = entry.size
         while left:
             chunk = content.read(min(_COPY, left))
             if not chunk:
-                raise EOFError(f"{entry.name} ends early")
+                raise EOFError(f"{entry.name} is truncated")
             left -= len(chunk)
             for file in files:
                 file.write(chunk)
         if content.read(1):  # past its size: also makes zipfile compare the CRC
-            raise EOFError(f"{entry.name} is longer than it says")
+            raise EOFError(f"{entry.name} is longer than its header says")
     for target in targets:
         target.chmod(0o755 if entry.executable else 0o644)
 
@@ -218,7 +218,7 @@ def _reader(name: str) -> _Read:
     for suffix, reader in _READERS.items():
         if name.endswith(suffix):
             return reader
-    raise IntegrityError(f"{name} is no archive of a known kind", hint=f"known are {', '.join(_READERS)}")
+    raise IntegrityError(f"{name} is not a supported archive", hint=f"supported: {', '.join(_READERS)}")
 
 
 def _read_zip(archive: Path, _limit: int) -> Iterator[tuple[_Entry, _Content]]:
@@ -226,7 +226,7 @@ def _read_zip(archive: Path, _limit: int) -> Iterator[tuple[_Entry, _Content]]:
     with zipfile.ZipFile(archive) as opened:
         for info in opened.infolist():
             if not info.filename or not 0 <= info.header_offset < size:
-                raise EOFError("its directory is broken")
+                raise EOFError("its central directory is damaged")
             if info.is_dir():
                 safe_path(info.filename)
                 continue
@@ -276,7 +276,7 @@ class Counted(io.RawIOBase):
         data = self._source.read(_COPY if size < 0 else size)
         self._left -= len(data)
         if self._left < 0:
-            raise IntegrityError(f"{self._what} unpacks to more than it may")
+            raise IntegrityError(f"{self._what} is larger than its limit when unpacked")
         return data
 
 
@@ -376,16 +376,16 @@ def _read_deb(archive: Path, limit: int) -> Iterator[tuple[_Entry, _Content]]:
     """The files of a Debian package: the member ``data.tar*`` of an ``ar`` archive (deb(5))."""
     with archive.open("rb") as file:
         if file.read(8) != b"!<arch>\n":
-            raise EOFError("it is no ar archive")
+            raise EOFError("it is not an ar archive")
         for index, (name, size) in enumerate(_ar_members(file)):
             if index == 0:
                 if name != "debian-binary" or not file.read(min(size, 16)).startswith(b"2."):
-                    raise EOFError("it is no Debian package of format 2")
+                    raise EOFError("it is not a Debian package of format 2.0")
             elif name.startswith("data.tar"):
                 with _opened(cast("IO[bytes]", io.BufferedReader(_Window(file, size))), name) as stream:
                     yield from _tar(stream, limit)
                 return
-    raise EOFError("it holds no data.tar")
+    raise EOFError("it contains no data.tar")
 
 
 def _ar_members(file: IO[bytes]) -> Iterator[tuple[str, int]]:
@@ -393,7 +393,7 @@ def _ar_members(file: IO[bytes]) -> Iterator[tuple[str, int]]:
     while header := file.read(60):
         size = header[48:58].decode("ascii", "replace").strip()
         if len(header) < 60 or header[58:] != b"`\n" or not size.isdecimal():
-            raise EOFError("an ar header is broken")
+            raise EOFError("an ar header is damaged")
         start = file.tell()
         yield header[:16].decode("ascii", "replace").rstrip().removesuffix("/"), int(size)
         file.seek(start + int(size) + int(size) % 2)

@@ -84,7 +84,7 @@ def require_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed + _SPARE:
         raise MachineError(
-            f"the disk of {folder} is too full: {_mib(needed + _SPARE)} are needed, {_mib(free)} are free",
+            f"not enough disk space for {folder}: {_mib(needed + _SPARE)} needed, {_mib(free)} free",
             hint="free some space, or set KERNEL_BUILDER_CACHE to a directory on a larger disk",
         )
 
@@ -233,7 +233,7 @@ class Store:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            self._reporter.emit(Waiting(reason=f"another process is providing {name}"))
+            self._reporter.emit(Waiting(reason=f"another process is fetching {name}"))
             while not lock.is_locked:
                 check()
                 with contextlib.suppress(Timeout):
@@ -277,15 +277,15 @@ class Store:
                 room = os.statvfs(self.root)
                 free = f"{_mib(room.f_bavail * room.f_frsize)} free"
                 if room.f_files and not room.f_favail:
-                    free += ", but no more files can be made"
+                    free += ", but no inodes are left"
                 raise MachineError(
-                    f"the disk is full: {where} could not be written ({free})",
+                    f"the disk is full: cannot write {where} ({free})",
                     hint="free some space, or set KERNEL_BUILDER_CACHE to a directory on a larger disk",
                 ) from error
             if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}:
                 raise MachineError(
-                    f"the store cannot be written: {where}: {error.strerror}",
-                    hint="correct the permissions, or set KERNEL_BUILDER_CACHE to a directory of yours",
+                    f"cannot write to the store: {where}: {error.strerror}",
+                    hint="fix the permissions, or set KERNEL_BUILDER_CACHE to a directory you can write to",
                 ) from error
             raise
 
@@ -309,7 +309,7 @@ def _extra(entry: Path, expected: Mapping[str, object]) -> list[Problem]:
     try:
         names = sorted(set(_files(entry)) - expected.keys())
     except OSError as error:
-        return [Problem(path=os.path.relpath(error.filename, entry), what=f"it cannot be read: {error.strerror}")]
+        return [Problem(path=os.path.relpath(error.filename, entry), what=f"cannot be read: {error.strerror}")]
     return [Problem(path=name, what="does not belong here") for name in names]
 
 
@@ -323,14 +323,14 @@ def _compare(file: Path, name: str, size: int, digest: str) -> Problem | None:
     try:
         status = file.lstat()
         if not stat.S_ISREG(status.st_mode):
-            return Problem(path=name, what="it is no ordinary file")
+            return Problem(path=name, what="not a regular file")
         if status.st_size != size:
-            return Problem(path=name, what=f"{status.st_size} bytes instead of {size}")
-        return Problem(path=name, what="its contents changed") if _digest(file) != digest else None
+            return Problem(path=name, what=f"{status.st_size} bytes, expected {size}")
+        return Problem(path=name, what="its contents have changed") if _digest(file) != digest else None
     except FileNotFoundError:
         return Problem(path=name, what="missing")
     except OSError as error:
-        return Problem(path=name, what=f"it cannot be read: {error.strerror}")
+        return Problem(path=name, what=f"cannot be read: {error.strerror}")
 
 
 def verify_folder(entry: Path) -> list[Problem]:
@@ -355,7 +355,7 @@ def damage_text(name: str, problems: Sequence[Problem]) -> str:
     """One sentence about a damaged entry."""
     first = problems[0]
     more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-    return f"{name} in the store is damaged ({first.path}: {first.what}{more}) and has to be provided again"
+    return f"{name} in the store is damaged ({first.path}: {first.what}{more}) and must be fetched again"
 
 
 def _seal(work: Path, key: StoreKey, sources: Sequence[Artefact]) -> None:
@@ -364,7 +364,7 @@ def _seal(work: Path, key: StoreKey, sources: Sequence[Artefact]) -> None:
     for name in sorted(_files(work)):
         status = (work / name).lstat()
         if not stat.S_ISREG(status.st_mode):
-            raise IntegrityError(f"{key.stem}: {name} is no ordinary file, so it cannot be kept in the store")
+            raise IntegrityError(f"{key.stem}: {name} is not a regular file, so the store cannot keep it")
         files[name] = {"size": status.st_size, "sha256": _digest(work / name)}
     manifest: dict[str, object] = {
         "format": _FORMAT,
@@ -392,20 +392,20 @@ def load_manifest(entry: Path) -> Mapping[str, object]:
     try:
         manifest = json.loads((entry / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise IntegrityError(f"{entry} is not in the store, or incomplete") from error
+        raise IntegrityError(f"{entry} is missing from the store, or incomplete") from error
     except (OSError, ValueError, RecursionError) as error:
         raise _unreadable(entry, error) from error
     if not isinstance(manifest, dict):
-        raise _unreadable(entry, "it is no table")
+        raise _unreadable(entry, "it is not a table")
     if "own-sha256" in manifest and manifest["own-sha256"] != _own_digest(manifest):
-        raise _unreadable(entry, "its contents changed")
+        raise _unreadable(entry, "its contents have changed")
     return manifest
 
 
 def _unreadable(entry: Path, why: object) -> IntegrityError:
     return IntegrityError(
-        f"the manifest of {entry} cannot be read: {why}",
-        hint=f"kernel-builder toolchain verify --repair, or delete {entry}; it will be provided again",
+        f"cannot read the manifest of {entry}: {why}",
+        hint=f"run: kernel-builder toolchain verify --repair, or delete {entry}; it will be fetched again",
     )
 
 

@@ -39,13 +39,13 @@ class Site:
         self._folder: Path | None = None
         if scheme in {"http", "https"}:
             if transport is None:
-                raise NetworkError(f"{redact(text)} would need the network", hint="leave --offline out")
+                raise NetworkError(f"{redact(text)} needs the network", hint="run without --offline")
             self._url = text.rstrip("/") + "/"
         elif scheme == "file":
             self._folder = Path(unquote(urlsplit(text).path))
         elif "://" in text:
             raise NetworkError(
-                f"{redact(text)} is no address that can be read", hint="write https://, http://, file:// or a folder"
+                f"{redact(text)} is not a supported URL", hint="use an https://, http:// or file:// URL, or a directory"
             )
         else:
             self._folder = Path(text)
@@ -77,10 +77,10 @@ class Site:
                     data = file.read(limit + 1)
             except FileNotFoundError as error:
                 if not Path(str(self)).is_dir():
-                    raise NetworkError(f"the folder {self} is not there", hint="correct its path") from error
+                    raise NetworkError(f"the directory {self} does not exist", hint="fix its path") from error
                 raise NotFoundError(f"{path} does not exist") from error
             except OSError as error:
-                raise NetworkError(f"{path} cannot be read: {error.strerror}") from error
+                raise NetworkError(f"cannot read {path}: {error.strerror}") from error
             self._bounded(relative, len(data), limit)
             return data
         with TemporaryDirectory(prefix="kernel-builder-") as scratch:
@@ -95,7 +95,7 @@ class Site:
         Raises :class:`NetworkError`, and :class:`IntegrityError` when size or digest are not as promised.
         """
         if not _SHA256.fullmatch(sha256):
-            raise IntegrityError(f"{self.where(relative)}: its index gives no SHA-256")
+            raise IntegrityError(f"{self.where(relative)}: its index lists no SHA-256")
         while True:
             resumed = self._url is not None and target.exists()
             if self._url is None:
@@ -108,8 +108,8 @@ class Site:
             target.unlink()
             if not resumed:  # else the part from an earlier attempt may be what was damaged
                 raise IntegrityError(
-                    f"{self.where(relative)} is not what its index promises: its SHA-256 is {found}, not {sha256}",
-                    hint="run the command again; if it stays so, the mirror is damaged or was tampered with",
+                    f"{self.where(relative)} does not match its index: its SHA-256 is {found}, expected {sha256}",
+                    hint="run the command again; if this persists, the mirror is damaged or was tampered with",
                 )
 
     def _download(self, relative: str, target: Path, size: int, on_bytes: OnBytes) -> None:
@@ -126,7 +126,7 @@ class Site:
             found = target.stat().st_size
             if found != size:
                 target.unlink()
-                raise IntegrityError(f"{self.where(relative)} has {found} bytes; its index promises {size}") from None
+                raise IntegrityError(f"{self.where(relative)} has {found} bytes; its index lists {size}") from None
 
     def _download_whole(self, relative: str, target: Path, limit: int, on_bytes: OnBytes) -> None:
         def count(arrived: int) -> None:
@@ -140,7 +140,7 @@ class Site:
         try:
             found = path.stat().st_size
             if found != size:
-                raise IntegrityError(f"{path} has {found} bytes; its index promises {size}")
+                raise IntegrityError(f"{path} has {found} bytes; its index lists {size}")
             with path.open("rb") as source, target.open("wb") as file:
                 while chunk := source.read(_COPY):
                     file.write(chunk)
@@ -150,12 +150,12 @@ class Site:
 
     def _bounded(self, relative: str, size: int, limit: int) -> None:
         if size > limit:
-            raise IntegrityError(f"{self.where(relative)} is larger than the {limit} bytes that it may have")
+            raise IntegrityError(f"{self.where(relative)} is larger than the limit of {limit} bytes")
 
     @property
     def _server(self) -> Transport:
         if self._transport is None:  # the constructor has seen to it
-            raise NetworkError(f"{self} would need the network")
+            raise NetworkError(f"{self} needs the network")
         return self._transport
 
     def _address(self, relative: str) -> str:
@@ -163,7 +163,7 @@ class Site:
 
     def _local(self, relative: str) -> Path:
         if self._folder is None:
-            raise NetworkError(f"{self} is no folder")
+            raise NetworkError(f"{self} is not a directory")
         return self._folder / safe_path(relative)
 
 
@@ -202,5 +202,5 @@ def safe_path(path: str) -> str:
         path.startswith("/") or "\\" in path or any(ord(character) < 32 or ord(character) == 127 for character in path)
     )
     if odd or not parts or ".." in parts:
-        raise IntegrityError(f"{path!r} is no path that a published file may have")
+        raise IntegrityError(f"{path!r} is not a valid path for a published file")
     return "/".join(parts)

@@ -132,7 +132,7 @@ def _platform_reason(tags: Iterable[Tag], machine: str) -> str | None:
     for platform in platforms:
         if platform == "any" or (platform.startswith(("manylinux", "linux")) and platform.endswith(f"_{machine}")):
             return None
-    return f"it is for {', '.join(platforms)}, not for Linux on {machine}"
+    return f"built for {', '.join(platforms)}, not for Linux on {machine}"
 
 
 def _preference(file: IndexFile, pythons: Sequence[str]) -> tuple[int, int, str]:
@@ -177,7 +177,7 @@ def fitting_wheels(
     sound = [file for file in fitting if file.yanked is None]
     if sound:
         rejections += [
-            Rejection(filename=file.filename, reason=f"it was yanked: {file.yanked or 'no reason given'}")
+            Rejection(filename=file.filename, reason=f"yanked: {file.yanked or 'no reason given'}")
             for file in fitting
             if file.yanked is not None
         ]
@@ -212,12 +212,12 @@ def why_none(files: Iterable[IndexFile], rejections: Sequence[Rejection], allowe
     """The likeliest reason, in a few words, why none of ``files`` fits."""
     versions = {file.version for file in files}
     if not versions:
-        return "its page lists no wheels at all"
+        return "its page lists no wheels"
     near = [r for r in rejections if not r.reason.endswith(f"is not {allowed}")]
     if near:
         return f"{near[-1].filename}: {near[-1].reason}"
     newest = sorted((v for v in versions if not v.is_prerelease), reverse=True)[:6]
-    return f"newest versions there: {', '.join(str(version) for version in newest)}"
+    return f"newest versions available: {', '.join(str(version) for version in newest)}"
 
 
 class _HttpFile:
@@ -243,15 +243,16 @@ def locate(index: Index, artefact: Artefact) -> IndexFile:
     found = next((other for other in index.files(artefact.name) if other.filename == artefact.filename), None)
     if found is None:
         raise ToolchainError(
-            f"{describe_index(index.label)} has no {artefact.filename} any more, which was chosen earlier",
-            hint="'kernel-builder lock --upgrade' chooses anew; kernel-builder.toml can name an index that has it",
+            f"{describe_index(index.label)} no longer has {artefact.filename}, which is locked",
+            hint="run 'kernel-builder lock --upgrade' to choose again, or set an index that has it in"
+            " kernel-builder.toml",
         )
     for what, then, now in (("SHA-256", artefact.sha256, found.sha256), ("size", artefact.size, found.size)):
         if then is not None and now is not None and then != now:
             raise IntegrityError(
-                f"{artefact.filename} on {describe_index(index.label)} is not the file that was chosen earlier: its"
-                f" {what} was {then} and is {now}",
-                hint="published files never change: the index, or what is between, alters them",
+                f"{artefact.filename} on {describe_index(index.label)} is not the file that was locked: its"
+                f" {what} was {then} and is now {now}",
+                hint="published files never change: the index, or a proxy in between, alters them",
             )
     return replace(found, sha256=artefact.sha256, record_sha256=artefact.record_sha256)
 
@@ -312,14 +313,14 @@ class SimpleIndex:
         except NotFoundError as error:
             raise NotFoundError(
                 f"{describe_index(self.label)} has no project {project!r} ({redact(url)})",
-                hint=f"the index comes from {self.settings.origin}; is it a full mirror?",
+                hint=f"the index is set by {self.settings.origin}; is it a full mirror?",
             ) from error
         try:
             page = ProjectPage.from_response(response, project)
         except (ValueError, KeyError, TypeError, UnsupportedContentTypeError) as error:
             raise NetworkError(
-                f"{redact(url)} does not answer like a package index",
-                hint=f"the index comes from {self.settings.origin}; it must speak the simple API",
+                f"{redact(url)} does not respond like a package index",
+                hint=f"the index is set by {self.settings.origin}; it must support the simple API",
             ) from error
         found: list[IndexFile] = []
         for package in page.packages:
@@ -361,7 +362,9 @@ class SimpleIndex:
         parts = KeptParts(reader, path)
         # Not what this very process had a look at before.
         if parts.kept >= _WORTH_TELLING and path not in self._opened:
-            self._reporter.emit(Notice(message=f"{filename}: {parts.kept / 2**20:.0f} MiB came in an earlier attempt"))
+            self._reporter.emit(
+                Notice(message=f"{filename}: {parts.kept / 2**20:.0f} MiB kept from an earlier attempt")
+            )
         self._opened.add(path)
         return parts
 
@@ -375,14 +378,14 @@ class SimpleIndex:
             with tempfile.NamedTemporaryFile(dir=scratch, prefix="whole-", suffix=".whl", delete=False) as handle:
                 target = Path(handle.name)
         what = f"{file.filename}{f' ({file.size / 2**20:.0f} MiB)' if file.size else ''}"
-        message = f"{describe_index(self.label)} serves no parts of files: downloading all of {what}"
+        message = f"{describe_index(self.label)} does not support range requests: downloading all of {what}"
         self._reporter.emit(Notice(message=message, warning=True))
         self.transport.download(file.url, target, on_bytes=on_bytes)
         if file.sha256 is not None and _digest(target) != file.sha256:
             target.unlink()
             raise IntegrityError(
-                f"{file.filename} arrived with another SHA-256 than the index gives",
-                hint="run the command again; if it happens again, the index or a proxy alters files",
+                f"the SHA-256 of {file.filename} does not match the one in the index",
+                hint="run the command again; if this persists, the index or a proxy alters files",
             )
         return LocalFile(target)
 
@@ -410,7 +413,7 @@ class FolderIndex:
     @property
     def fingerprint(self) -> str:
         """See :class:`Index`."""
-        return hashlib.sha256(f"folder {self._folder}".encode()).hexdigest()[:12]
+        return hashlib.sha256(f"directory {self._folder}".encode()).hexdigest()[:12]
 
     @property
     def bytes_received(self) -> int:
@@ -430,8 +433,8 @@ class FolderIndex:
         """See :class:`Index`. A file that is no wheel is found out by who opens it."""
         if not self._folder.is_dir():
             raise NetworkError(
-                f"{describe_index(self.label)} is the folder {self._folder}, which is not there",
-                hint="correct its path in kernel-builder.toml",
+                f"{describe_index(self.label)} is the directory {self._folder}, which does not exist",
+                hint="fix its path in kernel-builder.toml",
             )
         wanted = canonicalize_name(project)
         paths = [*self._folder.glob("*.whl")]

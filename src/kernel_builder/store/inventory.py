@@ -97,7 +97,7 @@ def _entry(path: Path) -> StoreEntry:
         files = manifest_files(path, manifest)
         key = StoreKey(stem=str(manifest.get("stem")), digest=str(manifest.get("digest")))
         if key.name != path.name:
-            raise IntegrityError(f"it is the manifest of {key.name}")  # noqa: TRY301  (one way out for all of them)
+            raise IntegrityError(f"this is the manifest of {key.name}")  # noqa: TRY301  (one way out for all of them)
         return StoreEntry(
             name=path.name,
             key=key,
@@ -175,7 +175,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 def _problems_now(store: Store, entry: StoreEntry) -> Sequence[Problem]:
     if entry.key is None:
-        return [Problem(path=MANIFEST, what=entry.problem or "it cannot be read")]
+        return [Problem(path=MANIFEST, what=entry.problem or "cannot be read")]
     try:
         return store.verify(entry.key)
     except IntegrityError as error:

@@ -26,7 +26,7 @@ def asks_for_offline(environ: Mapping[str, str]) -> bool:
 def refused_offline(what: str) -> OfflineError:
     """The error for ``what`` (a noun, no credentials in it), which is not here and must not be fetched."""
     return OfflineError(
-        f"{what} would have to be fetched, and the network must not be used (--offline)",
-        hint="fetch it where there is a network: kernel-builder toolchain fetch; 'toolchain export' and 'toolchain"
-        " import' bring it to machines that have none",
+        f"{what} must be fetched, but --offline forbids using the network",
+        hint="fetch it on a machine with network access: kernel-builder toolchain fetch; then copy it here with"
+        " 'toolchain export' and 'toolchain import'",
     )

@@ -109,21 +109,21 @@ def _make(
         bare, credentials = split_credentials(url)
         scheme = urlsplit(bare).scheme
     except ValueError as error:
-        raise NetworkError(f"{origin} does not hold a readable URL", hint="write https://host/simple") from error
+        raise NetworkError(f"{origin} is not a valid URL", hint="use a URL like https://host/simple") from error
     if redact(bare) != _QUERY.split(bare, maxsplit=1)[0]:
         raise NetworkError(
-            f"the user or password in {origin} has characters that cannot stand there as they are",
-            hint="encode them: %2F for '/', %23 for '#', %3F for '?', %40 for '@', %3A for ':'",
+            f"the user or password in {origin} contains characters that must be percent-encoded",
+            hint="write %2F for '/', %23 for '#', %3F for '?', %40 for '@', %3A for ':'",
         )
     if scheme not in {"http", "https"}:
         raise NetworkError(
-            f"the package index of {origin} is {redact(url)!r}, which is neither http nor https",
-            hint=f"write the address of a simple index, such as https://host/simple, into {place}",
+            f"the package index of {origin} is {redact(url)!r}, which is not an http or https URL",
+            hint=f"set the URL of a simple index, such as https://host/simple, in {place}",
         )
     if not names_a_server(bare):
         raise NetworkError(
-            f"the package index of {origin} is {redact(url)!r}, which names no server",
-            hint=f"write the address of a simple index, such as https://host/simple, into {place}",
+            f"the package index of {origin} is {redact(url)!r}, which has no host name",
+            hint=f"set the URL of a simple index, such as https://host/simple, in {place}",
         )
     return IndexSettings(url=bare, origin=origin, place=place, credentials=credentials, certificates=certificates)
 

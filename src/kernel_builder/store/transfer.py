@@ -83,7 +83,7 @@ def export_store(store: Store, entries: Sequence[StoreEntry], resolutions: Itera
         size = target.stat().st_size
     except OSError as error:
         raise MachineError(
-            f"{target} cannot be written: {error.strerror or error}", hint="free some space there, or name another file"
+            f"cannot write {target}: {error.strerror or error}", hint="free some disk space, or choose another file"
         ) from error
     return Transferred(entries=tuple(entry.name for entry in entries), resolutions=count, size=size)
 
@@ -113,7 +113,7 @@ def _write(stream: IO[bytes], store: Store, entries: Sequence[StoreEntry], resol
             if problems:
                 raise IntegrityError(
                     f"{store.entries / entry.name / problems[0].path}: {problems[0].what}",
-                    hint="kernel-builder toolchain verify --repair",
+                    hint="run: kernel-builder toolchain verify --repair",
                 )
             folder = store.entries / entry.name
             _add(tar, f"{_ENTRIES}/{entry.name}/{MANIFEST}", (folder / MANIFEST).read_bytes())
@@ -158,7 +158,7 @@ def import_store(store: Store, source: Path) -> Transferred:
                     pass
             except _DAMAGE as error:
                 raise IntegrityError(
-                    f"{source} is damaged or was cut off: {error}", hint="copy it again, or export it again"
+                    f"{source} is damaged or truncated: {error}", hint="copy it again, or export it again"
                 ) from error
             brought = [name for name in reading.entries if _enter(store, name, Path(scratch))]
             for path in sorted((Path(scratch) / _RESOLUTIONS).glob("*")):
@@ -188,7 +188,7 @@ def _open(source: Path) -> Iterator[tuple[tarfile.TarFile, Counted]]:
                 tar = stack.enter_context(tarfile.open(fileobj=cast("IO[bytes]", counted), mode="r|"))
             except _DAMAGE as error:
                 raise IntegrityError(
-                    f"{source} is no file that 'toolchain export' wrote: {error}",
+                    f"{source} was not written by 'toolchain export': {error}",
                     hint="copy it again, or export it again",
                 ) from error
             yield tar, counted
@@ -238,7 +238,7 @@ class _Reading:
         members = iter(self._tar)
         head = next(members, None)
         if head is None or head.name != _HEAD or head.type not in _ORDINARY:
-            raise self._refuse(f"it does not begin with {_HEAD}, so it is no file that 'toolchain export' wrote")
+            raise self._refuse(f"it does not begin with {_HEAD}, so it was not written by 'toolchain export'")
         self._stream.allow(min(head.size, _LIMIT))
         self._read_head(self._data(head, _LIMIT))
         for member in members:
@@ -247,7 +247,7 @@ class _Reading:
         self._judge()
 
     def _refuse(self, why: str) -> IntegrityError:
-        return IntegrityError(f"{self._source} is refused: {why}", hint="nothing of it was imported")
+        return IntegrityError(f"cannot import {self._source}: {why}", hint="nothing was imported")
 
     def _read_head(self, data: bytes) -> None:
         try:
@@ -257,15 +257,15 @@ class _Reading:
                 self._promised = {str(entry["name"]): int(entry["size"]) for entry in head["entries"]}
                 self._promised_resolutions = {str(name) for name in head["resolutions"]}
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise self._refuse(f"{_HEAD} cannot be read") from error
+            raise self._refuse(f"cannot read {_HEAD}") from error
         if form != FORMAT:
             raise IntegrityError(
-                f"{self._source} has format {form!r}, and this version of kernel-builder reads format {FORMAT}",
-                hint="import it with the version of kernel-builder that exported it, or a newer one",
+                f"{self._source} has format {form!r}; this version of kernel-builder reads format {FORMAT}",
+                hint="import it with the kernel-builder version that exported it, or a newer one",
             )
         for name in self._promised:
             if not _NAME.fullmatch(name):
-                raise self._refuse(f"{name!r} is no name of an entry")
+                raise self._refuse(f"{name!r} is not a valid entry name")
         self._skipped = {name for name in self._promised if self._is_sound(name)}
         size = sum(size for name, size in self._promised.items() if name not in self._skipped)
         require_space(self._scratch, size)
@@ -275,10 +275,10 @@ class _Reading:
 
     def _take(self, member: tarfile.TarInfo) -> None:
         if member.type not in _ORDINARY:
-            raise self._refuse(f"{member.name!r} is no ordinary file")
+            raise self._refuse(f"{member.name!r} is not a regular file")
         parts = PurePosixPath(member.name).parts
         if "/".join(parts) != member.name or {"..", "."} & set(parts) or "\\" in member.name or "\0" in member.name:
-            raise self._refuse(f"{member.name!r} would lie outside of the store")
+            raise self._refuse(f"{member.name!r} would be outside the store")
         if len(parts) == 2 and parts[0] == _RESOLUTIONS and _RESOLUTION.fullmatch(parts[1]):
             self._write(member, self._data(member, _RESOLUTION_LIMIT))
             self.resolutions.add(parts[1])
@@ -290,7 +290,7 @@ class _Reading:
     def _take_file(self, member: tarfile.TarInfo, entry: str, name: str) -> None:
         if name == MANIFEST:
             if entry in self._wanted:
-                raise self._refuse(f"{member.name!r} comes twice")
+                raise self._refuse(f"{member.name!r} appears twice")
             data = self._data(member, _LIMIT)
             if entry not in self._skipped:
                 self._write(member, data)
@@ -298,7 +298,7 @@ class _Reading:
             return
         wanted = self._wanted.get(entry, {}).get(name)
         if wanted is None or wanted[0] != member.size:
-            raise self._refuse(f"{member.name!r} is not what the manifest of its entry lists")
+            raise self._refuse(f"{member.name!r} does not match the manifest of its entry")
         if entry in self._skipped:
             return
         path = self._scratch / member.name
@@ -308,7 +308,7 @@ class _Reading:
         with self._new_file(member) as file:
             shutil.copyfileobj(source, file, _COPY)
         if path.stat().st_size != member.size:
-            raise EOFError("it ends early")
+            raise EOFError("it is truncated")
         path.chmod(0o755 if member.mode & stat.S_IXUSR else 0o644)
 
     def _read_manifest(self, entry: str, data: bytes) -> dict[str, tuple[int, str]]:
@@ -318,12 +318,12 @@ class _Reading:
             manifest = load_manifest(Path(folder))
             files = manifest_files(Path(folder), manifest)
         if StoreKey(stem=str(manifest.get("stem")), digest=str(manifest.get("digest"))).name != entry:
-            raise self._refuse(f"the manifest of {entry} is that of another entry")
+            raise self._refuse(f"the manifest of {entry} belongs to another entry")
         for name in files:
             if safe_path(name) != name:
-                raise self._refuse(f"the manifest of {entry} lists {name!r}, which would lie outside of it")
+                raise self._refuse(f"the manifest of {entry} lists {name!r}, which is outside the entry")
         if sum(size for size, _ in files.values()) != self._promised[entry] or any(s < 0 for s, _ in files.values()):
-            raise self._refuse(f"the manifest of {entry} does not fit its size")
+            raise self._refuse(f"the size of the manifest of {entry} is wrong")
         return files
 
     def _judge(self) -> None:
@@ -344,10 +344,10 @@ class _Reading:
     def _data(self, member: tarfile.TarInfo, limit: int) -> bytes:
         source = self._tar.extractfile(member)
         if source is None or member.size > limit:
-            raise self._refuse(f"{member.name!r} is larger than it may be")
+            raise self._refuse(f"{member.name!r} is larger than the limit")
         data = source.read()
         if len(data) != member.size:
-            raise EOFError("it ends early")
+            raise EOFError("it is truncated")
         return data
 
     def _write(self, member: tarfile.TarInfo, data: bytes) -> None:
@@ -361,5 +361,5 @@ class _Reading:
             return path.open("xb")
         except OSError as error:
             if error.errno in _BAD_NAMES:
-                raise self._refuse(f"{member.name!r} comes twice, or has a name that no file can have") from error
+                raise self._refuse(f"{member.name!r} appears twice, or has an invalid name") from error
             raise

@@ -88,11 +88,11 @@ def _words(error: BaseException) -> str:
     return type(error).__name__
 
 
-_NO_NETWORK = "check the network, or name a mirror in {place}"
+_NO_NETWORK = "check your network connection, or set a mirror in {place}"
 _REFUSALS: tuple[tuple[type[Exception], str, str | None], ...] = (
     (
         requests.exceptions.SSLError,
-        "its certificate was not accepted",
+        "its certificate could not be verified",
         "behind a proxy that inspects traffic, set PIP_CERT or SSL_CERT_FILE to its certificate file",
     ),
     (requests.exceptions.ProxyError, "the proxy refused", "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"),
@@ -121,9 +121,9 @@ def _refusal(error: Exception) -> tuple[str, str | None] | None:
 
 def _describe(error: Exception) -> str:
     if isinstance(error, requests.exceptions.Timeout | urllib3.exceptions.ReadTimeoutError):
-        return f"nothing arrived for {READ_SECONDS:.0f} s"
+        return f"no data received for {READ_SECONDS:.0f} s"
     if isinstance(error, requests.exceptions.ConnectionError | urllib3.exceptions.ProtocolError):
-        return f"the connection broke ({_words(error)})"
+        return f"the connection was lost ({_words(error)})"
     return f"the transfer failed ({_words(error)})"
 
 
@@ -132,11 +132,15 @@ def _check_status(response: requests.Response, url: str, place: str) -> None:
     if status < 400:
         return
     if status >= 500 or status in {408, 429}:
-        raise _TransientError(f"the server answered {status} {response.reason}")
+        raise _TransientError(f"the server responded with {status} {response.reason}")
     if status in {404, 410}:
-        raise NotFoundError(f"{redact(url)} does not exist (the server answered {status})")
-    hint = f"put user and password into the address in {place}, or into ~/.netrc" if status in {401, 403, 407} else None
-    raise NetworkError(f"{redact(url)} was refused: the server answered {status} {response.reason}", hint=hint)
+        raise NotFoundError(f"{redact(url)} does not exist (the server responded with {status})")
+    hint = (
+        f"put the user name and password in the URL in {place}, or in ~/.netrc" if status in {401, 403, 407} else None
+    )
+    raise NetworkError(
+        f"access to {redact(url)} was denied: the server responded with {status} {response.reason}", hint=hint
+    )
 
 
 class Transport:
@@ -238,7 +242,7 @@ class Transport:
                     on_bytes(len(chunk))
                     file.write(chunk)
                 if promised is not None and promised.isdigit() and file.tell() != int(promised):
-                    raise _TransientError("the server sent fewer bytes than it promised")
+                    raise _TransientError("the server sent fewer bytes than it announced")
 
         self._retry(url, once)
 
@@ -246,20 +250,20 @@ class Transport:
         headers = {"Range": f"bytes={start}-{stop - 1}", "Accept-Encoding": "identity"}
         with self._open(url, headers) as response:
             if response.status_code != 206:
-                raise RangesUnsupportedError(f"{redact(url)} is not served in parts")
+                raise RangesUnsupportedError(f"{redact(url)}: the server does not support range requests")
             if _total(response) not in {size, None} or _first(response) != start:
                 raise IntegrityError(
-                    f"{redact(url)}: the server sent another part than asked for, or the file changed",
+                    f"{redact(url)}: the server sent a different range than requested, or the file has changed",
                     hint="run the command again",
                 )
             left = stop - start
             for chunk in self._chunks(response):
                 if len(chunk) > left:
-                    raise IntegrityError(f"{redact(url)}: the server sent more bytes than asked for")
+                    raise IntegrityError(f"{redact(url)}: the server sent more bytes than requested")
                 left -= len(chunk)
                 yield chunk
             if left:
-                raise _TransientError("the server sent fewer bytes than it promised")
+                raise _TransientError("the server sent fewer bytes than it announced")
 
     def _chunks(self, response: requests.Response) -> Iterator[bytes]:
         chunks = response.raw.stream(CHUNK, decode_content=False)
@@ -318,7 +322,7 @@ class Transport:
         if failures > RETRIES:
             raise NetworkError(
                 f"{redact(url)}: {error}, {failures} times in a row",
-                hint="try again later, or name another index",
+                hint="try again later, or use another index",
             ) from error
         self._cancelled.wait(self._backoff * 2 ** (failures - 1))
 
@@ -334,7 +338,7 @@ def _existing(certificates: Path | None) -> str | bool:
     if not certificates.exists():
         raise NetworkError(
             f"the certificate file {certificates} does not exist",
-            hint="correct PIP_CERT, REQUESTS_CA_BUNDLE, SSL_CERT_FILE or pip's 'cert' setting",
+            hint="fix PIP_CERT, REQUESTS_CA_BUNDLE, SSL_CERT_FILE or pip's 'cert' setting",
         )
     return str(certificates)
 

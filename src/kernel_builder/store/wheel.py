@@ -69,7 +69,7 @@ class LocalFile:
             while start < stop:
                 chunk = file.read(min(1 << 20, stop - start))
                 if not chunk:
-                    raise IntegrityError(f"{self.path} ends early")
+                    raise IntegrityError(f"{self.path} is truncated")
                 start += len(chunk)
                 yield chunk
 
@@ -145,7 +145,7 @@ class _Pieces:
             if not self._rest:
                 piece = next(self._pieces, None)
                 if piece is None:
-                    raise IntegrityError("a part of the wheel ends early")
+                    raise IntegrityError("a part of the wheel is truncated")
                 self._rest = memoryview(piece)
             part = self._rest[:count]
             self._rest = self._rest[len(part) :]
@@ -200,7 +200,7 @@ class Wheel:
                 infos = archive.infolist()
                 directory = archive.start_dir
         except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error) as error:
-            raise IntegrityError(f"{filename} is not a readable wheel: {error}") from error
+            raise IntegrityError(f"{filename} is not a valid wheel: {error}") from error
         self.members: Mapping[str, Member] = self._read_directory(infos, directory)
 
     def _read_directory(self, infos: Sequence[zipfile.ZipInfo], directory: int) -> dict[str, Member]:
@@ -212,9 +212,11 @@ class Wheel:
                 continue
             mode = info.external_attr >> 16
             if info.filename in members or not _is_safe(info.filename) or stat.S_ISLNK(mode):
-                raise IntegrityError(f"{self.filename} holds a member that must not be there: {info.filename!r}")
+                raise IntegrityError(f"{self.filename} contains a member that is not allowed: {info.filename!r}")
             if info.flag_bits & 0x1 or info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-                raise IntegrityError(f"{self.filename}: {info.filename} is packed in a way that wheels do not use")
+                raise IntegrityError(
+                    f"{self.filename}: {info.filename} uses a compression method that wheels do not support"
+                )
             longest = _LOCAL_HEADER.size + len(info.filename.encode()) + info.compress_size + _SLACK
             members[info.filename] = Member(
                 name=info.filename,
@@ -232,7 +234,7 @@ class Wheel:
     def _record_bytes(self) -> bytes:
         names = [name for name in self.members if name.count("/") == 1 and name.endswith(".dist-info/RECORD")]
         if len(names) != 1:
-            raise IntegrityError(f"{self.filename} has no RECORD, so nothing in it can be verified")
+            raise IntegrityError(f"{self.filename} has no RECORD, so it cannot be verified")
         sink = _MemorySink()
         self._copy([self.members[names[0]]], lambda _: sink, verify=False)
         return bytes(sink.data)
@@ -253,7 +255,7 @@ class Wheel:
                 if len(row) > 1 and row[1].startswith("sha256=")
             }
         except (UnicodeDecodeError, csv.Error, ValueError) as error:
-            raise IntegrityError(f"{self.filename}: its RECORD cannot be read: {error}") from error
+            raise IntegrityError(f"{self.filename}: cannot read its RECORD: {error}") from error
 
     def select(self, include: Iterable[str], exclude: Iterable[str] = ()) -> tuple[Member, ...]:
         """Members by pattern (see :func:`matching`), in the order in which they lie in the file."""
@@ -306,7 +308,7 @@ class Wheel:
                 return accept(bytes(inflated))
             except NeedMoreError as error:
                 if not left or len(inflated) > _PREFIX_LIMIT:
-                    raise IntegrityError(f"{self.filename}: {name} is not what was expected: {error}") from error
+                    raise IntegrityError(f"{self.filename}: {name} is not as expected: {error}") from error
             step = member.compressed - left  # twice as much as before, in all
 
     def read_end(self, name: str, wanted: int) -> bytes:
@@ -355,7 +357,7 @@ class Wheel:
         name = pieces.exactly(name_size)
         pieces.skip(extra_size)
         if fields[0] != b"PK\x03\x04" or name.decode("utf-8", "replace") != member.name:
-            raise IntegrityError(f"{self.filename}: {member.name} is not where the wheel's directory says")
+            raise IntegrityError(f"{self.filename}: {member.name} is not where the wheel's central directory says")
         return _LOCAL_HEADER.size + int(name_size) + int(extra_size)
 
     def _runs(self, members: Sequence[Member]) -> Iterator[list[Member]]:
@@ -379,10 +381,12 @@ class Wheel:
                 digest = self._copy_one(member, pieces, sink(member))
                 position = member.offset + header + member.compressed
                 if verify and not member.name.endswith(_UNRECORDED) and record.get(member.name) != digest:
-                    known = "its RECORD promises other contents" if member.name in record else "its RECORD lacks it"
+                    known = (
+                        "its contents do not match RECORD" if member.name in record else "it is not listed in RECORD"
+                    )
                     raise IntegrityError(
                         f"{self.filename}: {member.name} cannot be trusted: {known}",
-                        hint="the download was altered on its way, or the index holds a broken wheel",
+                        hint="the download was altered in transit, or the wheel on the index is broken",
                     )
 
     def _copy_one(self, member: Member, pieces: _Pieces, sink: _Sink) -> str:
@@ -402,8 +406,8 @@ class Wheel:
                 raise IntegrityError(f"{self.filename}: {member.name} cannot be unpacked: {error}") from error
         if size != member.size or crc != member.crc or (inflate is not None and not inflate.eof):
             raise IntegrityError(
-                f"{self.filename}: {member.name} arrived damaged (its checksum or size is wrong)",
-                hint="run the command again; if it happens again, the index holds a broken wheel",
+                f"{self.filename}: {member.name} was damaged in transit (wrong checksum or size)",
+                hint="run the command again; if this persists, the wheel on the index is broken",
             )
         return digest.hexdigest()
 

@@ -82,7 +82,7 @@ class Report:
         if len(ordered) > _MAX_TOLD:
             rest = ordered[_MAX_TOLD:]
             worst = Severity.ERROR if any(remark.severity is Severity.ERROR for remark in rest) else Severity.WARNING
-            told.append(Diagnostic(severity=worst, message=f"and {len(rest)} more like these", file=self.file))
+            told.append(Diagnostic(severity=worst, message=f"and {len(rest)} more like this", file=self.file))
         return tuple(told)
 
     def _add(

@@ -401,7 +401,7 @@ class _Merge:
                 self._problems.append(
                     Problem(
                         offset=statement.start,
-                        message=f"more than {_MAX_PROBLEMS} mistakes; reading stops here",
+                        message=f"more than {_MAX_PROBLEMS} errors; stopped reading here",
                     )
                 )
                 break
@@ -466,7 +466,7 @@ class _Merge:
                     statement.start,
                     f"the table [{name}] appears twice{self._line(self._headers[key])}",
                     key,
-                    "put its keys under one header, or give one of the two another name",
+                    "put its keys under one header, or rename one of the two",
                 )
                 self._again = True
                 return table, key
@@ -508,30 +508,30 @@ class _Merge:
 
 
 _WORDS: tuple[tuple[str, str, str | None], ...] = (
-    ("expected '=' after", "there is no '=' after the key", "write: key = value"),
-    ("invalid initial character for a key part", "a key is expected here", None),
-    ("invalid statement", "this is neither 'key = value' nor a [table]", None),
+    ("expected '=' after", "missing '=' after the key", "write: key = value"),
+    ("invalid initial character for a key part", "expected a key", None),
+    ("invalid statement", "expected 'key = value' or a [table]", None),
     (
         "expected newline or end of document",
-        "something stands behind the end of the statement",
-        "one key or table header to a line",
+        "unexpected text after the statement",
+        "write one key or table header per line",
     ),
-    ("unclosed array", "the list that begins here has no ']' or lacks a comma", None),
-    ("unclosed inline table", "the table that begins here has no '}' or lacks a comma", None),
-    ("expected ']'", "the table header has no ']'", None),
-    ("unterminated string", "the text that begins here has no closing quote", None),
-    ("illegal character '\\n'", "the text that begins on this line has no closing quote", None),
-    ('expected "\'"', "the text has no closing quote", None),
-    ("expected '\"", "the text has no closing quote", None),
-    ("invalid value", "this is not a value", 'text stands in quotes: "text"; lists in brackets: ["a", "b"]'),
+    ("unclosed array", "the list that starts here is missing a ']' or a comma", None),
+    ("unclosed inline table", "the table that starts here is missing a '}' or a comma", None),
+    ("expected ']'", "the table header is missing a ']'", None),
+    ("unterminated string", "the string that starts here has no closing quote", None),
+    ("illegal character '\\n'", "the string that starts on this line has no closing quote", None),
+    ('expected "\'"', "the string has no closing quote", None),
+    ("expected '\"", "the string has no closing quote", None),
+    ("invalid value", "not a valid value", 'put strings in quotes: "text"; lists in brackets: ["a", "b"]'),
     (
         "unescaped '\\'",
-        "a backslash begins an escape, and this is none",
+        "unknown escape after the backslash",
         "write paths with '/', or '\\\\' for a backslash",
     ),
-    ("duplicate inline table key", "the inline table has this key twice", None),
+    ("duplicate inline table key", "duplicate key in the inline table", None),
     ("exceeds the limit", "the number has too many digits", None),
-    ("invalid date", "this is no date", None),
+    ("invalid date", "not a valid date", None),
 )
 
 
@@ -551,7 +551,7 @@ def _translate(error: str, start: int, text: str, *, closed: bool = True) -> Pro
             if not closed and "[" in text:
                 return Problem(
                     offset=start,
-                    message="the value that begins here is not closed: a ']', '}' or ',' is missing",
+                    message="the value that starts here is not closed: missing ']', '}' or ','",
                 )
             return Problem(offset=offset, message=words, hint=hint)
     if "recursion" in lowered:

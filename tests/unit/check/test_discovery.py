@@ -48,7 +48,7 @@ def test_build_wins_over_a_result_and_says_so(tmp_path: Path) -> None:
     _variant(project / "build", CPU)
     found = discover(project)
     assert [variant.name for variant in found.variants] == [CPU]
-    assert "result is not looked at" in found.notes[0]
+    assert "result is ignored" in found.notes[0]
 
 
 def test_repositories_folders_and_variants_are_known(tmp_path: Path) -> None:

@@ -93,9 +93,9 @@ def test_digests_file_by_file(tmp_path: Path) -> None:
     (root / "metadata.json.sigstore").touch()
     found = [(f.symbol, f.message) for f in findings(root, "KB422")]
     assert found == [
-        ("a.py", "it is not what the digest says"),
-        ("b.py", "the digest names it, and it is not there"),
-        ("d.py", "it is not in the digest"),
+        ("a.py", "does not match the digest"),
+        ("b.py", "listed in the digest, but missing"),
+        ("d.py", "not in the digest"),
     ]
     assert codes(root, "KB422", hash_files=False) == ["KB422", "KB422"]
 

@@ -115,10 +115,10 @@ def test_a_good_mac_library_has_no_findings(workshop: Workshop, tmp_path: Path, 
 
 def test_the_oldest_macos_is_compared(workshop: Workshop, tmp_path: Path) -> None:
     newer = _in_variant(workshop, tmp_path, MAC, macho(macos=26))
-    assert messages(newer, "KB161") == ["its aarch64 part needs macOS 26.0; 15.0 is allowed"]
+    assert messages(newer, "KB161") == ["its aarch64 part needs macOS 26.0; at most 15.0 is allowed"]
     assert messages(newer, "KB161", Settings(macos=(26, 0))) == []
     assert messages(_in_variant(workshop, tmp_path, METAL, macho(macos=26)), "KB161") == []
-    assert "does not say" in messages(_in_variant(workshop, tmp_path, MAC, macho(macos=None)), "KB161")[0]
+    assert "does not declare" in messages(_in_variant(workshop, tmp_path, MAC, macho(macos=None)), "KB161")[0]
     older = macho(struct.pack("<IIII", 0x24, 16, 14 << 16, 0), macos=None)
     assert messages(_in_variant(workshop, tmp_path, MAC, older), "KB161") == []
 
@@ -132,10 +132,10 @@ def test_libraries_and_run_paths_of_mac_libraries_are_judged(workshop: Workshop,
     )
     variant = _in_variant(workshop, tmp_path, MAC, data)
     assert [m.split(",")[0] for m in messages(variant, "KB106")] == [
-        "it needs /opt/homebrew/lib/libomp.dylib",
-        "it needs @rpath/libfoo.1.dylib",
+        "needs /opt/homebrew/lib/libomp.dylib",
+        "needs @rpath/libfoo.1.dylib",
     ]
-    assert messages(variant, "KB107") == ["it looks for libraries in /Users/a/lib"]
+    assert messages(variant, "KB107") == ["its run path contains /Users/a/lib"]
 
 
 def test_python_and_init_function_of_mac_libraries_are_judged(workshop: Workshop, tmp_path: Path) -> None:

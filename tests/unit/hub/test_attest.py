@@ -96,7 +96,7 @@ def test_statements_are_json_lines_and_the_same_each_time(variant: BuiltVariant)
 
 
 def test_signatures_need_a_known_signer() -> None:
-    with pytest.raises(UsageError, match="known signer"):
+    with pytest.raises(UsageError, match="unless the signer is known"):
         identity_policy("a@example.org", None)
 
 
@@ -107,9 +107,9 @@ def test_what_is_not_signed_or_no_bundle_is_named(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     verifier = make_verifier(offline=True)
     policy = identity_policy("a@example.org", "https://issuer.example")
-    assert verify(variant, verifier, policy) == "it is not signed: there is no metadata.json.sigstore"
+    assert verify(variant, verifier, policy) == "not signed: there is no metadata.json.sigstore"
     (variant.path / "metadata.json.sigstore").write_text('{"mediaType": "application/vnd.dev.sigstore.bundle+json"}')
-    assert str(verify(variant, verifier, policy)).startswith("metadata.json.sigstore is no Sigstore bundle: ")
+    assert str(verify(variant, verifier, policy)).startswith("metadata.json.sigstore is not a Sigstore bundle: ")
 
 
 def test_a_signature_holds_for_its_bytes_its_signer_and_the_files_they_cover(
@@ -130,9 +130,9 @@ def test_a_signature_holds_for_its_bytes_its_signer_and_the_files_they_cover(
     (variant.path / "__init__.py").write_text("changed")
     assert "__init__.py was changed" in str(verify(variant, verifier, policy))
     metadata.write_bytes(metadata.read_bytes() + b"\n")
-    assert str(verify(variant, verifier, policy)).startswith("the signature does not hold: ")
+    assert str(verify(variant, verifier, policy)).startswith("the signature is not valid: ")
     trust.write_text("{}")
-    with pytest.raises(KernelBuilderError, match="no trust configuration"):
+    with pytest.raises(KernelBuilderError, match="not a Sigstore trust configuration"):
         make_verifier(offline=True, trust_config=trust)
 
 

@@ -46,16 +46,16 @@ def verdict(
         ("x, y=1", "x, y=2", []),
         ("x", "x, *args, **kwargs", []),
         ("x, *, y", "x, **kwargs", []),
-        ("x", "y", ["parameter 'x' is gone", "new parameter 'y' has no default"]),
-        ("x, y", "x", ["parameter 'y' is gone"]),
+        ("x", "y", ["parameter 'x' was removed", "new parameter 'y' has no default"]),
+        ("x, y", "x", ["parameter 'y' was removed"]),
         ("x", "x, y", ["new parameter 'y' has no default"]),
-        ("x, y=1", "x, y", ["parameter 'y' has no default any more"]),
-        ("x, y", "y, x", ["'x' is at another place among the positional parameters"]),
-        ("x, z=1", "x, y=1, z=1", ["'z' is at another place among the positional parameters"]),
-        ("x", "*, x", ["parameter 'x' cannot be passed by position any more"]),
-        ("x", "x, /", ["parameter 'x' cannot be passed by name any more"]),
-        ("*args", "", ["it takes no *args any more"]),
-        ("**options", "", ["it takes no **kwargs any more"]),
+        ("x, y=1", "x, y", ["parameter 'y' no longer has a default"]),
+        ("x, y", "y, x", ["positional parameter 'x' has moved"]),
+        ("x, z=1", "x, y=1, z=1", ["positional parameter 'z' has moved"]),
+        ("x", "*, x", ["parameter 'x' can no longer be passed by position"]),
+        ("x", "x, /", ["parameter 'x' can no longer be passed by name"]),
+        ("*args", "", ["no longer takes *args"]),
+        ("**options", "", ["no longer takes **kwargs"]),
     ],
 )
 def test_signatures(read: Read, old: str, new: str, breaking: list[str]) -> None:
@@ -83,8 +83,8 @@ def test_layers_that_go_or_can_do_less_break_users() -> None:
     other = Layer(name="Silu", flags={"has_backward": False, "can_torch_compile": True})
     found = verdict(Interface(layers=(one, Layer(name="Gone"))), Interface(layers=(other,)))
     assert [str(change) for change in found.breaking] == [
-        "layers.Silu: has_backward is False now",
-        "layers.Gone: the layer is gone",
+        "layers.Silu: has_backward is now False",
+        "layers.Gone: the layer was removed",
     ]
 
 
@@ -102,7 +102,7 @@ def test_a_function_that_is_an_op_has_the_signature_of_its_schema() -> None:
     function = (Function(name="relu", op="relu"),)
     old = Interface(functions=function, ops={"relu": "relu(Tensor x, float? limit=None) -> Tensor"})
     new = Interface(functions=function, ops={"relu": "relu(Tensor x) -> Tensor"})
-    assert [str(change) for change in verdict(old, new).breaking] == ["relu: parameter 'limit' is gone"]
+    assert [str(change) for change in verdict(old, new).breaking] == ["relu: parameter 'limit' was removed"]
 
 
 def test_dropping_an_old_torch_demands_a_version_and_adding_one_does_not() -> None:
@@ -110,7 +110,7 @@ def test_dropping_an_old_torch_demands_a_version_and_adding_one_does_not() -> No
     newer = ("torch213-cxx11-cpu-x86_64-linux", "torch214-cxx11-cpu-x86_64-linux")
     found = verdict(Interface(), Interface(), variants=(old, newer))
     assert [(str(change), change.is_support) for change in found.breaking] == [
-        ("cpu on x86_64-linux: no variant for torch 2.12 any more", True)
+        ("cpu on x86_64-linux: no longer has variants for torch 2.12", True)
     ]
     assert not verdict(Interface(), Interface(), variants=(old, (*old, *newer))).changes
 

@@ -92,7 +92,7 @@ def test_without_repository_the_content_is_the_name(make_project: ProjectMaker) 
     assert found == identity(second)
     assert (found.commit, found.dirty) == (None, False)
     assert found.reason is not None
-    assert "no git repository" in found.reason
+    assert "not in a git repository" in found.reason
     (second / "src/a.h").write_text("int other;\n", encoding="ascii")
     assert identity(second).unique != found.unique
 

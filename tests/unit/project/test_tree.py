@@ -65,5 +65,5 @@ def test_links_to_directories_are_not_followed(make_project: ProjectMaker, tmp_p
 def test_a_name_that_metadata_cannot_hold_is_refused(make_project: ProjectMaker) -> None:
     root = make_project("k2", {}, toml=NOARCH)
     (Path(os.fsdecode(os.fsencode(root / "torch-ext/k2") + b"/bad\xff.py"))).touch()
-    with pytest.raises(ConfigError, match=r"bad\\xff\.py: the file's name is not UTF-8"):
+    with pytest.raises(ConfigError, match=r"bad\\xff\.py: the file name is not valid UTF-8"):
         package_files(load_project(root)[0])

@@ -19,7 +19,7 @@ def test_capitals_and_underscores_are_converted_with_a_note(text: str, name: str
     assert converted == name
     assert len(notes) == 1
     assert repr(name) in notes[0]
-    assert "lower-case" in notes[0]
+    assert "lowercase" in notes[0]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_capitals_and_underscores_are_converted_with_a_note(text: str, name: str
     ],
 )
 def test_an_invalid_name_is_refused_with_the_rule_and_the_nearest_valid_one(text: str, near: str | None) -> None:
-    with pytest.raises(UsageError, match="lower-case letters, digits and dashes") as caught:
+    with pytest.raises(UsageError, match="lowercase letters, digits and dashes") as caught:
         parse_name(text)
     assert nearest(text) == near
     assert caught.value.hint is not None

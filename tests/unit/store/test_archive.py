@@ -99,12 +99,12 @@ def test_every_kind_of_archive_gives_its_selected_members(name: str, tmp_path: P
 @pytest.mark.parametrize("name", ["../out", "a/../../out", "/out", "a\\..\\out", "a\nb"])
 def test_a_name_that_leads_out_of_the_root_condemns_the_archive(name: str, tmp_path: Path, into: Path) -> None:
     archive = tar_file(tmp_path, {"good": b"x", name: b"evil"})
-    with pytest.raises(IntegrityError, match="no path that a published file may have"):
+    with pytest.raises(IntegrityError, match="not a valid path for a published file"):
         unpack(archive, into, lambda found: found if found == "good" else None, limit=LIMIT)
     assert list(into.iterdir()) == []
     packed = tmp_path / "a.zip"
     packed.write_bytes(zip_of((name, b"evil", 0o100644)))
-    with pytest.raises(IntegrityError, match="no path that a published file may have"):
+    with pytest.raises(IntegrityError, match="not a valid path for a published file"):
         unpack(packed, into, everything, limit=LIMIT)
 
 
@@ -123,7 +123,7 @@ def test_a_path_that_is_let_through_stays_below_any_root(text: str) -> None:
 @pytest.mark.parametrize("kind", [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE])
 def test_devices_and_pipes_condemn_the_archive(kind: bytes, tmp_path: Path, into: Path) -> None:
     archive = tar_file(tmp_path, {"good": b"x"}, member("null", kind=kind))
-    with pytest.raises(IntegrityError, match="null, which is neither a file nor a folder nor a link"):
+    with pytest.raises(IntegrityError, match="null, which is not a file, directory or link"):
         unpack(archive, into, {"good": "good"}.get, limit=LIMIT)
 
 
@@ -141,7 +141,7 @@ def test_a_wanted_link_that_leads_to_nothing_inside_is_refused(
     link: tarfile.TarInfo, tmp_path: Path, into: Path
 ) -> None:
     archive = tar_file(tmp_path, {"good": b"x"}, link)
-    with pytest.raises(IntegrityError, match="the link link, which leads to nothing inside"):
+    with pytest.raises(IntegrityError, match="the link link, whose target is not in the archive"):
         unpack(archive, into, everything, limit=LIMIT)
     assert list(into.iterdir()) == []
     assert unpack(archive, into, {"good": "good"}.get, limit=LIMIT) == ("good",)  # unwanted: of no concern
@@ -172,7 +172,7 @@ def test_a_link_in_a_zip_file_is_followed_or_refused(tmp_path: Path, into: Path)
     assert unpack(archive, into, {"a/link": "copy"}.get, limit=LIMIT) == ("copy",)
     assert (into / "copy").read_bytes() == b"data"
     archive.write_bytes(zip_of(("a/link", b"../../etc", 0o120777)))
-    with pytest.raises(IntegrityError, match="leads to nothing inside"):
+    with pytest.raises(IntegrityError, match="whose target is not in the archive"):
         unpack(archive, into, everything, limit=LIMIT)
 
 
@@ -180,7 +180,7 @@ def test_two_members_of_one_name_are_refused(tmp_path: Path, into: Path) -> None
     data = make_tar({"a": b"1", "./a": b"2"})
     archive = tmp_path / "a.tar.gz"
     archive.write_bytes(gzip.compress(data))
-    with pytest.raises(IntegrityError, match="holds a twice"):
+    with pytest.raises(IntegrityError, match="contains a twice"):
         unpack(archive, into, everything, limit=LIMIT)
 
 
@@ -192,7 +192,7 @@ def test_two_members_for_one_target_are_refused(tmp_path: Path, into: Path) -> N
 
 def test_a_target_outside_is_refused_even_if_the_caller_names_it(tmp_path: Path, into: Path) -> None:
     archive = tar_file(tmp_path, {"a": b"1"})
-    with pytest.raises(IntegrityError, match="no path that"):
+    with pytest.raises(IntegrityError, match="is not a valid path"):
         unpack(archive, into, lambda _: "../a", limit=LIMIT)
 
 
@@ -201,7 +201,7 @@ def test_existing_files_and_links_are_not_written_over(tmp_path: Path, into: Pat
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
     (into / "a").symlink_to(victim)
-    with pytest.raises(IntegrityError, match="would be written over"):
+    with pytest.raises(IntegrityError, match="would overwrite"):
         unpack(archive, into, everything, limit=LIMIT)
     assert victim.read_bytes() == b"precious"
 
@@ -215,7 +215,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused_before_writing(name: str
     else:
         tar = make_tar({"zeros": zeros})
         archive.write_bytes(gzip.compress(tar, 1) if name == "a.tar.gz" else lzma.compress(tar, preset=0))
-    with pytest.raises(IntegrityError, match="unpacks to more than"):
+    with pytest.raises(IntegrityError, match=r"is larger than .* when unpacked"):
         unpack(archive, into, everything, limit=LIMIT)
     assert list(into.iterdir()) == []
 
@@ -253,14 +253,14 @@ def test_rubbish_is_one_error(name: str, data: bytes, tmp_path: Path, into: Path
 def test_a_deb_of_another_format_is_refused(tmp_path: Path, into: Path) -> None:
     archive = tmp_path / "a.deb"
     archive.write_bytes(make_deb(lzma.compress(make_tar({})), version=b"3.0\n"))
-    with pytest.raises(IntegrityError, match="no Debian package of format 2"):
+    with pytest.raises(IntegrityError, match="not a Debian package of format 2"):
         unpack(archive, into, everything, limit=LIMIT)
 
 
 def test_an_unknown_kind_is_named(tmp_path: Path, into: Path) -> None:
     archive = tmp_path / "a.rar"
     archive.write_bytes(b"")
-    with pytest.raises(IntegrityError, match=r"a\.rar is no archive of a known kind"):
+    with pytest.raises(IntegrityError, match=r"a\.rar is not a supported archive"):
         unpack(archive, into, everything, limit=LIMIT)
 
 

@@ -79,7 +79,7 @@ def test_yanked_is_taken_only_when_nothing_else_is_left() -> None:
     bad = torch("2.13.1")
     both = choose(files(torch("2.13.0"), bad, yanked=(bad,)))
     assert str(both.file.version) == "2.13.0"
-    assert [(r.filename, r.reason) for r in both.rejections] == [(bad, "it was yanked: broken")]
+    assert [(r.filename, r.reason) for r in both.rejections] == [(bad, "yanked: broken")]
     assert choose(files(bad, yanked=(bad,))).file.filename == bad
 
 
@@ -90,7 +90,7 @@ def test_local_versions_belong_to_their_release() -> None:
 def test_without_a_match_the_newest_versions_are_named() -> None:
     with pytest.raises(ToolchainError) as caught:
         choose(files(torch("2.9.0"), torch("2.14.0")))
-    assert caught.value.hint == "newest versions there: 2.14.0, 2.9.0"
+    assert caught.value.hint == "newest versions available: 2.14.0, 2.9.0"
 
 
 def test_repr_of_a_file_shows_no_address() -> None:

@@ -48,7 +48,7 @@ def fetch(site: Site, folder: Path, *, size: int = len(DATA), sha256: str = SHA2
 def test_a_folder_that_lacks_a_file_is_another_thing_than_one_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"dists/trixie/InRelease does not exist"):
         Site(tmp_path).read("dists/trixie/InRelease", limit=10)
-    with pytest.raises(NetworkError, match=r"the folder .*/absent is not there") as caught:
+    with pytest.raises(NetworkError, match=r"the directory .*/absent does not exist") as caught:
         Site(tmp_path / "absent").read("dists/trixie/InRelease", limit=10)
     assert not isinstance(caught.value, NotFoundError)
 
@@ -70,7 +70,7 @@ def test_what_arrived_before_a_failure_is_used_by_the_next_run(
     site: LoopbackSite, transport: Transport, tmp_path: Path
 ) -> None:
     site.breaks = 3
-    with pytest.raises(NetworkError, match=r"fewer bytes|connection broke"):
+    with pytest.raises(NetworkError, match=r"fewer bytes|connection was lost"):
         fetch(Site(site.url, transport), tmp_path / "d")
     site.breaks = 0
     kept = next((tmp_path / "d").glob("*.part")).stat().st_size
@@ -99,9 +99,9 @@ def test_a_wrong_digest_or_size_is_refused_and_nothing_stays(
     site.ranges = ranges
     with pytest.raises(IntegrityError, match="its SHA-256 is"):
         fetch(Site(site.url, transport), tmp_path / "d", sha256="0" * 64)
-    with pytest.raises(IntegrityError, match=r"another part|has .* bytes|larger than"):
+    with pytest.raises(IntegrityError, match=r"different range|has .* bytes|larger than"):
         fetch(Site(site.url, transport), tmp_path / "d", size=len(DATA) + 5)
-    with pytest.raises(IntegrityError, match=r"another part|larger than"):
+    with pytest.raises(IntegrityError, match=r"different range|larger than"):
         fetch(Site(site.url, transport), tmp_path / "d", size=len(DATA) - 5)
 
 
@@ -109,7 +109,7 @@ def test_a_folder_serves_as_well_and_without_network(tmp_path: Path, site: Loopb
     for base in (site.root, str(site.root), f"file://{site.root}"):
         assert fetch(Site(base), tmp_path / "d") == (DATA, len(DATA))
     assert site.requests == []
-    with pytest.raises(IntegrityError, match="its index promises 7"):
+    with pytest.raises(IntegrityError, match="its index lists 7"):
         fetch(Site(site.root), tmp_path / "d", size=7)
     with pytest.raises(NetworkError, match="does not exist"):
         Site(site.root / "nowhere").fetch("file.bin", tmp_path / "x", size=1, sha256=SHA256, on_bytes=lambda _: None)
@@ -118,7 +118,7 @@ def test_a_folder_serves_as_well_and_without_network(tmp_path: Path, site: Loopb
 def test_small_files_are_bounded(site: LoopbackSite, transport: Transport) -> None:
     for base in (site.url, site.root):
         assert Site(base, transport).read("file.bin", limit=len(DATA)) == DATA
-        with pytest.raises(IntegrityError, match="larger than the 1000 bytes"):
+        with pytest.raises(IntegrityError, match="larger than the limit of 1000 bytes"):
             Site(base, transport).read("file.bin", limit=1000)
     with pytest.raises(NotFoundError):
         Site(site.url, transport).read("other", limit=1)
@@ -126,7 +126,7 @@ def test_small_files_are_bounded(site: LoopbackSite, transport: Transport) -> No
 
 def test_paths_that_lead_out_of_a_site_are_refused(site: LoopbackSite, transport: Transport) -> None:
     for base in (site.url, site.root):
-        with pytest.raises(IntegrityError, match="no path that"):
+        with pytest.raises(IntegrityError, match="is not a valid path"):
             Site(base, transport).read("../secret", limit=10)
     assert site.requests == []
 

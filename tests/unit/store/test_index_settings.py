@@ -85,7 +85,7 @@ def test_an_address_of_another_kind_is_refused_without_showing_its_password(home
     "url", ["http://", "https:///simple", "https://me:secret@/simple", "https://host:99999/", "https://a host/simple"]
 )
 def test_an_address_without_a_server_is_refused_before_anything_is_sent(home: Path, url: str) -> None:
-    with pytest.raises(NetworkError, match="which names no server") as caught:
+    with pytest.raises(NetworkError, match="which has no host name") as caught:
         find_index(isolated(home, PIP_INDEX_URL=url), home)
     assert "secret" not in caught.value.message
     assert "KERNEL_BUILDER_INDEX_URL" in str(caught.value.hint)
@@ -100,7 +100,7 @@ def test_the_hint_names_the_place_where_the_address_was_written(home: Path) -> N
     for settings, place in ((own, "kernel-builder.toml"), (configured, "KERNEL_BUILDER_INDEX_URL")):
         with pytest.raises(NetworkError, match="no connection") as caught:
             Transport(settings).get("http://127.0.0.1:1/simple/", {})
-        assert caught.value.hint == f"check the network, or name a mirror in {place}"
+        assert caught.value.hint == f"check your network connection, or set a mirror in {place}"
 
 
 def test_a_server_that_cannot_be_reached_is_not_tried_for_the_next_file(home: Path) -> None:

@@ -70,9 +70,9 @@ def test_entries_are_listed_with_size_use_and_origin(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (flip, "its contents changed"),
-        (lambda data: data[:-1], "999 bytes instead of 1000"),
-        (lambda data: data + b"x", "1001 bytes instead of 1000"),
+        (flip, "its contents have changed"),
+        (lambda data: data[:-1], "999 bytes, expected 1000"),
+        (lambda data: data + b"x", "1001 bytes, expected 1000"),
     ],
 )
 def test_verifying_names_a_damaged_file(tmp_path: Path, change: Callable[[bytes], bytes], what: str) -> None:
@@ -92,7 +92,7 @@ def test_a_bit_that_changed_without_a_trace_is_found_by_verifying(tmp_path: Path
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert store.glance(key("rotten").name) == []
     (verdict,) = verify_entries(store, list_entries(store))
-    assert [problem.what for problem in verdict.problems] == ["its contents changed"]
+    assert [problem.what for problem in verdict.problems] == ["its contents have changed"]
 
 
 def test_verifying_names_missing_and_foreign_files_and_links(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_verifying_names_missing_and_foreign_files_and_links(tmp_path: Path) -> 
     (folder / "b.h").symlink_to("folder/new.h")
     (verdict,) = verify_entries(store, list_entries(store))
     assert [(problem.path, problem.what) for problem in verdict.problems] == [
-        ("b.h", "it is no ordinary file"),
+        ("b.h", "not a regular file"),
         ("folder/a.h", "missing"),
         ("folder/new.h", "does not belong here"),
     ]
@@ -132,7 +132,7 @@ def test_a_build_that_meets_a_damaged_entry_says_so_and_provides_it_again(tmp_pa
     (notice,) = recorder.events
     assert isinstance(notice, Notice)
     assert notice.warning
-    assert f"{key('demo').name} in the store is damaged (folder/a.h: its contents changed)" in notice.message
+    assert f"{key('demo').name} in the store is damaged (folder/a.h: its contents have changed)" in notice.message
     store.ensure(key("demo"), filler())
     assert file.read_bytes() == b"a" * 1000
     assert store.verify(key("demo")) == []

@@ -112,13 +112,13 @@ def test_small_wheels_take_one_request(tmp_path: Path) -> None:
 
 def test_contents_that_differ_from_record_are_refused(tmp_path: Path) -> None:
     wheel, _ = wheel_of(pack({"a.h": b"evil"}, record={"a.h": b"good"}))
-    with pytest.raises(IntegrityError, match=r"a\.h cannot be trusted: its RECORD promises other contents"):
+    with pytest.raises(IntegrityError, match=r"a\.h cannot be trusted: its contents do not match RECORD"):
         wheel.extract(wheel.select(["a.h"]), tmp_path)
 
 
 def test_files_that_record_does_not_name_are_refused(tmp_path: Path) -> None:
     wheel, _ = wheel_of(pack({"a.h": b"more"}, record={}))
-    with pytest.raises(IntegrityError, match="its RECORD lacks it"):
+    with pytest.raises(IntegrityError, match="it is not listed in RECORD"):
         wheel.extract(wheel.select(["a.h"]), tmp_path)
 
 
@@ -142,12 +142,12 @@ def test_one_flipped_byte_is_found(tmp_path: Path, stored: bool) -> None:
 
 @pytest.mark.parametrize("name", ["../evil", "/etc/evil", "a/../../evil", "a//b", "a\\..\\b", "C:/x"])
 def test_names_that_lead_outside_are_refused(name: str) -> None:
-    with pytest.raises(IntegrityError, match="must not be there"):
+    with pytest.raises(IntegrityError, match="is not allowed"):
         wheel_of(pack({name: b"x"}))
 
 
 def test_symbolic_links_are_refused() -> None:
-    with pytest.raises(IntegrityError, match="must not be there"):
+    with pytest.raises(IntegrityError, match="is not allowed"):
         wheel_of(pack({"link": b"/etc/passwd"}, modes={"link": 0o120777}))
 
 
@@ -168,7 +168,7 @@ def test_a_directory_that_points_to_another_member_is_found(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("data", [b"", b"not a zip at all", b"PK\x05\x06" + b"\0" * 18 + b"x", noise(100_000)])
 def test_other_files_are_not_taken_for_wheels(data: bytes) -> None:
-    with pytest.raises(IntegrityError, match="not a readable wheel"):
+    with pytest.raises(IntegrityError, match="not a valid wheel"):
         wheel_of(data)
 
 

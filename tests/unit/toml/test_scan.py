@@ -76,18 +76,18 @@ def test_long_plain_lists_have_the_values_that_tomllib_gives() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a = 1\na = 2\nb = x\n", {(2, "given twice; first on line 1"), (3, "this is not a value")}),
+        ("a = 1\na = 2\nb = x\n", {(2, "given twice; first on line 1"), (3, "not a valid value")}),
         ("[a]\n[a]\nb = 1\n[a]\n", {(2, "the table [a] appears twice; first on line 1"),
                                     (4, "the table [a] appears twice; first on line 1")}),
         ("a = 1\n[a]\nb = 1\n", {(2, "cannot be a table: it already has a value; first on line 1")}),
         ("a.b = 1\na = 2\n", {(2, "given twice")}),
         ("a = 1\na.b = 2\n", {(2, "cannot be a table: it already has a value; first on line 1")}),
-        ('a = "x\nb = "y"\n', {(1, "the text that begins here has no closing quote")}),
-        ('a = ["x",\nb = "y"\n', {(1, "the value that begins here is not closed: a ']', '}' or ',' is missing")}),
-        ("a = [1,\n  2\n[t]\nb = 1\n", {(1, "the value that begins here is not closed: a ']', '}' or ',' is missing")}),
-        ("a\nb = 1\n= 2\n", {(1, "there is no '=' after the key"), (3, "this is neither 'key = value' nor a [table]")}),
-        ("a = \n[t]\nb = 1 2\n", {(1, "this is not a value"), (3, "something stands behind the end of the statement")}),
-        ('a = "\\q"\n', {(1, "a backslash begins an escape, and this is none")}),
+        ('a = "x\nb = "y"\n', {(1, "the string that starts here has no closing quote")}),
+        ('a = ["x",\nb = "y"\n', {(1, "the value that starts here is not closed: missing ']', '}' or ','")}),
+        ("a = [1,\n  2\n[t]\nb = 1\n", {(1, "the value that starts here is not closed: missing ']', '}' or ','")}),
+        ("a\nb = 1\n= 2\n", {(1, "missing '=' after the key"), (3, "expected 'key = value' or a [table]")}),
+        ("a = \n[t]\nb = 1 2\n", {(1, "not a valid value"), (3, "unexpected text after the statement")}),
+        ('a = "\\q"\n', {(1, "unknown escape after the backslash")}),
     ],
 )  # fmt: skip
 def test_tells_every_mistake_and_goes_on_behind_it(text: str, said: set[tuple[int, str]]) -> None:

@@ -67,7 +67,7 @@ def test_a_source_that_does_not_answer_does_not_hide_what_the_others_say(local: 
     assert first.startswith("http://127.0.0.1:1/redist/")
     assert second == "no other source has the nvcc of CUDA 12.7:"
     assert [line.split(":")[0].strip() for line in reasons] == ["debian", "local"]
-    assert caught.value.hint == "check the network, or name a mirror in kernel-builder.toml"
+    assert caught.value.hint == "check your network connection, or set a mirror in kernel-builder.toml"
 
 
 def test_the_error_of_a_source_is_told_alike_each_time(debian: CudaDebian) -> None:
