@@ -21,15 +21,9 @@ from kernel_builder.load.client import LoadStatus
 from kernel_builder.toolchain.lock import LockUse
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet
-from kernel_builder.workflow.build import (
-    BuildOutcome,
-    BuildRequest,
-    Prepared,
-    VariantOutcome,
-    VariantStatus,
-    build,
-    prepare,
-)
+from kernel_builder.workflow.build import BuildRequest, build, prepare_build
+from kernel_builder.workflow.outcome import BuildOutcome, VariantOutcome, VariantStatus
+from kernel_builder.workflow.prepare import Prepared
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> None:
@@ -190,7 +184,7 @@ def command(
     with errors_as_json(as_json):
         if dry_run:
             with open_run(quiet=quiet) as run:
-                prepared = prepare(request, run)
+                prepared = prepare_build(request, run)
         else:
             outcome = run_build(request, quiet=quiet)
     if dry_run:
@@ -245,10 +239,10 @@ def _plan_text(prepared: Prepared) -> str:
         tools = ", ".join(f"{name} {version}" for name, version in variant.toolchain.items())
         lines.append(f"{variant.name}: {variant.ops_id}" + (f" ({tools})" if tools else " (Python only)"))
         for section in variant.sections:
-            lines.append(f"  {section.id}: {', '.join(str(capability) for capability in section.capabilities)}")
-        for step in variant.steps:
-            lines.append(f"  {step.kind.value} {step.source}")
-            lines.append(f"    {' '.join(step.command)}")
+            lines.append(f"  {section.id}: {', '.join(str(one) for one in section.effective)}")
+        for action in variant.actions:
+            lines.append(f"  {action.kind.value} {action.source}")
+            lines.append(f"    {' '.join(plan.places.command(action))}")
         lines.extend(f"  install {file.path}" for file in variant.installed)
     return "\n".join(lines)
 
@@ -285,7 +279,7 @@ def _summary(outcome: BuildOutcome, seconds: float) -> str:
     lines += [f"{entry.name:<{width}}  left out: {entry.summary}" for entry in outcome.unavailable]
     good = sum(variant.path is not None for variant in outcome.variants)
     lines.append(
-        f"{good} of {len(names)} variants in {outcome.plan.output};"
+        f"{good} of {len(names)} variants in {outcome.plan.places.output};"
         f" {mebibytes(outcome.fetched)} fetched; {seconds:.0f} s"
     )
     return "\n".join(lines)
@@ -295,7 +289,7 @@ def _outcome_json(outcome: BuildOutcome) -> dict[str, object]:
     return {
         "ok": exit_code(outcome) is ExitCode.OK,
         "unavailable": [entry.to_json() for entry in outcome.unavailable],
-        "output": str(outcome.plan.output),
+        "output": str(outcome.plan.places.output),
         "fetched-bytes": outcome.fetched,
         "warnings": list(outcome.plan.warnings),
         "notes": list(outcome.plan.notes),

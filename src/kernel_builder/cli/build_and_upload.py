@@ -34,5 +34,5 @@ def command(*, quiet: bool, **options: Unpack[BothOptions]) -> int:
         if code is ExitCode.FAILED or not built:
             raise BuildError("nothing was uploaded, because the build failed", hint="see above")
     # The very folder: a link named result beside it is not what was built now.
-    uploaded = run_upload(outcome.plan.output, options, quiet=quiet, only=built)
+    uploaded = run_upload(outcome.plan.places.output, options, quiet=quiet, only=built)
     return code if uploaded == ExitCode.OK else uploaded

@@ -15,14 +15,19 @@ from typing import Protocol, TypeVar
 
 from packaging.version import Version
 
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import NetworkError, ToolchainError
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.progress import Progress
+from kernel_builder.toolchain.model import Toolkit
 from kernel_builder.toolchain.recipe import Component
-from kernel_builder.toolchain.settings import LOCAL, REDISTRIB
+from kernel_builder.toolchain.settings import LOCAL
 from kernel_builder.variants.names import Abi, Machine
 
 _Answer = TypeVar("_Answer")
+
+HOST = next(backend.value for backend in Backend if backend.is_host)
+"""What names call builds and variants for the host's processor alone."""
 
 TORCH = "torch"
 """What the torch part of a toolchain is called; the others are named as the table names components."""
@@ -30,26 +35,26 @@ TORCH = "torch"
 
 @dataclass(frozen=True, kw_only=True)
 class ToolchainRequest:
-    """What is wanted: torch ``2.13`` with a C++ ABI (``None``: whatever it has), and CUDA ``13.0`` or ``None`` for CPU
-    variants, for Linux on ``machine``.
+    """What is wanted: torch ``2.13`` with a C++ ABI (``None``: whatever it has), and a toolkit or ``None`` for backends
+    without one, for Linux on ``machine``.
     """
 
     torch: str
     machine: Machine
     abi: Abi | None = None
-    cuda: str | None = None
+    toolkit: Toolkit | None = None
 
     @property
     def pattern(self) -> str:
         """A glob for the names of the variants that need it."""
         torch = "".join(self.torch.split(".")[:2])
         abi = self.abi.value if self.abi else "*"
-        cuda = f"cu{self.cuda.replace('.', '')}" if self.cuda else "cpu"
-        return f"torch{torch}-{abi}-{cuda}-{self.machine.value}-linux"
+        compute = self.toolkit.compute if self.toolkit else HOST
+        return f"torch{torch}-{abi}-{compute}-{self.machine.value}-linux"
 
     def __str__(self) -> str:
         abi = f" ({self.abi.value})" if self.abi else ""
-        return f"torch {self.torch}{abi}" + (f" with CUDA {self.cuda}" if self.cuda else "")
+        return f"torch {self.torch}{abi}" + (f" with {self.toolkit}" if self.toolkit else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,29 +99,31 @@ class TorchCandidate:
 
 @dataclass(frozen=True, kw_only=True)
 class TorchFacts:
-    """What a look into a torch showed. ``abi`` is ``None`` when its libraries do not prove one."""
+    """What a look into a torch showed. ``abi`` is ``None`` when its libraries do not prove one; ``backends`` are those
+    whose libraries it has.
+    """
 
     abi: Abi | None
-    has_cuda: bool
+    backends: frozenset[Backend]
     has_headers: bool
 
 
 @dataclass(frozen=True, kw_only=True)
-class CudaTree:
+class ToolkitTree:
     """A toolkit that is being put together.
 
-    ``into`` is its root (``bin``, ``nvvm``, ``include``), ``cuda`` its version, ``scratch`` a directory that
+    ``into`` is its root, ``version`` its version, ``scratch`` a directory that
     keeps what arrives until all of it has; ``progress`` hears about bytes.
     """
 
-    cuda: str
+    version: str
     into: Path
     scratch: Path
     progress: Progress
 
 
 class ComponentSource(Protocol):
-    """Somewhere that components of CUDA toolkits come from."""
+    """Somewhere that components of a backend's toolkits come from."""
 
     @property
     def label(self) -> str:
@@ -128,13 +135,13 @@ class ComponentSource(Protocol):
         """Whether its other components are preferred to everyone else's when its compiler is taken."""
         ...
 
-    def offers(self, components: Sequence[Component], cuda: str, machine: Machine) -> Mapping[str, Taken | Refused]:
+    def offers(self, components: Sequence[Component], version: str, machine: Machine) -> Mapping[str, Taken | Refused]:
         """For each component by name: the file that would be taken, or why there is none. Raises
         :class:`NetworkError` when it cannot be asked.
         """
         ...
 
-    def fill(self, parts: Sequence[tuple[Component, Taken]], tree: CudaTree) -> Sequence[Artefact]:
+    def fill(self, parts: Sequence[tuple[Component, Taken]], tree: ToolkitTree) -> Sequence[Artefact]:
         """Put what it offered into the tree, verified, with tables of its libraries. What is used in place gets tables
         alone.
         """
@@ -255,28 +262,28 @@ def _in_question(decisions: _Decisions, request: ToolchainRequest, source: Torch
         return
     candidates, refused = answer
     decisions.refused += refused
-    for candidate in sorted(candidates, key=lambda c: _rank(c, request.cuda)):
-        if request.cuda is not None and candidate.flavour is not None and candidate.flavour.startswith("cpu"):
+    for candidate in sorted(candidates, key=lambda c: _rank(c, request.toolkit)):
+        if request.toolkit is not None and candidate.flavour is not None and candidate.flavour.startswith(HOST):
             decisions.refused.append(
                 Refused(
                     part=TORCH,
                     source=source.label,
                     candidate=candidate.artefact.filename,
-                    reason=f"{candidate.flavour} builds have no CUDA libraries",
+                    reason=f"{candidate.flavour} builds have no {request.toolkit.backend.label} libraries",
                 )
             )
         else:
             yield candidate
 
 
-def _rank(candidate: TorchCandidate, cuda: str | None) -> tuple[tuple[int, ...], int]:
-    """Smaller is better: newest patch; then the flavour of this very CUDA, of its major, any other."""
+def _rank(candidate: TorchCandidate, toolkit: Toolkit | None) -> tuple[tuple[int, ...], int]:
+    """Smaller is better: newest patch; then the flavour of this very toolkit, of its major, any other."""
     newest = tuple(-part for part in candidate.version.release)
     flavour = candidate.flavour
-    if cuda is None or flavour is None:
-        return newest, 0 if flavour is None or flavour.startswith("cpu") else 1
-    wanted = f"cu{cuda.replace('.', '')}"
-    major = f"cu{cuda.partition('.')[0]}"
+    if toolkit is None or flavour is None:
+        return newest, 0 if flavour is None or flavour.startswith(HOST) else 1
+    wanted = toolkit.compute
+    major = f"{toolkit.backend.prefix}{toolkit.version.partition('.')[0]}"
     return newest, 0 if flavour.startswith(wanted) else 1 if flavour.startswith(major) else 2
 
 
@@ -288,61 +295,51 @@ def _unfit(request: ToolchainRequest, facts: TorchFacts) -> str | None:
     if facts.abi is not request.abi:
         ages = {Abi.CXX11: "the new", Abi.CXX98: "the old"}
         return f"its libc10.so has {ages[facts.abi]} C++ ABI ({facts.abi.value})"
-    if request.cuda is not None and not facts.has_cuda:
-        return "it is a torch without CUDA"
+    if request.toolkit is not None and request.toolkit.backend not in facts.backends:
+        return f"it is a torch without {request.toolkit.backend.label}"
     return None
 
 
 def choose_components(
-    components: Sequence[Component], cuda: str, machine: Machine, sources: Sequence[ComponentSource]
+    components: Sequence[Component],
+    toolkit: Toolkit,
+    machine: Machine,
+    sources: Sequence[ComponentSource],
+    where_else: Callable[[Toolkit, Sequence[str]], str],
 ) -> Chain:
     """A source for each of ``components``: the compiler's from one source, each of the others from the first that has
     it.
 
-    Where the compiler comes from a toolkit on this machine, so do its headers: one toolkit fits together best. Raises
+    Where the compiler comes from a toolkit on this machine, so do its headers: one toolkit fits together best.
+    ``where_else`` gives the hint for people whose sources, given by their labels, lack a part. Raises
     :class:`ToolchainError` with all reasons for the first part that nobody has, :class:`NetworkError`.
     """
     decisions = _Decisions()
     compiler = [component for component in components if component.compiler]
     others = [component for component in components if not component.compiler]
     chosen: ComponentSource | None = None
-    answers: dict[str, Mapping[str, Taken | Refused]] = {}
     missing = list(others)
     for source in sources:
         wanted = [*(compiler if chosen is None else ()), *missing]
         if not wanted:
             break
-        found = decisions.ask(wanted[0].name, source.label, partial(source.offers, wanted, cuda, machine))
+        found = decisions.ask(wanted[0].name, source.label, partial(source.offers, wanted, toolkit.version, machine))
         if found is None:
             continue
-        answers[source.label] = found
         if chosen is None and _take_all(decisions, compiler, found):
             chosen = source
             if source.whole:
-                _prefer(decisions, others, source.offers(others, cuda, machine))
+                _prefer(decisions, others, source.offers(others, toolkit.version, machine))
         missing = [component for component in missing if not _take(decisions, component, found)]
     for component in components:
         if component.name not in decisions.taken:
-            raise decisions.fail(
-                component.name,
-                f"the {component.name} of CUDA {cuda}",
-                machine,
-                _where_compilers_are(cuda, [source.label for source in sources]),
-            )
+            hint = where_else(toolkit, [source.label for source in sources])
+            raise decisions.fail(component.name, f"the {component.name} of {toolkit}", machine, hint)
     return Chain(
         taken=tuple(decisions.taken[component.name] for component in components),
         refused=tuple(decisions.refused),
         unreachable=tuple(sorted(decisions.failures)),
     )
-
-
-def _where_compilers_are(cuda: str, labels: Sequence[str]) -> str:
-    """What helps somebody whose sources, named by ``labels``, do not have a part of a toolkit."""
-    elsewhere = f"name an index or a mirror that has it in kernel-builder.toml, or install CUDA {cuda}"
-    if REDISTRIB in labels:
-        return elsewhere
-    order = ",".join([*labels, REDISTRIB])
-    return f"KERNEL_BUILDER_SOURCES={order} asks NVIDIA's archives, too; or {elsewhere}"
 
 
 def _take(decisions: _Decisions, component: Component, found: Mapping[str, Taken | Refused]) -> bool:

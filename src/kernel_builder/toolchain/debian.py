@@ -1,4 +1,4 @@
-"""CUDA compilers out of Debian's archive (DESIGN.md F4): verified as apt would, unpacked, and never installed.
+"""Packages out of Debian's archive: verified as apt would, unpacked, and never installed.
 
 The chain of trust: gpgv checks ``InRelease`` against Debian's archive keyring; that file gives the SHA-256 of
 ``Packages.xz``; that one gives the SHA-256 of each package. No root, no dpkg, no change to apt's state. The mirror is
@@ -9,7 +9,6 @@ References: Debian wiki, "DebianRepository/Format"; sources.list(5), also for de
 from __future__ import annotations
 
 import lzma
-import os
 import re
 import shutil
 import subprocess
@@ -24,34 +23,6 @@ from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.store.archive import Select, unpack
 from kernel_builder.store.download import OnBytes, Site, kept_download, safe_path
 from kernel_builder.store.transport import NotFoundError, Transport
-
-CUDA_PACKAGE = "nvidia-cuda-toolkit"
-"""Holds all programs of the compiler; its headers are in a package of 0.9 GB, so they come from wheels instead."""
-
-CUDA_SUITES: Mapping[str, tuple[str, ...]] = {"11.8": ("bookworm",), "12.4": ("trixie", "sid")}
-"""CUDA version -> suites that have it, in the order to try."""
-
-_PROGRAMS = ("cudafe++", "fatbinary", "ptxas", "nvlink", "bin2c", "cuobjdump")
-_PRIVATE = "usr/lib/nvidia-cuda-toolkit"
-CUDA_MEMBERS: Mapping[str, str] = {
-    **{f"usr/bin/{name}": f"bin/{name}" for name in _PROGRAMS},
-    f"{_PRIVATE}/bin/nvcc": "bin/nvcc",  # usr/bin/nvcc is a script with absolute paths in it
-    f"{_PRIVATE}/bin/crt/link.stub": "bin/crt/link.stub",
-    f"{_PRIVATE}/bin/crt/prelink.stub": "bin/crt/prelink.stub",
-    f"{_PRIVATE}/bin/cicc": "nvvm/bin/cicc",
-    f"{_PRIVATE}/libdevice/libdevice.10.bc": "nvvm/libdevice/libdevice.10.bc",
-}
-"""Member of :data:`CUDA_PACKAGE` -> its place in a toolkit's own layout."""
-
-NVCC_PROFILE = """\
-TOP                = $(_HERE_)/..
-CICC_PATH          = $(TOP)/nvvm/bin
-NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
-PATH              += $(TOP)/nvvm/bin:$(_HERE_):
-INCLUDES          += "-I$(TOP)/include" $(_SPACE_)
-LIBRARIES         =+ $(_SPACE_) "-L$(TOP)/lib"
-"""
-"""What belongs in ``bin/nvcc.profile`` beside a compiler in that layout (Debian's own names absolute paths)."""
 
 KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
@@ -97,17 +68,12 @@ class DebPackage:
     installed_size: int
 
 
-def cuda_target(member: str) -> str | None:
-    """Where a member of :data:`CUDA_PACKAGE` goes; ``None`` for what compiling does not need."""
-    return CUDA_MEMBERS.get(member)
-
-
 def debian_architecture(machine: str) -> str:
     """Debian's name for ``x86_64`` or ``aarch64``. Raises :class:`ToolchainError` for others."""
     try:
         return _ARCHITECTURES[machine]
     except KeyError:
-        raise ToolchainError(f"Debian's CUDA packages are not for {machine}") from None
+        raise ToolchainError(f"Debian's packages are not for {machine}") from None
 
 
 def apt_mirrors(apt: Path = Path("/etc/apt")) -> tuple[str, ...]:
@@ -208,6 +174,7 @@ class DebianArchive:
         *,
         architecture: str = "amd64",
         downloads: Path | None = None,
+        environ: Mapping[str, str],
         gpgv: str = "gpgv",
     ) -> None:
         if isinstance(mirror, str) and mirror.startswith("file:") and not mirror.startswith("file://"):
@@ -217,6 +184,7 @@ class DebianArchive:
         self._architecture = architecture
         self._downloads = downloads
         self._gpgv = gpgv
+        self._environ = environ
 
     def find(self, package: str, suite: str) -> DebPackage:
         """The newest ``package`` of ``suite``, out of a verified index.
@@ -261,7 +229,7 @@ class DebianArchive:
             raise ToolchainError(
                 f"{self._site} has no suite {suite}", hint="name a mirror of Debian that has it in kernel-builder.toml"
             ) from error
-        text = verify_clearsigned(signed, self._keyring, self._site.where(path), gpgv=self._gpgv)
+        text = verify_clearsigned(signed, self._keyring, self._site.where(path), gpgv=self._gpgv, environ=self._environ)
         fields: Mapping[str, str] = next(_paragraphs(text), {})
         if suite not in {fields.get("Suite"), fields.get("Codename")}:
             raise IntegrityError(
@@ -336,13 +304,15 @@ def _check_age(until: str | None, where: str) -> None:
         )
 
 
-def verify_clearsigned(signed: bytes, keyring: Path, where: str, *, gpgv: str = "gpgv") -> str:
+def verify_clearsigned(
+    signed: bytes, keyring: Path, where: str, *, environ: Mapping[str, str], gpgv: str = "gpgv"
+) -> str:
     """What was signed in ``signed``, once a key of ``keyring`` is found to have signed it; nothing around it.
 
     One good signature is enough and a bad one is too many, as for apt. Raises :class:`IntegrityError` when it is not
     signed so, :class:`ToolchainError` when ``gpgv`` or ``keyring`` is missing. ``where`` is for messages.
     """
-    program = shutil.which(gpgv)
+    program = shutil.which(gpgv, path=environ.get("PATH"))
     if program is None:
         raise ToolchainError(
             "gpgv, which verifies signatures of Debian's archive, is not installed",
@@ -364,7 +334,7 @@ def verify_clearsigned(signed: bytes, keyring: Path, where: str, *, gpgv: str = 
                 timeout=_GPGV_SECONDS,
                 check=False,
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, "LC_ALL": "C"},
+                env={**environ, "LC_ALL": "C"},
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ToolchainError(f"{program} does not run: {error}", hint="apt-get install --reinstall gpgv") from error

@@ -34,8 +34,8 @@ from kernel_builder.store.offline import refused_offline
 from kernel_builder.store.progress import Fetch
 from kernel_builder.store.settings import redact
 from kernel_builder.store.transport import Transport
-from kernel_builder.toolchain.cuda_wheels import wheel_artefact
 from kernel_builder.toolchain.model import LibraryHeaders
+from kernel_builder.toolchain.wheels import wheel_artefact
 
 _SPACE = 64 * 2**20
 _LARGEST = 2**30  # bytes of a whole source tree
@@ -167,7 +167,7 @@ class Libraries:
         index: Index,
         reporter: Reporter,
         transport: Transport | None,
-        environ: Mapping[str, str] | None = None,
+        environ: Mapping[str, str],
         table: Mapping[str, Release] | None = None,
     ) -> None:
         self._table = releases() if table is None else table
@@ -175,7 +175,7 @@ class Libraries:
         self._index = index
         self._reporter = reporter
         self._transport = transport
-        self._environ = os.environ if environ is None else environ
+        self._environ = environ
 
     @property
     def bytes_received(self) -> int:
@@ -372,10 +372,22 @@ class Libraries:
         if self._transport is not None and self._transport.offline and scheme not in {"", "file"}:
             raise refused_offline(redact(address))
         repository = archive.with_name("git")
-        _git("init", "--quiet", "--bare", str(repository), address=address)
+        _git("init", "--quiet", "--bare", str(repository), address=address, environ=self._environ)
         within = ("--git-dir", str(repository))
-        _git(*within, "fetch", "--quiet", "--depth=1", "--", address, f"refs/tags/v{release.version}", address=address)
-        commit = _git(*within, "rev-parse", "FETCH_HEAD^{commit}", address=address).decode().strip()
+        _git(
+            *within,
+            "fetch",
+            "--quiet",
+            "--depth=1",
+            "--",
+            address,
+            f"refs/tags/v{release.version}",
+            address=address,
+            environ=self._environ,
+        )
+        commit = (
+            _git(*within, "rev-parse", "FETCH_HEAD^{commit}", address=address, environ=self._environ).decode().strip()
+        )
         if commit != release.commit:
             raise IntegrityError(
                 f"the tag v{release.version} of {redact(address)} is commit {commit}, not {release.commit}",
@@ -383,7 +395,16 @@ class Libraries:
             )
         prefix = f"--prefix={release.library.name}-{release.version}/"
         archive.write_bytes(
-            _git(*within, "archive", "--format=tar.gz", prefix, commit, *release.library.include, address=address)
+            _git(
+                *within,
+                "archive",
+                "--format=tar.gz",
+                prefix,
+                commit,
+                *release.library.include,
+                address=address,
+                environ=self._environ,
+            )
         )
 
 
@@ -416,8 +437,8 @@ def _copy_file(address: str, target: Path) -> None:
         raise NetworkError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _git(*arguments: str, address: str) -> bytes:
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_COUNT": "0"}
+def _git(*arguments: str, address: str, environ: Mapping[str, str]) -> bytes:
+    environment = {**environ, "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_COUNT": "0"}
     try:
         completed = subprocess.run(
             ["git", *arguments],

@@ -6,10 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from kernel_builder.toolchain.link_tables import EXPORTS
+from kernel_builder.toolchain.recipe import default_recipe
 from kernel_builder.variants.names import ArchVariant, TorchTag, Variant
-
-_LIBRARIES = ("libtorch.so", "libtorch_cpu.so", "libc10.so")
-_OF_BACKEND = {"cpu": (), "cuda": ("libtorch_cuda.so", "libc10_cuda.so")}
 
 
 def stored_exports(root: Path, variant: Variant) -> frozenset[str] | None:
@@ -19,11 +17,11 @@ def stored_exports(root: Path, variant: Variant) -> frozenset[str] | None:
     """
     if not isinstance(variant, ArchVariant) or not isinstance(variant.tag, TorchTag):
         return None
-    libraries = _OF_BACKEND.get(variant.backend.value)
-    if libraries is None:
+    wanted = [library for library in default_recipe().torch.libraries if library.backend in {None, variant.backend}]
+    if not variant.backend.is_host and not any(library.backend is variant.backend for library in wanted):
         return None
     major, minor = variant.tag.version
-    return _names(root, f"torch-{major}.{minor}.*", _LIBRARIES + libraries)
+    return _names(root, f"torch-{major}.{minor}.*", tuple(library.soname for library in wanted))
 
 
 @cache

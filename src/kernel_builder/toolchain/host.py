@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_builder.errors import ToolchainError
-from kernel_builder.toolchain.model import Family, HostCompiler
-from kernel_builder.toolchain.recipe import Recipe, bound_for, default_recipe
+from kernel_builder.toolchain.model import Family, HostCompiler, Toolkit
+from kernel_builder.toolchain.recipe import Bound, bound_for, default_recipe
 
 _VERSIONED = {Family.GCC: range(20, 8, -1), Family.CLANG: range(26, 12, -1)}
 """The versioned names that are looked for, newest first: ``g++-20`` to ``g++-9``, ``clang++-26`` to ``clang++-13``."""
@@ -48,13 +48,14 @@ class HostCompilers:
     """All compilers on this machine that answer like one for ``machine``, and those that do not.
 
     Those of GCC come first, then clang's, of each family the newest first. ``chosen`` is whether the user named the
-    only one.
+    only one. ``environ`` are the variables that they were found with, and run with.
     """
 
     found: tuple[HostCompiler, ...]
     machine: str = field(default_factory=platform.machine)
     rejected: tuple[Rejected, ...] = ()
     chosen: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def right(self) -> tuple[HostCompiler, ...]:
@@ -81,7 +82,7 @@ class Limits:
         return f"{self.family.program} {self.oldest}{upper}"
 
 
-def _ask(cxx: Path, *arguments: str) -> str:
+def _ask(cxx: Path, environ: Mapping[str, str], *arguments: str) -> str:
     completed = subprocess.run(
         [cxx, *arguments],
         capture_output=True,
@@ -89,7 +90,7 @@ def _ask(cxx: Path, *arguments: str) -> str:
         errors="replace",
         timeout=_PROBE_SECONDS,
         check=True,
-        env={**os.environ, "LC_ALL": "C"},
+        env={**environ, "LC_ALL": "C"},
         stdin=subprocess.DEVNULL,
     )
     return completed.stdout.strip()
@@ -100,46 +101,46 @@ def build_machine() -> str:
     return platform.machine()
 
 
-def inspect_compiler(cxx: Path) -> HostCompiler | Rejected:
+def inspect_compiler(cxx: Path, environ: Mapping[str, str]) -> HostCompiler | Rejected:
     """Ask ``cxx`` for its version and target; say why it cannot be used otherwise."""
     try:
-        banner = _ask(cxx, "--version")
+        banner = _ask(cxx, environ, "--version")
         family = Family.CLANG if "clang" in banner.lower() else Family.GCC
         # clang knows the first question alone, and old ones of GCC answer the second with the major alone.
-        version = _ask(cxx, *(["-dumpfullversion"] if family is Family.GCC else []), "-dumpversion")
-        target = _ask(cxx, "-dumpmachine")
+        version = _ask(cxx, environ, *(["-dumpfullversion"] if family is Family.GCC else []), "-dumpversion")
+        target = _ask(cxx, environ, "-dumpmachine")
     except (OSError, subprocess.SubprocessError) as error:
         return Rejected(path=cxx, reason=f"it does not run: {error}")
     major = version.split(".")[0]
     if not major.isdigit() or not target:
         return Rejected(path=cxx, reason="it does not answer like a compiler")
-    library = int(major) if family is Family.GCC else _library(cxx)
+    library = int(major) if family is Family.GCC else _library(cxx, environ)
     if library is None:
         return Rejected(path=cxx, reason="it is clang, and finds no libstdc++ to compile with")
-    fingerprint = _fingerprint(cxx, family, banner)
+    fingerprint = _fingerprint(cxx, environ, family, banner)
     return HostCompiler(
         cxx=cxx, version=version, target=target, library=library, family=family, fingerprint=fingerprint
     )
 
 
-def _library(cxx: Path) -> int | None:
+def _library(cxx: Path, environ: Mapping[str, str]) -> int | None:
     """The major release of the libstdc++ whose headers clang takes; ``None`` when it finds none."""
     try:
-        macros = _ask(cxx, "-stdlib=libstdc++", "-x", "c++", "-E", "-dM", "-include", "cstddef", os.devnull)
+        macros = _ask(cxx, environ, "-stdlib=libstdc++", "-x", "c++", "-E", "-dM", "-include", "cstddef", os.devnull)
     except (OSError, subprocess.SubprocessError):
         return None
     found = _LIBRARY.search(macros)
     return int(found[1]) if found is not None else None
 
 
-def _fingerprint(cxx: Path, family: Family, banner: str) -> str:
+def _fingerprint(cxx: Path, environ: Mapping[str, str], family: Family, banner: str) -> str:
     """What the compiler is made of, by size and time: a distribution may update it without a new version."""
     parts = [banner.splitlines()[0] if banner else ""]
-    answers = [_ask(cxx, question) for question in ("-print-file-name=libstdc++.a", "-print-prog-name=ld")]
+    answers = [_ask(cxx, environ, question) for question in ("-print-file-name=libstdc++.a", "-print-prog-name=ld")]
     # g++ only drives the compiler proper; clang++ is it.
-    answers.insert(0, _ask(cxx, "-print-prog-name=cc1plus") if family is Family.GCC else str(cxx))
+    answers.insert(0, _ask(cxx, environ, "-print-prog-name=cc1plus") if family is Family.GCC else str(cxx))
     for answer in answers:
-        path = Path(shutil.which(answer) or answer)
+        path = Path(shutil.which(answer, path=environ.get("PATH")) or answer)
         if path.is_file():
             status = path.stat()
             parts.append(f"{path.name} {status.st_size} {status.st_mtime_ns}")
@@ -163,11 +164,10 @@ def _candidates(environ: Mapping[str, str], machine: str) -> list[Path]:
     return [Path(name) for name in names]
 
 
-def find_host_compilers(environ: Mapping[str, str] | None = None, *, machine: str | None = None) -> HostCompilers:
+def find_host_compilers(environ: Mapping[str, str], *, machine: str | None = None) -> HostCompilers:
     """The compilers for ``machine`` (default: this one): the one that :func:`variable_for` names alone if it is set,
     else ``g++``, ``c++`` and the versioned ones, for another machine with its triplet in front.
     """
-    environ = os.environ if environ is None else environ
     machine = machine or build_machine()
     variable = variable_for(machine)
     found: dict[tuple[Path, str, str], HostCompiler] = {}
@@ -179,7 +179,7 @@ def find_host_compilers(environ: Mapping[str, str] | None = None, *, machine: st
                 reason = f"{variable} names it, but it is not on PATH"
                 rejected[candidate] = Rejected(path=candidate, reason=reason)
             continue
-        answer = inspect_compiler(Path(resolved))
+        answer = inspect_compiler(Path(resolved), environ)
         if isinstance(answer, HostCompiler):
             found.setdefault(_identity(answer), answer)
         else:
@@ -190,6 +190,7 @@ def find_host_compilers(environ: Mapping[str, str] | None = None, *, machine: st
         rejected=tuple(rejected.values()),
         chosen=bool(environ.get(variable, "").strip()),
         machine=machine,
+        environ=environ,
     )
 
 
@@ -200,47 +201,54 @@ def _identity(host: HostCompiler) -> tuple[Path, str, str]:
     return host.cxx.resolve(), str(host), host.target
 
 
-def find_host_compiler(environ: Mapping[str, str] | None = None, *, machine: str | None = None) -> HostCompiler:
+def find_host_compiler(environ: Mapping[str, str], *, machine: str | None = None) -> HostCompiler:
     """The compiler for ``machine`` (default: this one) that the newest torch is compiled with.
 
     Raises :class:`ToolchainError` naming everything that was tried and how to install one.
     """
     newest = default_recipe().torch.host_compilers[0].since
-    return choose_host_compiler(find_host_compilers(environ, machine=machine), torch=str(newest), cuda=None)
+    return choose_host_compiler(find_host_compilers(environ, machine=machine), Purpose(torch=str(newest)))
 
 
 def _order(host: HostCompiler) -> tuple[bool, tuple[int, ...]]:
     return host.family is Family.GCC, tuple(int(part) for part in host.version.split(".") if part.isdigit())
 
 
-def host_limits(torch: str, cuda: str | None, recipe: Recipe | None = None) -> Mapping[Family, Limits]:
-    """Which compilers of each family serve for torch ``2.13`` and CUDA ``13.0``."""
-    recipe = recipe or default_recipe()
-    oldest = bound_for(recipe.torch.host_compilers, torch) or recipe.torch.host_compilers[-1]
-    newest = bound_for(recipe.cuda.host_compilers, cuda) if cuda is not None else None
+@dataclass(frozen=True, kw_only=True)
+class Purpose:
+    """What a compiler is for: a release of torch (``2.13``) and a toolkit; ``bound`` are the newest compilers that the
+    toolkit accepts, as far as that is known.
+    """
+
+    torch: str
+    toolkit: Toolkit | None = None
+    bound: Bound | None = None
+
+    def __str__(self) -> str:
+        return f"torch {self.torch}" + (f" with {self.toolkit}" if self.toolkit else "")
+
+
+def host_limits(purpose: Purpose) -> Mapping[Family, Limits]:
+    """Which compilers of each family serve for ``purpose``."""
+    bounds = default_recipe().torch.host_compilers
+    oldest = bound_for(bounds, purpose.torch) or bounds[-1]
+    newest = purpose.bound
     gcc = Limits(family=Family.GCC, oldest=oldest.gcc, newest=newest.gcc if newest else None)
     clang = Limits(family=Family.CLANG, oldest=oldest.clang, newest=newest.clang if newest else None)
     # Where a toolkit is older than every clang that torch takes, none serves.
     return {limits.family: limits for limits in (gcc, clang) if limits.newest is None or limits.newest >= limits.oldest}
 
 
-def choose_host_compiler(
-    compilers: HostCompilers,
-    *,
-    torch: str,
-    cuda: str | None,
-    recipe: Recipe | None = None,
-) -> HostCompiler:
-    """The newest g++ that torch's headers and the CUDA toolkit accept; where none does, the newest such clang.
+def choose_host_compiler(compilers: HostCompilers, purpose: Purpose) -> HostCompiler:
+    """The newest g++ that torch's headers and the toolkit accept; where none does, the newest such clang.
 
     Raises :class:`ToolchainError` naming everything that was tried, why, and how to get one that fits.
     """
-    host, refused = judge_host_compilers(compilers, torch=torch, cuda=cuda, recipe=recipe)
+    host, refused = judge_host_compilers(compilers, purpose)
     if host is not None:
         return host
-    limits = host_limits(torch, cuda, recipe)
+    limits = host_limits(purpose)
     tried = "".join(f"\n    {entry}" for entry in refused)
-    purpose = f"torch {torch}" + (f" with CUDA {cuda}" if cuda else "")
     raise ToolchainError(
         f"no C++ compiler for {compilers.machine} fits {purpose}, which needs {' or '.join(map(str, limits.values()))}"
         f"{tried or ': there is none at all'}",
@@ -249,7 +257,7 @@ def choose_host_compiler(
 
 
 def judge_host_compilers(
-    compilers: HostCompilers, *, torch: str, cuda: str | None, recipe: Recipe | None = None
+    compilers: HostCompilers, purpose: Purpose
 ) -> tuple[HostCompiler | None, tuple[Rejected, ...]]:
     """The compiler that is taken, if one fits, and why the others are not."""
     refused = list(compilers.rejected)
@@ -257,7 +265,7 @@ def judge_host_compilers(
     for host in compilers.found:
         reason: str | None = f"it compiles for {host.target}, not for {compilers.machine}"
         if host.machine == compilers.machine:
-            reason = why_unfit(host, torch=torch, cuda=cuda, recipe=recipe)
+            reason = why_unfit(host, purpose)
         if reason is None and chosen is None:
             chosen = host
             continue
@@ -265,20 +273,21 @@ def judge_host_compilers(
     return chosen, tuple(refused)
 
 
-def why_unfit(host: HostCompiler, *, torch: str, cuda: str | None, recipe: Recipe | None = None) -> str | None:
-    """Why ``host`` does not serve for torch ``2.13`` and CUDA ``13.0``; ``None`` when it does."""
-    limits = host_limits(torch, cuda, recipe)
+def why_unfit(host: HostCompiler, purpose: Purpose) -> str | None:
+    """Why ``host`` does not serve for ``purpose``; ``None`` when it does."""
+    limits = host_limits(purpose)
     own, gcc = limits.get(host.family), limits[Family.GCC]
+    torch, toolkit = f"torch {purpose.torch}", purpose.toolkit
     if own is None:
-        return f"it is {host}; CUDA {cuda} takes no {host.family.value} that torch {torch} takes"
+        return f"it is {host}; {toolkit} takes no {host.family.value} that {torch} takes"
     if host.major < own.oldest:
-        return f"it is {host}; the headers of torch {torch} need {own.oldest} or newer"
+        return f"it is {host}; the headers of {torch} need {own.oldest} or newer"
     if own.newest is not None and host.major > own.newest:
-        return f"it is {host}; CUDA {cuda} accepts {own.newest} at most"
+        return f"it is {host}; {toolkit} accepts {own.newest} at most"
     if host.library < gcc.oldest:
-        return f"it compiles with libstdc++ {host.library}; the headers of torch {torch} need {gcc.oldest} or newer"
+        return f"it compiles with libstdc++ {host.library}; the headers of {torch} need {gcc.oldest} or newer"
     if gcc.newest is not None and host.library > gcc.newest:
-        return f"it compiles with libstdc++ {host.library}; CUDA {cuda} accepts {gcc.newest} at most"
+        return f"it compiles with libstdc++ {host.library}; {toolkit} accepts {gcc.newest} at most"
     return None
 
 
@@ -292,16 +301,16 @@ def _how_to_get_one(gcc: Limits, compilers: HostCompilers) -> str:
         return f"install a cross compiler with its C library ({package}), {gcc}, or name one with {variable}"
     if gcc.newest is None:
         return f"install {gcc} (apt-get install g++; dnf install gcc-c++ libstdc++-static), or name one with {variable}"
-    apt = shutil.which("apt-cache")
+    apt = shutil.which("apt-cache", path=compilers.environ.get("PATH"))
     beside = " beside what is there" if compilers.right else ""
     for major in range(gcc.newest, gcc.oldest - 1, -1):
         package = f"g++-{major}{cross}"
-        if apt is not None and _apt_has(apt, package):
+        if apt is not None and _apt_has(apt, package, compilers.environ):
             return f"install one: apt-get install {package}{f' (it stands{beside})' if beside else ''}"
     return f"install g++ {gcc.newest}{beside}, or name one with {variable}"
 
 
-def _apt_has(apt: str, package: str) -> bool:
+def _apt_has(apt: str, package: str, environ: Mapping[str, str]) -> bool:
     try:
         completed = subprocess.run(
             [apt, "policy", package],
@@ -309,7 +318,7 @@ def _apt_has(apt: str, package: str) -> bool:
             text=True,
             check=False,
             timeout=_PROBE_SECONDS,
-            env={**os.environ, "LC_ALL": "C"},
+            env={**environ, "LC_ALL": "C"},
             stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.SubprocessError):
@@ -317,12 +326,12 @@ def _apt_has(apt: str, package: str) -> bool:
     return any(line.strip().startswith("Candidate:") and "(none)" not in line for line in completed.stdout.splitlines())
 
 
-def compiler_file(host: HostCompiler, name: str) -> Path:
+def compiler_file(host: HostCompiler, name: str, environ: Mapping[str, str]) -> Path:
     """Where the compiler keeps ``name`` (``libstdc++.a``, ``crti.o``).
 
     Raises :class:`ToolchainError` when it has no such file.
     """
-    answer = _ask(host.cxx, f"-print-file-name={name}")
+    answer = _ask(host.cxx, environ, f"-print-file-name={name}")
     path = Path(answer)
     if not path.is_absolute() or not path.exists():
         package = "libstdc++-static" if name == "libstdc++.a" else "glibc-devel (Debian: libc6-dev)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import mmap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kernel_builder.binary.elf import (
@@ -166,7 +166,7 @@ def read_table(file: Path) -> list[Symbol]:
         raise IntegrityError(f"{file} is damaged: {error}", hint="delete its directory; it is fetched again") from error
 
 
-def write_stubs(entry: Path, into: Path, host: HostCompiler) -> None:
+def write_stubs(entry: Path, into: Path, host: HostCompiler, environ: Mapping[str, str]) -> None:
     """Make a link stub in ``into`` for every table of ``entry``.
 
     ``libcublas.so.13`` becomes ``libcublas.so`` with that soname, so that ``-lcublas`` finds it. Raises
@@ -175,4 +175,4 @@ def write_stubs(entry: Path, into: Path, host: HostCompiler) -> None:
     for file in sorted((entry / _SYMBOLS).glob(f"*{_SUFFIX}")):
         soname = file.name.removesuffix(_SUFFIX)
         plain = soname[: soname.index(".so") + 3]
-        write_stub(into / plain, soname=soname, symbols=read_table(file), host=host)
+        write_stub(into / plain, soname=soname, symbols=read_table(file), host=host, environ=environ)

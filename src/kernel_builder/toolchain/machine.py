@@ -88,7 +88,7 @@ def install_command(what: str, environ: Mapping[str, str]) -> str:
     return f"install the package {' or '.join(names)}"
 
 
-def _answer(command: list[str | Path]) -> str | None:
+def _answer(command: list[str | Path], environ: Mapping[str, str]) -> str | None:
     """What a program prints; ``None`` when it cannot be run, fails or takes too long."""
     try:
         completed = subprocess.run(
@@ -99,7 +99,7 @@ def _answer(command: list[str | Path]) -> str | None:
             timeout=_SECONDS,
             check=True,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "LC_ALL": "C"},
+            env={**environ, "LC_ALL": "C"},
         )
     except (OSError, subprocess.SubprocessError):
         return None
@@ -111,7 +111,7 @@ def find_program(name: str, environ: Mapping[str, str]) -> Program | None:
     found = shutil.which(name, path=environ.get("PATH", ""))
     if found is None:
         return None
-    lines = (_answer([found, "--version"]) or "").splitlines()
+    lines = (_answer([found, "--version"], environ) or "").splitlines()
     version = _VERSION.search(lines[0]) if lines else None
     return Program(path=Path(found), version=version[0] if version else "")
 
@@ -128,25 +128,25 @@ def find_compilers(environ: Mapping[str, str]) -> tuple[HostCompiler, ...]:
             if not _COMPILER.fullmatch(path.name) or not os.access(path, os.X_OK):
                 continue
             real = path.resolve()
-            if real not in found and isinstance(compiler := inspect_compiler(path), HostCompiler):
+            if real not in found and isinstance(compiler := inspect_compiler(path, environ), HostCompiler):
                 found[real] = compiler
     return tuple(found.values())
 
 
-def missing_tools(host: HostCompiler) -> tuple[str, ...]:
+def missing_tools(host: HostCompiler, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Which of the assembler, linker and archiver the compiler does not find."""
     missing = []
     for tool in ("as", "ld", "ar"):
-        answer = _answer([host.cxx, f"-print-prog-name={tool}"]) or tool
-        if shutil.which(answer) is None:
+        answer = _answer([host.cxx, f"-print-prog-name={tool}"], environ) or tool
+        if shutil.which(answer, path=environ.get("PATH")) is None:
             missing.append(tool)
     return tuple(missing)
 
 
-def try_compiler(host: HostCompiler) -> str | None:
+def try_compiler(host: HostCompiler, environ: Mapping[str, str]) -> str | None:
     """Why ``host`` cannot make a shared library with its own C++ runtime in it; ``None`` when it can."""
     try:
-        compiler_file(host, "libstdc++.a")
+        compiler_file(host, "libstdc++.a", environ)
     except ToolchainError as error:
         return error.message
     with tempfile.TemporaryDirectory(prefix="kernel-builder-") as scratch:
@@ -162,6 +162,7 @@ def try_compiler(host: HostCompiler) -> str | None:
                 errors="replace",
                 timeout=_TRIAL_SECONDS,
                 check=False,
+                env=environ,
                 stdin=subprocess.DEVNULL,
             )
         except (OSError, subprocess.SubprocessError) as error:
@@ -177,6 +178,6 @@ def find_gpus(environ: Mapping[str, str]) -> tuple[Gpu, ...]:
     program = shutil.which("nvidia-smi", path=environ.get("PATH", ""))
     if program is None:
         return ()
-    answer = _answer([program, "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"]) or ""
+    answer = _answer([program, "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"], environ) or ""
     rows = [[part.strip() for part in line.split(",")] for line in answer.splitlines()]
     return tuple(Gpu(name=row[0], capability=row[1], driver=row[2]) for row in rows if len(row) == 3)

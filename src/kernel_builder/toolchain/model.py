@@ -95,7 +95,7 @@ class TorchSdk:
     ``version`` is that of the wheel (``2.13.0``); ``include`` the include directories in order; ``libraries`` a
     directory of link stubs (``libc10.so``, ``libtorch.so``, ``libtorch_cpu.so``; with CUDA also ``libc10_cuda.so``,
     ``libtorch_cuda.so``); ``exports`` text files, one symbol a line, sorted, one file per library, named
-    ``<soname>.txt``.
+    ``<soname>.txt``. ``identity`` changes with every header: it is the key of an entry of the store, or was measured.
     """
 
     version: str
@@ -112,6 +112,11 @@ class Toolkit:
     backend: Backend
     version: str
 
+    @property
+    def compute(self) -> str:
+        """What variant names call it: ``cu130``."""
+        return f"{self.backend.prefix}{self.version.replace('.', '')}"
+
     def __str__(self) -> str:
         """For people: ``CUDA 13.0``."""
         return f"{self.backend.label} {self.version}"
@@ -119,15 +124,22 @@ class Toolkit:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolkitSdk:
-    """x"""
+    """A compiler of a backend's toolkit, with its headers.
+
+    ``compiler`` is the compiler driver, ``include`` all header directories that torch's headers need, ``libraries`` a
+    directory with link stubs of the toolkit's libraries that a torch wheel depends on, ``exports`` their tables as in
+    :class:`TorchSdk`. ``gpu_codes`` is a file with what the compiler itself says that it can make code for (``sm_90``),
+    one a line; it is there once the toolkit was provided. ``identity`` changes with every file that a compile may run
+    or read: it is the key of an entry of the store, or was measured.
+    """
 
     toolkit: Toolkit
     compiler: Path
     include: tuple[Path, ...]
     libraries: Path
     exports: tuple[Path, ...]
-    gpu_codes: Path | None = None
     identity: str
+    gpu_codes: Path | None = None
 
     def known_codes(self) -> tuple[str, ...] | None:
         """The codes in ``gpu_codes``; ``None`` while the compiler was not asked yet."""

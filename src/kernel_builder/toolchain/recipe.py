@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ToolchainError
 from kernel_builder.versions import Version
 
@@ -20,12 +21,12 @@ class LibraryRecipe:
     """A shared library of which only the names are kept. ``member`` is its path in a wheel or below a toolkit.
 
     ``leading`` tells that the names stand at its beginning and are read from there; otherwise it is read
-    whole. ``cuda`` marks a library that only CUDA variants link.
+    whole. ``backend`` is set for a library that only variants of that backend link.
     """
 
     member: str
     leading: bool
-    cuda: bool = False
+    backend: Backend | None = None
 
     @property
     def soname(self) -> str:
@@ -35,7 +36,9 @@ class LibraryRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """Major versions of the host compilers that hold from a release on: the oldest for torch, the newest for CUDA."""
+    """Major versions of the host compilers that hold from a release on: the oldest for torch, the newest for a
+    toolkit.
+    """
 
     since: Version
     gcc: int
@@ -61,6 +64,14 @@ class TorchRecipe:
     def serves(self, flavour: str | None) -> bool:
         """Whether the headers of a flavour (``cu126``) are those of all CPU and CUDA builds of its release (F11)."""
         return flavour is None or any(fnmatchcase(flavour.partition(".")[0], pattern) for pattern in self.flavours)
+
+    def backends_with(self, has: Callable[[LibraryRecipe], bool]) -> frozenset[Backend]:
+        """The backends all of whose libraries a torch has; ``has`` tells of each library whether it does."""
+        groups: dict[Backend, list[bool]] = {}
+        for library in self.libraries:
+            if library.backend is not None:
+                groups.setdefault(library.backend, []).append(has(library))
+        return frozenset(backend for backend, found in groups.items() if all(found))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,12 +120,14 @@ class _ComponentRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CudaRecipe:
-    """Everything about CUDA: components, and the host compilers that a release accepts at most (newest releases first).
+class ToolkitRecipe:
+    """All about the toolkit of ``backend``: components, and the host compilers that a release accepts at most (newest
+    releases first).
 
     ``digest`` changes with what is taken from where.
     """
 
+    backend: Backend
     digest: str
     release: str
     include_directories: tuple[str, ...]
@@ -124,7 +137,7 @@ class CudaRecipe:
 
     @property
     def majors(self) -> tuple[int, ...]:
-        """The CUDA majors that the table knows."""
+        """The majors that the table knows."""
         return tuple(sorted(self.wheels))
 
     @property
@@ -134,26 +147,27 @@ class CudaRecipe:
         return self.wheels[newest][0].replace("{wheel}", self.rows[0].wheel[newest])
 
     def components(self, version: str) -> tuple[Component, ...]:
-        """The components of CUDA ``version`` (``12.4``). Raises :class:`ToolchainError` for an unknown major."""
+        """The components of ``version`` (``12.4``). Raises :class:`ToolchainError` for an unknown major."""
         major = int(version.partition(".")[0])
         if major not in self.wheels:
             known = ", ".join(str(number) for number in self.majors)
-            raise ToolchainError(f"CUDA {version} is not known", hint=f"CUDA majors that are: {known}")
+            label = self.backend.label
+            raise ToolchainError(f"{label} {version} is not known", hint=f"{label} majors that are: {known}")
         project, root = self.wheels[major]
         found: list[Component] = []
         for row in self.rows:
             if Version.parse(version) < row.since:
                 continue
             wheel = row.wheel.get(major)
-            sonames = [(fill(names[major], version), leading) for names, leading in row.libraries]
+            sonames = [(fill(names[major], self.backend, version), leading) for names, leading in row.libraries]
             part: WheelPart | None = None
             if wheel is not None:
                 folder = root.replace("{folder}", wheel.replace("-", "_"))
-                prefix = fill(folder, version)
+                prefix = fill(folder, self.backend, version)
                 part = WheelPart(
                     project=project.replace("{wheel}", wheel),
                     root=prefix,
-                    version=fill(row.version, version),
+                    version=fill(row.version, self.backend, version),
                     include=tuple(f"{prefix}{pattern}" for pattern in row.include),
                     libraries=tuple(
                         LibraryRecipe(member=f"{prefix}lib/{name}", leading=leading) for name, leading in sonames
@@ -166,7 +180,8 @@ class CudaRecipe:
                     include=row.include,
                     libraries=tuple(LibraryRecipe(member=f"lib/{name}", leading=leading) for name, leading in sonames),
                     wheel=part,
-                    lacking=fill(row.lacking, version) or f"no wheel of CUDA {major} holds it",
+                    lacking=fill(row.lacking, self.backend, version)
+                    or f"no wheel of {self.backend.label} {major} holds it",
                     redistrib=row.redistrib.get(major),
                     debian=row.debian,
                 )
@@ -179,7 +194,7 @@ class Recipe:
     """The whole table."""
 
     torch: TorchRecipe
-    cuda: CudaRecipe
+    toolkits: Mapping[Backend, ToolkitRecipe]
 
 
 def bound_for(bounds: Sequence[Bound], version: str) -> Bound | None:
@@ -188,9 +203,9 @@ def bound_for(bounds: Sequence[Bound], version: str) -> Bound | None:
     return next((bound for bound in bounds if parsed >= bound.since), None)
 
 
-def fill(pattern: str, cuda: str) -> str:
-    """``pattern`` with ``{cuda}`` and ``{major}`` replaced."""
-    return pattern.replace("{cuda}", cuda).replace("{major}", cuda.partition(".")[0])
+def fill(pattern: str, backend: Backend, version: str) -> str:
+    """``pattern`` with the backend's name in braces, and ``{major}``, replaced by the toolkit's version."""
+    return pattern.replace(f"{{{backend.value}}}", version).replace("{major}", version.partition(".")[0])
 
 
 def _text(table: Mapping[str, object], key: str, default: str | None = None) -> str:
@@ -229,7 +244,7 @@ def _by_major(value: object, majors: Sequence[int]) -> Mapping[int, str]:
         return dict.fromkeys(majors, value)
     if isinstance(value, dict) and all(isinstance(text, str) for text in value.values()):
         return {int(major): text for major, text in value.items()}
-    raise TypeError("a name must be a string, or a table of strings by CUDA major")
+    raise TypeError("a name must be a string, or a table of strings by major")
 
 
 _READS = {"leading": True, "whole": False}
@@ -259,14 +274,14 @@ def _torch(table: Mapping[str, object], number: object) -> TorchRecipe:
         include_directories=_texts(table, "include-directories"),
         flavours=_texts(table, "flavours"),
         libraries=tuple(
-            LibraryRecipe(member=_text(row, "member"), leading=_READS[_text(row, "read")], cuda=row.get("cuda") is True)
+            LibraryRecipe(member=_text(row, "member"), leading=_READS[_text(row, "read")], backend=_backend_of(row))
             for row in _tables(table, "library")
         ),
         host_compilers=_bounds(_tables(table, _BOUNDS)),
     )
 
 
-def _component(table: Mapping[str, object], majors: Sequence[int]) -> _ComponentRow:
+def _component(table: Mapping[str, object], majors: Sequence[int], backend: Backend) -> _ComponentRow:
     return _ComponentRow(
         name=_text(table, "name"),
         compiler=table.get("compiler") is True,
@@ -279,7 +294,7 @@ def _component(table: Mapping[str, object], majors: Sequence[int]) -> _Component
         lacking=_text(table, "lacking", ""),
         redistrib=_by_major(table.get("redistrib"), majors),
         debian=table.get("debian") is True,
-        version=_text(table, "version", "=={cuda}.*"),
+        version=_text(table, "version", f"=={{{backend.value}}}.*"),
     )
 
 
@@ -288,20 +303,32 @@ def parse_recipe(text: str) -> Recipe:
     the package.
     """
     table = tomllib.loads(text)
-    cuda = table["cuda"]
-    wheels = {_number(row, "major"): (_text(row, "project"), _text(row, "root")) for row in _tables(cuda, "wheels")}
-    majors = sorted(wheels)
+    number = table["recipe"]
     return Recipe(
-        torch=_torch(table["torch"], table["recipe"]),
-        cuda=CudaRecipe(
-            digest=_digest(cuda, table["recipe"]),
-            release=_text(cuda, "release"),
-            include_directories=_texts(cuda, "include-directories"),
-            wheels=wheels,
-            rows=tuple(_component(row, majors) for row in _tables(cuda, "component")),
-            host_compilers=_bounds(_tables(cuda, _BOUNDS)),
-        ),
+        torch=_torch(table["torch"], number),
+        toolkits={
+            backend: _toolkit(table[backend.value], number, backend) for backend in Backend if backend.value in table
+        },
     )
+
+
+def _toolkit(table: Mapping[str, object], number: object, backend: Backend) -> ToolkitRecipe:
+    wheels = {_number(row, "major"): (_text(row, "project"), _text(row, "root")) for row in _tables(table, "wheels")}
+    majors = sorted(wheels)
+    return ToolkitRecipe(
+        backend=backend,
+        digest=_digest(table, number),
+        release=_text(table, "release"),
+        include_directories=_texts(table, "include-directories"),
+        wheels=wheels,
+        rows=tuple(_component(row, majors, backend) for row in _tables(table, "component")),
+        host_compilers=_bounds(_tables(table, _BOUNDS)),
+    )
+
+
+def _backend_of(row: Mapping[str, object]) -> Backend | None:
+    """The backend whose name is a key that is true."""
+    return next((backend for backend in Backend if row.get(backend.value) is True), None)
 
 
 @cache

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import IntegrityError, ToolchainError
 from kernel_builder.events import Reporter
 from kernel_builder.store.cache import Store, StoreKey
@@ -24,13 +25,10 @@ from kernel_builder.toolchain.choice import (
     ToolchainRequest,
     TorchSource,
 )
-from kernel_builder.toolchain.cuda_archives import CudaArchives
-from kernel_builder.toolchain.cuda_debian import CudaDebian
-from kernel_builder.toolchain.cuda_wheels import CudaWheels
-from kernel_builder.toolchain.local import LocalCuda, LocalTorch, site_packages
-from kernel_builder.toolchain.recipe import Recipe, default_recipe
-from kernel_builder.toolchain.redistrib import PUBLIC_BASE, Redistrib
-from kernel_builder.toolchain.settings import DEBIAN, INDEX, LOCAL, REDISTRIB, Place, ToolchainSettings
+from kernel_builder.toolchain.kinds import Kinds, Opening
+from kernel_builder.toolchain.local_torch import LocalTorch, site_packages
+from kernel_builder.toolchain.recipe import Component, TorchRecipe, default_recipe
+from kernel_builder.toolchain.settings import BUILT_IN, INDEX, LOCAL, Place, ToolchainSettings
 from kernel_builder.toolchain.torch_wheels import TorchWheels
 
 DOWNLOADS = "downloads"
@@ -90,11 +88,11 @@ class Network:
 @dataclass(frozen=True, kw_only=True)
 class Sources:
     """Everything that toolchains can come from, in the order to try. ``fingerprint`` tells one configuration from
-    another, without naming hosts.
+    another, without naming hosts. ``toolkits`` are those of each backend that has one.
     """
 
     torch: tuple[TorchSource, ...]
-    cuda: tuple[ComponentSource, ...]
+    toolkits: Mapping[Backend, tuple[ComponentSource, ...]]
     network: Network
     fingerprint: str
     torch_key: Callable[[Taken], StoreKey]
@@ -104,20 +102,24 @@ class Sources:
         """Whether that source is on this machine."""
         return label in self.at_hand
 
-    def rank(self, label: str) -> int:
-        """The place of a source in the order; behind all others when it is not configured."""
-        labels = [source.label for source in self.cuda]
+    def rank(self, backend: Backend | None, label: str) -> int:
+        """The place of a source in the order of a backend's toolkits (``None``: of torch); behind all others when it is
+        not configured.
+        """
+        labels = [source.label for source in (self.torch if backend is None else self.toolkits[backend])]
         return labels.index(label) if label in labels else len(labels)
 
     def torch_named(self, label: str) -> TorchSource:
         """The source of that label. Raises :class:`ToolchainError` when it is not configured any more."""
         return _named(self.torch, label)
 
-    def cuda_named(self, label: str) -> ComponentSource:
+    def toolkit_named(self, backend: Backend, label: str) -> ComponentSource:
         """The source of that label. Raises :class:`ToolchainError` when it is not configured any more."""
-        return _named(self.cuda, label)
+        return _named(self.toolkits[backend], label)
 
-    def local_now(self, request: ToolchainRequest, part: str, label: str, recipe: Recipe) -> Taken | None:
+    def local_now(
+        self, request: ToolchainRequest, part: str, label: str, components: Sequence[Component]
+    ) -> Taken | None:
         """What the source ``label``, on this machine, has now for a part; ``None`` when it has nothing any more."""
         if part == TORCH:
             torch = next((source for source in self.torch if source.label == label), None)
@@ -126,11 +128,14 @@ class Sources:
             if found is None:
                 return None
             return Taken(part=part, source=label, artefact=found.artefact, root=found.root)
-        cuda = next((source for source in self.cuda if source.label == label), None)
-        if cuda is None or request.cuda is None:
+        if request.toolkit is None:
             return None
-        components = [component for component in recipe.cuda.components(request.cuda) if component.name == part]
-        answer = cuda.offers(components, request.cuda, request.machine).get(part)
+        sources = self.toolkits[request.toolkit.backend]
+        source = next((source for source in sources if source.label == label), None)
+        if source is None:
+            return None
+        wanted = [component for component in components if component.name == part]
+        answer = source.offers(wanted, request.toolkit.version, request.machine).get(part)
         return answer if isinstance(answer, Taken) else None
 
 
@@ -148,17 +153,20 @@ def open_sources(
     settings: ToolchainSettings,
     store: Store,
     reporter: Reporter,
+    kinds: Kinds,
     *,
     environ: Mapping[str, str],
     offline: bool = False,
-    recipe: Recipe | None = None,
+    torch: TorchRecipe | None = None,
     indexes: Mapping[str, Index] | None = None,
 ) -> Sources:
-    """The sources that ``settings`` name. Nothing is asked yet. ``indexes`` stand in for those of their labels.
+    """The sources that ``settings`` name, for toolkits of ``kinds``. Nothing is asked yet. ``indexes`` stand in for
+    those of their labels.
 
     Raises :class:`NetworkError` for an address that is none.
     """
-    opener = _Opener(settings, store, reporter, environ, offline, recipe or default_recipe(), dict(indexes or {}))
+    recipe = torch or default_recipe().torch
+    opener = _Opener(settings, store, reporter, kinds, environ, offline, recipe, dict(indexes or {}))
     for name in settings.order:
         opener.add(name)
     return opener.sources()
@@ -170,56 +178,55 @@ class _Opener:
         settings: ToolchainSettings,
         store: Store,
         reporter: Reporter,
+        kinds: Kinds,
         environ: Mapping[str, str],
         offline: bool,
-        recipe: Recipe,
+        recipe: TorchRecipe,
         indexes: dict[str, Index],
     ) -> None:
         self._settings = settings
         self._store = store
         self._reporter = reporter
+        self._kinds = kinds
         self._environ = environ
         self._offline = offline
         self._recipe = recipe
         self._given = indexes
         self._torch: list[TorchSource] = []
-        self._cuda: list[ComponentSource] = []
+        self._toolkits: dict[Backend, list[ComponentSource]] = {backend: [] for backend in kinds}
         self._indexes: list[Index] = []
         self._transports: list[Transport] = []
         self._facts: list[str] = []
         self._at_hand: set[str] = set()
 
     def add(self, name: str) -> None:
-        if name == REDISTRIB:
-            self._add_redistrib()
-        elif name == DEBIAN:
-            transport = self._transport(self._settings.debian_mirror)
-            self._cuda.append(CudaDebian(self._settings, transport, self._store.root / DOWNLOADS))
-            self._facts.append(f"{name} {self._settings.debian_mirror} {self._settings.debian_suites}")
+        index = None
+        if name not in BUILT_IN or name == INDEX:
+            index = self._given.get(name) or self._open_index(name)
+            self._indexes.append(index)
+            self._torch.append(TorchWheels(index, self._recipe, stored=self._stored, parts=self._parts))
+            self._facts.append(f"{name} {index.fingerprint}")
         elif name == LOCAL:
             self._torch.append(LocalTorch(site_packages(self._environ), self._recipe))
-            self._cuda.append(LocalCuda(self._environ, self._settings.toolkits))
             self._facts.append(name)
             self._at_hand.add(name)
-        else:
-            self._add_index(name)
-
-    def _add_redistrib(self) -> None:
-        place = self._settings.redistrib or Place(url=PUBLIC_BASE)
-        transport = self._transport(place)
-        base = place.path if place.path is not None else split_credentials(place.url or "")[0]
-        redistrib = Redistrib(base, transport, downloads=self._store.root / DOWNLOADS)
-        self._cuda.append(CudaArchives(redistrib, transport.cancel))
-        self._facts.append(f"{REDISTRIB} {place}")
-        if place.path is not None:
-            self._at_hand.add(REDISTRIB)
-
-    def _add_index(self, name: str) -> None:
-        index = self._given.get(name) or self._open_index(name)
-        self._indexes.append(index)
-        self._torch.append(TorchWheels(index, self._recipe, stored=self._stored, parts=self._parts))
-        self._cuda.append(CudaWheels(index, self._recipe))
-        self._facts.append(f"{name} {index.fingerprint}")
+        opening = Opening(
+            name=name,
+            settings=self._settings,
+            environ=self._environ,
+            transport=self._transport,
+            downloads=self._store.root / DOWNLOADS,
+            index=index,
+        )
+        for backend, kind in self._kinds.items():
+            opened = kind.open(opening)
+            if opened is None:
+                continue
+            self._toolkits[backend].append(opened.source)
+            if opened.facts:
+                self._facts.append(opened.facts)
+            if opened.at_hand:
+                self._at_hand.add(name)
 
     def _open_index(self, name: str) -> Index:
         if name == INDEX:
@@ -253,7 +260,7 @@ class _Opener:
 
         def key(taken: Taken) -> StoreKey:
             version = taken.artefact.version
-            return StoreKey.of(f"torch-{version}", wheel=taken.artefact.identity, recipe=recipe.torch.digest)
+            return StoreKey.of(f"torch-{version}", wheel=taken.artefact.identity, recipe=recipe.digest)
 
         return key
 
@@ -280,7 +287,7 @@ class _Opener:
         digest = hashlib.sha256(json.dumps(self._facts).encode()).hexdigest()[:12]
         return Sources(
             torch=tuple(self._torch),
-            cuda=tuple(self._cuda),
+            toolkits={backend: tuple(sources) for backend, sources in self._toolkits.items()},
             network=Network(indexes=tuple(self._indexes), transports=tuple(self._transports)),
             fingerprint=digest,
             torch_key=self._torch_key,

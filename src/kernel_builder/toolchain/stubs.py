@@ -11,7 +11,7 @@ import errno
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kernel_builder.binary.elf import Symbol
@@ -62,7 +62,9 @@ def _version_script(symbols: list[Symbol]) -> str:
     )
 
 
-def write_stub(path: Path, *, soname: str, symbols: Iterable[Symbol], host: HostCompiler) -> None:
+def write_stub(
+    path: Path, *, soname: str, symbols: Iterable[Symbol], host: HostCompiler, environ: Mapping[str, str]
+) -> None:
     """Write the stub of library ``soname`` with ``symbols`` to ``path``; parents must exist.
 
     Each name may come once. Symbols with a version are put under it as the default version. Raises
@@ -80,7 +82,9 @@ def write_stub(path: Path, *, soname: str, symbols: Iterable[Symbol], host: Host
             script_file = Path(scratch) / "stub.map"
             script_file.write_text(script, encoding="utf-8", errors="surrogateescape")
             command.append(f"-Wl,--version-script={script_file}")
-        completed = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        completed = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environ, stdin=subprocess.DEVNULL
+        )
     if completed.returncode != 0 and os.strerror(errno.ENOSPC) in completed.stderr:
         raise MachineError(f"there is no room for the link stub of {soname}", hint=f"free some space for {path.parent}")
     if completed.returncode != 0:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,7 +66,7 @@ def select_floor(symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
     return tuple(newest[name][1] for name in sorted(newest))
 
 
-def _host_libraries(host: HostCompiler) -> dict[str, Path]:
+def _host_libraries(host: HostCompiler, environ: Mapping[str, str]) -> dict[str, Path]:
     """soname -> file of the host's C library, its siblings and libgcc_s."""
     loader = _LOADERS.get(host.machine)
     if loader is None:
@@ -74,19 +74,19 @@ def _host_libraries(host: HostCompiler) -> dict[str, Path]:
             f"{host.cxx} compiles for {host.target}; kernels are built for {' and '.join(_LOADERS)}",
             hint="set CXX to a compiler for one of them",
         )
-    found = {name: compiler_file(host, name) for name in (*_REQUIRED, loader)}
+    found = {name: compiler_file(host, name, environ) for name in (*_REQUIRED, loader)}
     for name in _OPTIONAL:
         try:
-            found[name] = compiler_file(host, name)
+            found[name] = compiler_file(host, name, environ)
         except ToolchainError:
             continue  # glibc 2.34 and later may come without the files that were merged into libc.so.6
     return found
 
 
-def sysroot_digest(host: HostCompiler) -> str:
+def sysroot_digest(host: HostCompiler, environ: Mapping[str, str]) -> str:
     """A digest of everything that the sysroot is made of: host libraries, shims and the compiler's version."""
     digest = hashlib.sha256(f"{GLIBC_FLOOR} {host} {host.target} {_SHIM_FLAGS}".encode())
-    for name, path in sorted(_host_libraries(host).items()):
+    for name, path in sorted(_host_libraries(host, environ).items()):
         digest.update(f"{name} ".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     for path in sorted(_SHIMS.glob("*.[ch]")):
@@ -95,14 +95,14 @@ def sysroot_digest(host: HostCompiler) -> str:
     return digest.hexdigest()
 
 
-def provide_sysroot(store: Store, host: HostCompiler) -> Sysroot:
+def provide_sysroot(store: Store, host: HostCompiler, environ: Mapping[str, str]) -> Sysroot:
     """The sysroot of this host out of ``store``, made now if it is not there. Raises as :func:`write_sysroot` does."""
 
     def build(into: Path) -> Sequence[Artefact]:
-        write_sysroot(into, host)
+        write_sysroot(into, host, environ)
         return ()
 
-    key = StoreKey.of(f"glibc-{GLIBC_FLOOR}-{host.target}", inputs=sysroot_digest(host))
+    key = StoreKey.of(f"glibc-{GLIBC_FLOOR}-{host.target}", inputs=sysroot_digest(host, environ))
     return sysroot_at(store.ensure(key, build))
 
 
@@ -118,50 +118,61 @@ def sysroot_at(directory: Path) -> Sysroot:
     )
 
 
-def write_sysroot(directory: Path, host: HostCompiler) -> None:
+def write_sysroot(directory: Path, host: HostCompiler, environ: Mapping[str, str]) -> None:
     """Write stub libraries and the archive of shims into ``directory``, which exists.
 
     Raises :class:`ToolchainError` when the host's libraries or tools cannot be used.
     """
     sysroot = sysroot_at(directory)
     sysroot.libraries.mkdir()
-    for soname, path in sorted(_host_libraries(host).items()):
+    for soname, path in sorted(_host_libraries(host, environ).items()):
         try:
             symbols = select_floor(read_elf(path.read_bytes()).exports)
         except ElfError as error:
             raise ToolchainError(f"{path} cannot be read as a shared library: {error}") from error
         if symbols:
-            write_stub(sysroot.libraries / soname, soname=soname, symbols=symbols, host=host)
+            write_stub(sysroot.libraries / soname, soname=soname, symbols=symbols, host=host, environ=environ)
         elif soname in _REQUIRED:
             raise ToolchainError(
                 f"{path} has no symbol that glibc {GLIBC_FLOOR} had",
                 hint="kernels are built on glibc systems; musl (Alpine) is not supported",
             )
-    _write_shims(sysroot.shim, host)
+    _write_shims(sysroot.shim, host, environ)
 
 
-def _write_shims(archive: Path, host: HostCompiler) -> None:
+def _write_shims(archive: Path, host: HostCompiler, environ: Mapping[str, str]) -> None:
     with tempfile.TemporaryDirectory(prefix="kernel-builder-floor-") as scratch:
         objects: list[str] = []
         for source in sorted(_SHIMS.glob("*.c")):
             target = Path(scratch) / f"{source.stem}.o"
-            _run([str(host.cxx), "-x", "c", "-c", *_SHIM_FLAGS, str(source), "-o", str(target)], "compile the shims")
+            _run(
+                [str(host.cxx), "-x", "c", "-c", *_SHIM_FLAGS, str(source), "-o", str(target)],
+                "compile the shims",
+                environ,
+            )
             objects.append(str(target))
         # 'D': no times and owners, so that the archive is the same on every run.
-        _run([archiver(host), "rcsD", str(archive), *objects], "archive the shims")
+        _run([archiver(host, environ), "rcsD", str(archive), *objects], "archive the shims", environ)
 
 
-def archiver(host: HostCompiler) -> str:
+def archiver(host: HostCompiler, environ: Mapping[str, str]) -> str:
     """The ``ar`` that belongs to the compiler."""
     completed = subprocess.run(
-        [host.cxx, "-print-prog-name=ar"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        [host.cxx, "-print-prog-name=ar"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environ,
+        stdin=subprocess.DEVNULL,
     )
     return completed.stdout.strip() or "ar"
 
 
-def _run(command: list[str], purpose: str) -> None:
+def _run(command: list[str], purpose: str, environ: Mapping[str, str]) -> None:
     try:
-        completed = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        completed = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environ, stdin=subprocess.DEVNULL
+        )
     except FileNotFoundError as error:
         raise ToolchainError(
             f"{command[0]} is needed to {purpose}, and it is not there", hint="install binutils"

@@ -20,10 +20,10 @@ from kernel_builder.store.progress import Progress
 from kernel_builder.store.transport import NotFoundError
 from kernel_builder.store.wheel import Wheel
 from kernel_builder.toolchain.choice import TORCH, Refused, Taken, ToolchainRequest, TorchCandidate, TorchFacts
-from kernel_builder.toolchain.cuda_wheels import wheel_artefact
 from kernel_builder.toolchain.link_tables import EXPORTS, read_symbols, table_cost, write_table
-from kernel_builder.toolchain.recipe import LibraryRecipe, Recipe
+from kernel_builder.toolchain.recipe import LibraryRecipe, TorchRecipe
 from kernel_builder.toolchain.torch_abi import prove_abi
+from kernel_builder.toolchain.wheels import wheel_artefact
 
 _LEADING = 5 * 2**19  # bytes that the names of one of its large libraries take over the wire
 _TABLE_SPACE = 32 * 2**20
@@ -43,13 +43,13 @@ class TorchWheels:
     def __init__(
         self,
         index: Index,
-        recipe: Recipe,
+        recipe: TorchRecipe,
         *,
         stored: Callable[[Taken], Path | None],
         parts: Callable[[Taken], AbstractContextManager[Path]],
     ) -> None:
         self._index = index
-        self._recipe = recipe.torch
+        self._recipe = recipe
         self._stored = stored
         self._parts = parts
         self._files: dict[str, IndexFile] = {}
@@ -91,7 +91,7 @@ class TorchWheels:
         if name not in self._facts:
             taken = Taken(part=TORCH, source=self.label, artefact=candidate.artefact)
             entry = self._stored(taken)
-            self._facts[name] = self._from_wheel(self._files[name], taken) if entry is None else _from_entry(entry)
+            self._facts[name] = self._from_wheel(self._files[name], taken) if entry is None else self._from_entry(entry)
         return self._facts[name]
 
     def _from_wheel(self, file: IndexFile, taken: Taken) -> TorchFacts:
@@ -106,7 +106,17 @@ class TorchWheels:
         return TorchFacts(
             abi=abi,
             has_headers=headers,
-            has_cuda=all(lib.member in wheel.members for lib in self._recipe.libraries if lib.cuda),
+            backends=self._recipe.backends_with(lambda library: library.member in wheel.members),
+        )
+
+    def _from_entry(self, entry: Path) -> TorchFacts:
+        """The facts about a torch that is in the store."""
+        tables = {path.name: path for path in (entry / EXPORTS).iterdir()}
+        names = tables[f"{ABI_LIBRARY}.txt"].read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        return TorchFacts(
+            abi=prove_abi(names),
+            backends=self._recipe.backends_with(lambda library: f"{library.soname}.txt" in tables),
+            has_headers=True,
         )
 
     def fill(self, taken: Taken, *, scratch: Path, progress: Progress, into: Path) -> Sequence[Artefact]:
@@ -120,7 +130,7 @@ class TorchWheels:
         members = wheel.select(self._recipe.include)
         if not members:
             raise ToolchainError(f"{file.filename} holds no C++ headers, so nothing can be compiled with it")
-        libraries = [library for library in self._recipe.libraries if not library.cuda or _holds(wheel, library)]
+        libraries = [library for library in self._recipe.libraries if library.backend is None or _holds(wheel, library)]
         require_space(into.parent, sum(member.size for member in members) + _TABLE_SPACE)
         progress.expect(
             sum(member.compressed for member in members) + table_cost(wheel, libraries, leading_bytes=_LEADING)
@@ -133,10 +143,3 @@ class TorchWheels:
 
 def _holds(wheel: Wheel, library: LibraryRecipe) -> bool:
     return library.member in wheel.members
-
-
-def _from_entry(entry: Path) -> TorchFacts:
-    """The facts about a torch that is in the store."""
-    tables = {path.name: path for path in (entry / EXPORTS).iterdir()}
-    names = tables[f"{ABI_LIBRARY}.txt"].read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    return TorchFacts(abi=prove_abi(names), has_cuda="libtorch_cuda.so.txt" in tables, has_headers=True)

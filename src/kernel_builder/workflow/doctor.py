@@ -47,7 +47,7 @@ from kernel_builder.toolchain.settings import DEBIAN, INDEX, ToolchainSettings
 from kernel_builder.variants.matrix import Matrix
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import load_support
-from kernel_builder.workflow.build import BuildRequest, prepare
+from kernel_builder.workflow.build import BuildRequest, prepare_build
 from kernel_builder.workflow.run import Run
 from kernel_builder.workflow.select import Selection, Unavailable, UnavailableError, select_variants
 
@@ -429,7 +429,7 @@ def _capabilities(
     names = tuple(entry.name for entry in matrix.kept)
     run = replace(run, reporter=Silent(), offline=run.offline or unreachable is not None)
     try:
-        prepared = prepare(replace(request, available=True, list_unreachable=True), run)
+        prepared = prepare_build(replace(request, available=True, list_unreachable=True), run)
         found = {entry.name: entry for entry in prepared.unavailable}
     except UnavailableError as error:
         found = {entry.name: entry for entry in error.unavailable}
@@ -449,7 +449,7 @@ def _capability(name: str, found: Unavailable | None, unreachable: KernelBuilder
 def _alone(request: BuildRequest, run: Run, unreachable: KernelBuilderError | None) -> Capability:
     (name,) = request.patterns
     try:
-        prepare(request, run)
+        prepare_build(request, run)
     except UnavailableError as error:
         entry = error.unavailable[0]
         return Capability(variant=name, reason=entry.reason, remedy=entry.remedy)

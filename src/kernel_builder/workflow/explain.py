@@ -8,17 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernel_builder.backends import toolkit_kinds
 from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.errors import UsageError
 from kernel_builder.toolchain.choice import ToolchainRequest
 from kernel_builder.toolchain.host import Rejected, find_host_compilers, judge_host_compilers
-from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
+from kernel_builder.toolchain.provide import purpose_of
+from kernel_builder.toolchain.resolved import ResolvedToolchain
 from kernel_builder.toolchain.settings import ToolchainSettings
-from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.matrix import all_variants, why_not_compiled
 from kernel_builder.variants.support import SupportRow, load_support
-from kernel_builder.workflow.build import toolchain_request
 from kernel_builder.workflow.run import Run
+from kernel_builder.workflow.toolchains import open_toolchains, toolchain_request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +43,8 @@ def explain(variant: str, run: Run, *, root: Path | None = None) -> Explanation:
     request = toolchain_request(row)
     settings = run.settings(root)
     compilers = find_host_compilers(run.environ, machine=request.machine.value)
-    _, rejected = judge_host_compilers(compilers, torch=request.torch, cuda=request.cuda)
-    sources = open_sources(settings, run.store, run.reporter, environ=run.environ, offline=run.offline)
-    toolchains = Toolchains(sources, run.store, compilers, run.reporter, offline=run.offline)
+    _, rejected = judge_host_compilers(compilers, purpose_of(request, toolkit_kinds()))
+    toolchains = open_toolchains(run, root, request.machine.value)
     resolved = toolchains.resolve(request, fresh=True)
     return Explanation(variant=variant, request=request, settings=settings, resolved=resolved, rejected=rejected)
 

@@ -8,22 +8,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 from kernel_builder.config.backends import Backend
+from kernel_builder.config.reader import load_project
 from kernel_builder.errors import ToolchainError, UsageError
 from kernel_builder.store.cache import Store, StoreKey
 from kernel_builder.store.inventory import StoreEntry, list_entries
-from kernel_builder.toolchain.host import find_host_compilers
-from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
-from kernel_builder.toolchain.sources import open_sources
+from kernel_builder.toolchain.provide import Toolchains
+from kernel_builder.toolchain.resolved import ResolvedToolchain
 from kernel_builder.toolchain.sysroot import provide_sysroot
-from kernel_builder.variants.matrix import COMPILED_BACKENDS, why_not_compiled
+from kernel_builder.variants.matrix import COMPILED_BACKENDS, Matrix, why_not_compiled
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import SupportRow, VariantSet, load_support
-from kernel_builder.workflow.build import BuildRequest, prepare, provide, toolchain_request
 from kernel_builder.workflow.run import Run
-from kernel_builder.workflow.select import Unavailable, this_platform
+from kernel_builder.workflow.select import Selection, Unavailable, refuse, select_variants, this_platform
+from kernel_builder.workflow.toolchains import (
+    Chosen,
+    ToolchainOptions,
+    choose_toolchains,
+    open_toolchains,
+    provide,
+    resolve_all,
+    toolchain_request,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,21 +73,26 @@ def fetch(request: FetchRequest, run: Run) -> Fetched:
 
 
 def _fetch_project(request: FetchRequest, run: Run) -> Fetched:
-    prepared = prepare(_build_request(request), run)
-    received = provide(prepared)
-    return Fetched(variants=tuple(prepared.resolved), unavailable=prepared.unavailable, received=received)
+    matrix, chosen = _choose_project(request, run)
+    # Every build needs the link-time view of the C library, too.
+    for host in dict.fromkeys(answer.host for answer in chosen.resolved.values()):
+        provide_sysroot(run.store, host, run.environ)
+    received = provide(chosen, matrix, run)
+    return Fetched(variants=tuple(chosen.resolved), unavailable=chosen.unavailable, received=received)
 
 
-def _build_request(request: FetchRequest) -> BuildRequest:
+def _choose_project(request: FetchRequest, run: Run) -> tuple[Matrix, Chosen]:
+    """The variants of the project that are meant, and what they are compiled with."""
     assert request.root is not None  # noqa: S101  (the caller asked)
-    return BuildRequest(
-        root=request.root,
-        patterns=request.patterns,
-        backends=request.backends,
-        within=request.within,
-        platform=request.platform,
-        available=request.available,
+    selection = Selection(
+        patterns=request.patterns, backends=request.backends, within=request.within, platform=request.platform
     )
+    project, _ = load_project(request.root)
+    matrix = select_variants(project, selection, run)
+    chosen = choose_toolchains(project, matrix, run, ToolchainOptions(available=request.available))
+    if chosen.unavailable and (not request.available or len(chosen.unavailable) == len(matrix.kept)):
+        raise refuse(chosen.unavailable, matrix, selection)
+    return matrix, chosen
 
 
 def _rows(request: FetchRequest) -> tuple[SupportRow, ...]:
@@ -111,7 +125,7 @@ def _fetch_rows(request: FetchRequest, run: Run) -> Fetched:
     resolved, unavailable = _resolve_rows(request, provider)
     # Every build needs the link-time view of the C library, too.
     for host in dict.fromkeys(answer.host for answer in resolved.values()):
-        provide_sysroot(run.store, host)
+        provide_sysroot(run.store, host, run.environ)
     provider.provide_all(tuple(resolved.values()))
     return Fetched(variants=tuple(resolved), unavailable=tuple(unavailable), received=provider.bytes_received)
 
@@ -120,17 +134,12 @@ def _resolve_rows(
     request: FetchRequest, provider: Toolchains
 ) -> tuple[dict[str, ResolvedToolchain], list[Unavailable]]:
     rows = _rows(request)
-    resolved: dict[str, ResolvedToolchain] = {}
-    unavailable: list[Unavailable] = []
-    for row in rows:
-        reason = why_not_compiled(row.variant)
-        if reason is not None:
-            unavailable.append(Unavailable(name=row.name, reason=reason))
-            continue
-        try:
-            resolved[row.name] = provider.resolve(toolchain_request(row))
-        except ToolchainError as error:
-            unavailable.append(Unavailable(name=row.name, reason=error.message, remedy=error.hint))
+    blocked = {row.name: reason for row in rows if (reason := why_not_compiled(row.variant)) is not None}
+    found = resolve_all(
+        (row.name, partial(provider.resolve, toolchain_request(row))) for row in rows if row.name not in blocked
+    )
+    unavailable = [Unavailable(name=name, reason=reason) for name, reason in blocked.items()] + [*found.unavailable]
+    resolved = dict(found.resolved)
     if unavailable and (not resolved or not request.available):
         raise _refusal(unavailable, len(rows))
     return resolved, unavailable
@@ -146,9 +155,7 @@ def _refusal(unavailable: list[Unavailable], total: int) -> ToolchainError:
 
 
 def _provider(run: Run, settings: Path | None, platform: Platform | None = None) -> Toolchains:
-    hosts = find_host_compilers(run.environ, machine=platform.machine if platform is not None else None)
-    sources = open_sources(run.settings(settings), run.store, run.reporter, environ=run.environ, offline=run.offline)
-    return Toolchains(sources, run.store, hosts, run.reporter, offline=run.offline)
+    return open_toolchains(run, settings, platform.machine if platform is not None else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,9 +180,9 @@ def portion(request: FetchRequest, run: Run) -> Portion:
     run = replace(run, offline=True)
     keys: list[StoreKey] = []
     if request.root is not None:
-        prepared = prepare(_build_request(request), run)
-        resolved, provider = prepared.resolved, prepared.toolchains
-        keys += [library.key for libraries in prepared.depends.values() for library in libraries]
+        _, chosen = _choose_project(request, run)
+        resolved, provider = dict(chosen.resolved), chosen.provider
+        keys += [library.key for libraries in chosen.depends.values() for library in libraries]
     else:
         provider = _provider(run, request.settings, request.platform)
         resolved, _ = _resolve_rows(request, provider)
@@ -205,8 +212,8 @@ def restore(names: Iterable[str], run: Run, settings: Path | None = None) -> tup
     again = []
     for request in provider.kept_requests():
         resolved = provider.resolve(request)
-        provide_sysroot(run.store, resolved.host)
-        keys = (resolved.torch_key, resolved.torch_stubs_key, resolved.cuda_key, resolved.cuda_stubs_key)
+        provide_sysroot(run.store, resolved.host, run.environ)
+        keys = (resolved.torch_key, resolved.torch_stubs_key, resolved.toolkit_key, resolved.toolkit_stubs_key)
         if any(key is not None and key.name in wanted for key in keys):
             again.append(resolved)
     provider.provide_all(again)

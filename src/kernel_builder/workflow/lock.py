@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kernel_builder.backends import toolkit_kinds
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import load_project
 from kernel_builder.errors import ConfigError, ToolchainError
@@ -17,13 +18,14 @@ from kernel_builder.store.offline import OfflineError
 from kernel_builder.toolchain.host import host_limits
 from kernel_builder.toolchain.lock import LOCK_NAME, Lock, LockedVariant, LockError, LockUse, changes, read_lock, render
 from kernel_builder.toolchain.model import Family
-from kernel_builder.toolchain.provide import ResolvedToolchain
-from kernel_builder.variants.matrix import Kept, all_variants
+from kernel_builder.toolchain.provide import purpose_of
+from kernel_builder.toolchain.resolved import ResolvedToolchain
+from kernel_builder.variants.matrix import Kept, Matrix, all_variants
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet, load_support
-from kernel_builder.workflow.build import BuildRequest, Prepared, prepare
 from kernel_builder.workflow.run import Run
-from kernel_builder.workflow.select import Selection, Unavailable, select_variants, this_platform
+from kernel_builder.workflow.select import Selection, Unavailable, refuse, select_variants, this_platform
+from kernel_builder.workflow.toolchains import Chosen, ToolchainOptions, choose_toolchains
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,20 +61,14 @@ def make_lock(request: LockRequest, run: Run) -> Locking:
     old = read_lock(request.root)
     project, _ = load_project(request.root)
     names = _wanted(project, request, old, run)
-    prepared = prepare(
-        BuildRequest(
-            root=request.root,
-            patterns=names,
-            platform=request.platform,
-            available=True,
-            lock=LockUse.UPGRADE if request.upgrade else LockUse.PREFER,
-        ),
-        run,
-    )
+    use = LockUse.UPGRADE if request.upgrade else LockUse.PREFER
+    matrix, chosen = _choose(project, names, request, run, ToolchainOptions(available=True, lock=use))
+    if len(chosen.unavailable) == len(matrix.kept):
+        raise refuse(chosen.unavailable, matrix, Selection(patterns=names, platform=request.platform))
     valid = {entry.name for entry in all_variants(project, load_support(), None).kept}
     untouched = [v for v in old.variants if v.name in valid and v.name not in names] if old is not None else []
-    lock = Lock.of([*untouched, *_locked_variants(prepared)])
-    return Locking(lock=lock, changes=changes(old, lock), unavailable=prepared.unavailable)
+    lock = Lock.of([*untouched, *_locked_variants(matrix, chosen)])
+    return Locking(lock=lock, changes=changes(old, lock), unavailable=chosen.unavailable)
 
 
 def _wanted(project: Project, request: LockRequest, old: Lock | None, run: Run) -> tuple[str, ...]:
@@ -96,24 +92,32 @@ def _can_be_locked(entry: Kept) -> bool:
     return entry.row is not None and entry.obstacle is None
 
 
-def _locked_variants(prepared: Prepared) -> Iterable[LockedVariant]:
-    if prepared.toolchains is None:
+def _choose(
+    project: Project, names: tuple[str, ...], request: LockRequest, run: Run, options: ToolchainOptions
+) -> tuple[Matrix, Chosen]:
+    """The variants of those names, and what they are compiled with."""
+    matrix = select_variants(project, Selection(patterns=names, platform=request.platform), run)
+    return matrix, choose_toolchains(project, matrix, run, options)
+
+
+def _locked_variants(matrix: Matrix, chosen: Chosen) -> Iterable[LockedVariant]:
+    if chosen.provider is None:
         return
-    for entry in prepared.matrix.kept:
-        answer = prepared.resolved.get(entry.name)
+    for entry in matrix.kept:
+        answer = chosen.resolved.get(entry.name)
         if answer is None:
             continue
-        libraries = [artefact for library in prepared.depends[entry.backend] for artefact in library.artefacts]
+        libraries = [artefact for library in chosen.depends[entry.backend] for artefact in library.artefacts]
         yield LockedVariant(
             name=entry.name,
             host_compiler=_accepted(answer),
-            artefacts=(*prepared.toolchains.with_records(answer), *libraries),
+            artefacts=(*chosen.provider.with_records(answer), *libraries),
         )
 
 
 def _accepted(resolved: ResolvedToolchain) -> Mapping[Family, str]:
-    """The versions of each family's compilers that torch's headers and the CUDA toolkit accept, as specifiers."""
-    limits = host_limits(resolved.request.torch, resolved.request.cuda)
+    """The versions of each family's compilers that torch's headers and the toolkit accept, as specifiers."""
+    limits = host_limits(purpose_of(resolved.request, toolkit_kinds()))
     return {family: limit.specifier for family, limit in limits.items()}
 
 
@@ -133,18 +137,19 @@ def drift(request: LockRequest, run: Run) -> tuple[str, ...]:
     valid = {entry.name for entry in all_variants(project, load_support(), None).kept}
     problems += [f"{v.name}: the project has no such variant any more" for v in lock.variants if v.name not in valid]
     names = _wanted(project, request, lock, run)
-    problems += _missing(request, [name for name in names if lock.get(name) is None], run)
+    problems += _missing(project, request, [name for name in names if lock.get(name) is None], run)
     locked = tuple(name for name in names if lock.get(name) is not None)
     if locked:
-        wanted = BuildRequest(root=request.root, patterns=locked, platform=request.platform, lock=LockUse.REQUIRE)
         try:
-            prepared = prepare(wanted, run)
+            matrix, chosen = _choose(project, locked, request, run, ToolchainOptions(lock=LockUse.REQUIRE))
+            if chosen.unavailable:
+                raise refuse(chosen.unavailable, matrix, Selection(patterns=locked, platform=request.platform))
         except LockError as error:
             problems += error.problems
         else:
-            problems += _bounds(lock, prepared)
-            if prepared.toolchains is not None and not run.offline:
-                problems += prepared.toolchains.differences(_once(lock, locked))
+            problems += _bounds(lock, chosen)
+            if chosen.provider is not None and not run.offline:
+                problems += chosen.provider.differences(_once(lock, locked))
     return tuple(problems)
 
 
@@ -153,9 +158,9 @@ def _once(lock: Lock, names: Iterable[str]) -> tuple[Artefact, ...]:
     return tuple(dict.fromkeys(artefact for variant in chosen if variant for artefact in variant.artefacts))
 
 
-def _bounds(lock: Lock, prepared: Prepared) -> list[str]:
+def _bounds(lock: Lock, chosen: Chosen) -> list[str]:
     problems: list[str] = []
-    for name, answer in prepared.resolved.items():
+    for name, answer in chosen.resolved.items():
         locked = lock.get(name)
         if locked is None:
             continue
@@ -165,17 +170,15 @@ def _bounds(lock: Lock, prepared: Prepared) -> list[str]:
     return problems
 
 
-def _missing(request: LockRequest, names: list[str], run: Run) -> list[str]:
+def _missing(project: Project, request: LockRequest, names: list[str], run: Run) -> list[str]:
     """Of variants that are not locked, those that could be: what no source has is no drift."""
     # Offline, each for itself: that nothing may be asked about one says nothing about the others.
     groups = [(name,) for name in names] if run.offline else [tuple(names)] if names else []
     found: set[str] = set()
     for group in groups:
-        wanted = BuildRequest(
-            root=request.root, patterns=group, platform=request.platform, available=True, lock=LockUse.UPGRADE
-        )
         try:
-            found.update(prepare(wanted, run).resolved)
+            options = ToolchainOptions(available=True, lock=LockUse.UPGRADE)
+            found.update(_choose(project, group, request, run, options)[1].resolved)
         except OfflineError:
             found.update(group)
         except ToolchainError:

@@ -10,22 +10,45 @@ from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.cache import require_space
 from kernel_builder.store.transport import Transport
-from kernel_builder.toolchain.choice import CudaTree, Refused, Taken
-from kernel_builder.toolchain.debian import (
-    CUDA_PACKAGE,
-    CUDA_SUITES,
-    NVCC_PROFILE,
-    DebianArchive,
-    DebPackage,
-    apt_mirrors,
-    cuda_target,
-    debian_architecture,
-    find_keyring,
-)
+from kernel_builder.toolchain.choice import Refused, Taken, ToolkitTree
+from kernel_builder.toolchain.debian import DebianArchive, DebPackage, apt_mirrors, debian_architecture, find_keyring
 from kernel_builder.toolchain.host import build_machine
 from kernel_builder.toolchain.recipe import Component
 from kernel_builder.toolchain.settings import DEBIAN, ToolchainSettings
 from kernel_builder.variants.names import Machine
+
+CUDA_PACKAGE = "nvidia-cuda-toolkit"
+"""Holds all programs of the compiler; its headers are in a package of 0.9 GB, so they come from wheels instead."""
+
+CUDA_SUITES: Mapping[str, tuple[str, ...]] = {"11.8": ("bookworm",), "12.4": ("trixie", "sid")}
+"""CUDA version -> suites that have it, in the order to try."""
+
+_PROGRAMS = ("cudafe++", "fatbinary", "ptxas", "nvlink", "bin2c", "cuobjdump")
+_PRIVATE = "usr/lib/nvidia-cuda-toolkit"
+CUDA_MEMBERS: Mapping[str, str] = {
+    **{f"usr/bin/{name}": f"bin/{name}" for name in _PROGRAMS},
+    f"{_PRIVATE}/bin/nvcc": "bin/nvcc",  # usr/bin/nvcc is a script with absolute paths in it
+    f"{_PRIVATE}/bin/crt/link.stub": "bin/crt/link.stub",
+    f"{_PRIVATE}/bin/crt/prelink.stub": "bin/crt/prelink.stub",
+    f"{_PRIVATE}/bin/cicc": "nvvm/bin/cicc",
+    f"{_PRIVATE}/libdevice/libdevice.10.bc": "nvvm/libdevice/libdevice.10.bc",
+}
+"""Member of :data:`CUDA_PACKAGE` -> its place in a toolkit's own layout."""
+
+NVCC_PROFILE = """\
+TOP                = $(_HERE_)/..
+CICC_PATH          = $(TOP)/nvvm/bin
+NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
+PATH              += $(TOP)/nvvm/bin:$(_HERE_):
+INCLUDES          += "-I$(TOP)/include" $(_SPACE_)
+LIBRARIES         =+ $(_SPACE_) "-L$(TOP)/lib"
+"""
+"""What belongs in ``bin/nvcc.profile`` beside a compiler in that layout (Debian's own names absolute paths)."""
+
+
+def cuda_target(member: str) -> str | None:
+    """Where a member of :data:`CUDA_PACKAGE` goes; ``None`` for what compiling does not need."""
+    return CUDA_MEMBERS.get(member)
 
 
 class CudaDebian:
@@ -37,10 +60,13 @@ class CudaDebian:
     label = DEBIAN
     whole = False
 
-    def __init__(self, settings: ToolchainSettings, transport: Transport, downloads: Path) -> None:
+    def __init__(
+        self, settings: ToolchainSettings, transport: Transport, downloads: Path, environ: Mapping[str, str]
+    ) -> None:
         self._settings = settings
         self._transport = transport
         self._downloads = downloads
+        self._environ = environ
         self._found: dict[str, DebPackage | str] = {}
 
     @cached_property
@@ -60,6 +86,7 @@ class CudaDebian:
                 self._transport,
                 architecture=debian_architecture(build_machine()),
                 downloads=self._downloads,
+                environ=self._environ,
             )
             for address in mirrors
         )
@@ -93,7 +120,7 @@ class CudaDebian:
                 reasons.append(f"{suite} has {CUDA_PACKAGE} {package.version}")
         return "; ".join(dict.fromkeys(reasons))
 
-    def offers(self, components: Sequence[Component], cuda: str, machine: Machine) -> Mapping[str, Taken | Refused]:
+    def offers(self, components: Sequence[Component], version: str, machine: Machine) -> Mapping[str, Taken | Refused]:
         """See :class:`~kernel_builder.toolchain.choice.ComponentSource`. Programs are for the machine that builds."""
         answers: dict[str, Taken | Refused] = {
             component.name: self._refuse(
@@ -105,7 +132,7 @@ class CudaDebian:
         wanted = [component for component in components if component.debian]
         if not wanted:
             return answers
-        package = self._package(cuda)
+        package = self._package(version)
         for component in wanted:
             if isinstance(package, str):
                 answers[component.name] = self._refuse(component, package)
@@ -116,14 +143,14 @@ class CudaDebian:
     def _refuse(self, component: Component, reason: str) -> Refused:
         return Refused(part=component.name, source=DEBIAN, candidate=CUDA_PACKAGE, reason=reason)
 
-    def fill(self, parts: Sequence[tuple[Component, Taken]], tree: CudaTree) -> Sequence[Artefact]:
+    def fill(self, parts: Sequence[tuple[Component, Taken]], tree: ToolkitTree) -> Sequence[Artefact]:
         """See :class:`~kernel_builder.toolchain.choice.ComponentSource`.
 
         Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` (disk).
         """
-        package = self._package(tree.cuda)
+        package = self._package(tree.version)
         if isinstance(package, str):
-            raise ToolchainError(f"{CUDA_PACKAGE} for CUDA {tree.cuda} is not there any more: {package}")
+            raise ToolchainError(f"{CUDA_PACKAGE} for CUDA {tree.version} is not there any more: {package}")
         wanted = parts[0][1].artefact
         if wanted.sha256 != package.sha256:
             raise ToolchainError(

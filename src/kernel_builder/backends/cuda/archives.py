@@ -6,16 +6,16 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from kernel_builder.backends.cuda.redistrib import RedistArchive, Redistrib, redist_platform
 from kernel_builder.errors import ToolchainError
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.cache import require_space
 from kernel_builder.store.parallel import run_all
 from kernel_builder.store.wheel import matching
-from kernel_builder.toolchain.choice import CudaTree, Refused, Taken
+from kernel_builder.toolchain.choice import Refused, Taken, ToolkitTree
 from kernel_builder.toolchain.host import build_machine
 from kernel_builder.toolchain.link_tables import read_local_symbols, write_table
 from kernel_builder.toolchain.recipe import Component
-from kernel_builder.toolchain.redistrib import RedistArchive, Redistrib, redist_platform
 from kernel_builder.toolchain.settings import REDISTRIB
 from kernel_builder.variants.names import Machine
 
@@ -47,18 +47,18 @@ class CudaArchives:
                 self._releases[cuda] = error.message
         return self._releases[cuda]
 
-    def offers(self, components: Sequence[Component], cuda: str, machine: Machine) -> Mapping[str, Taken | Refused]:
+    def offers(self, components: Sequence[Component], version: str, machine: Machine) -> Mapping[str, Taken | Refused]:
         """See :class:`~kernel_builder.toolchain.choice.ComponentSource`. Programs are for the machine that builds."""
-        release = self._release(cuda)
+        release = self._release(version)
         answers: dict[str, Taken | Refused] = {}
         for component in components:
             if isinstance(release, str):
-                answers[component.name] = self._refuse(component, f"CUDA {cuda}", release)
+                answers[component.name] = self._refuse(component, f"CUDA {version}", release)
                 continue
             archive = self._archive(release, component, machine)
             if archive is None:
                 wanted = component.redistrib or component.name
-                answers[component.name] = self._refuse(component, wanted, f"CUDA {cuda} has none there")
+                answers[component.name] = self._refuse(component, wanted, f"CUDA {version} has none there")
             else:
                 answers[component.name] = Taken(part=component.name, source=REDISTRIB, artefact=_artefact(archive))
         return answers
@@ -74,20 +74,20 @@ class CudaArchives:
     def _refuse(self, component: Component, candidate: str, reason: str) -> Refused:
         return Refused(part=component.name, source=REDISTRIB, candidate=candidate, reason=reason)
 
-    def fill(self, parts: Sequence[tuple[Component, Taken]], tree: CudaTree) -> Sequence[Artefact]:
+    def fill(self, parts: Sequence[tuple[Component, Taken]], tree: ToolkitTree) -> Sequence[Artefact]:
         """See :class:`~kernel_builder.toolchain.choice.ComponentSource`: whole archives, each once.
 
         Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` (disk).
         """
-        release = self._release(tree.cuda)
+        release = self._release(tree.version)
         if isinstance(release, str):
-            raise ToolchainError(f"CUDA {tree.cuda} is not there any more: {release}")
+            raise ToolchainError(f"CUDA {tree.version} is not there any more: {release}")
         by_name = {archive.filename: archive for archive in release.values()}
         for _, taken in parts:
             archive = by_name.get(taken.artefact.filename)
             if archive is None or archive.sha256 != taken.artefact.sha256:
                 raise ToolchainError(
-                    f"NVIDIA's manifest of CUDA {tree.cuda} does not list {taken.artefact.filename} any more, which was"
+                    f"NVIDIA's manifest of CUDA {tree.version} does not list {taken.artefact.filename} any more, which was"
                     " chosen earlier",
                     hint="'kernel-builder lock --upgrade' chooses anew",
                 )
@@ -105,7 +105,7 @@ class CudaArchives:
         shutil.rmtree(tree.into / _LIBRARIES, ignore_errors=True)
         return [_artefact(by_name[name]) for name in wanted]
 
-    def _fetch(self, archive: RedistArchive, components: Sequence[Component], tree: CudaTree) -> None:
+    def _fetch(self, archive: RedistArchive, components: Sequence[Component], tree: ToolkitTree) -> None:
         """Members that are wanted go into the tree; libraries into a directory of their own, for their names."""
         patterns = [pattern for component in components for pattern in component.include]
         libraries = {library.soname: library for component in components for library in component.libraries}

@@ -1,4 +1,4 @@
-"""What this machine has already: CUDA toolkits, and the torch of the active environment.
+"""CUDA toolkits that are installed on this machine.
 
 They are used where they lie. The store holds only what is made from them (tables of names), under a key that follows
 the identity of their files, so that an update in place is noticed.
@@ -6,36 +6,26 @@ the identity of their files, so that an update in place is noticed.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from packaging.version import InvalidVersion, Version
-
+from kernel_builder.backends.cuda.identity import compiler_identity
 from kernel_builder.errors import ToolchainError
 from kernel_builder.store.artefact import Artefact, ArtefactKind
-from kernel_builder.store.progress import Progress
 from kernel_builder.toolchain.choice import (
-    TORCH,
-    CudaTree,
     Refused,
     Taken,
-    ToolchainRequest,
-    TorchCandidate,
-    TorchFacts,
+    ToolkitTree,
 )
 from kernel_builder.toolchain.host import build_machine
 from kernel_builder.toolchain.link_tables import read_local_symbols, write_table
-from kernel_builder.toolchain.recipe import Component, Recipe
-from kernel_builder.toolchain.torch_abi import prove_abi
-from kernel_builder.toolchain.torch_wheels import ABI_LIBRARY
+from kernel_builder.toolchain.recipe import Component
 from kernel_builder.variants.names import Machine
 
 LABEL = "local"
@@ -59,6 +49,8 @@ _HEADERS = {
 """A header by which each component is recognised in a toolkit."""
 _SYSTEM = Path("/usr")
 _SYSTEM_INCLUDE = _SYSTEM / "include"
+_PRIVATE = (Path("/usr/lib/nvidia-cuda-toolkit"), Path("/etc/nvcc.profile"))
+"""Where Debian keeps what stands in ``nvvm`` and ``bin`` elsewhere."""
 
 
 def _places(root: Path, kind: str) -> tuple[Path, ...]:
@@ -105,18 +97,8 @@ class LocalToolkit:
 
     @cached_property
     def identity(self) -> str:
-        """A digest that changes when one of its programs, headers or libraries does: paths, sizes and times."""
-        digest = hashlib.sha256(f"{self.root} {self.version}".encode())
-        places = [self.nvcc]
-        if self.root != _SYSTEM:
-            places += [self.root / "bin", self.root / "nvvm", *header_directories(self.root)[:1]]
-        for place in places:
-            for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
-                if not path.exists():  # a folder that it lacks, or a link that leads nowhere
-                    continue
-                status = path.stat()
-                digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
-        return digest.hexdigest()
+        """A digest that changes with every file that nvcc runs or reads, wherever a distribution puts it."""
+        return compiler_identity(self.nvcc, header_directories(self.root)[:1], private=_PRIVATE)
 
 
 def find_toolkits(
@@ -138,7 +120,7 @@ def find_toolkits(
         if nvcc.resolve() in seen:
             continue
         seen.add(nvcc.resolve())
-        answer = _inspect(nvcc)
+        answer = _inspect(nvcc, environ)
         if isinstance(answer, str):
             refused.append(Refused(part="nvcc", source=LABEL, candidate=str(nvcc), reason=answer))
         elif answer.release not in found:
@@ -154,13 +136,13 @@ def find_toolkits(
     return tuple(found.values()), tuple(refused)
 
 
-def _inspect(nvcc: Path) -> LocalToolkit | str:
+def _inspect(nvcc: Path, environ: Mapping[str, str]) -> LocalToolkit | str:
     """The toolkit behind ``nvcc``, which may be a link or a script, or why there is none."""
     if not nvcc.is_file():
         return "it is not there"
     try:
-        banner = _ask(nvcc, "--version")
-        words = _ask(nvcc, "--dryrun", "-x", "cu", "-c", "-o", os.devnull, os.devnull)
+        banner = _ask(nvcc, environ, "--version")
+        words = _ask(nvcc, environ, "--dryrun", "-x", "cu", "-c", "-o", os.devnull, os.devnull)
     except subprocess.CalledProcessError as error:
         return f"it does not run: it ends with {error.returncode}"
     except OSError as error:
@@ -178,7 +160,7 @@ def _inspect(nvcc: Path) -> LocalToolkit | str:
     return LocalToolkit(root=root, nvcc=program, release=release[1], version=release[2])
 
 
-def _ask(nvcc: Path, *arguments: str) -> str:
+def _ask(nvcc: Path, environ: Mapping[str, str], *arguments: str) -> str:
     completed = subprocess.run(
         [nvcc, *arguments],
         capture_output=True,
@@ -186,6 +168,7 @@ def _ask(nvcc: Path, *arguments: str) -> str:
         errors="replace",
         check=True,
         timeout=_PROBE_SECONDS,
+        env=environ,
         stdin=subprocess.DEVNULL,
     )
     return completed.stdout + completed.stderr
@@ -210,17 +193,17 @@ class LocalCuda:
         """The toolkit of that version."""
         return self._toolkits[0].get(cuda)
 
-    def offers(self, components: Sequence[Component], cuda: str, machine: Machine) -> Mapping[str, Taken | Refused]:
+    def offers(self, components: Sequence[Component], version: str, machine: Machine) -> Mapping[str, Taken | Refused]:
         """See :class:`~kernel_builder.toolchain.choice.ComponentSource`."""
         toolkits, refused = self._toolkits
-        toolkit = toolkits.get(cuda)
+        toolkit = toolkits.get(version)
         if toolkit is None:
             others = ", ".join(f"{found.root} is CUDA {found.release}" for found in toolkits.values())
             wrong = "; ".join(f"{entry.candidate}: {entry.reason}" for entry in refused)
             reason = (
                 "; ".join(text for text in (others, wrong) if text) or "no nvcc in CUDA_HOME, /usr/local or on PATH"
             )
-            return {c.name: self._refuse(c, f"CUDA {cuda}", reason) for c in components}
+            return {c.name: self._refuse(c, f"CUDA {version}", reason) for c in components}
         if machine != build_machine():
             reason = f"it is for {build_machine()}"
             return {c.name: self._refuse(c, str(toolkit.root), reason) for c in components}
@@ -250,11 +233,11 @@ class LocalCuda:
     def _refuse(self, component: Component, candidate: str, reason: str) -> Refused:
         return Refused(part=component.name, source=LABEL, candidate=candidate, reason=reason)
 
-    def fill(self, parts: Sequence[tuple[Component, Taken]], tree: CudaTree) -> Sequence[Artefact]:
+    def fill(self, parts: Sequence[tuple[Component, Taken]], tree: ToolkitTree) -> Sequence[Artefact]:
         """See :class:`~kernel_builder.toolchain.choice.ComponentSource`: tables alone."""
-        toolkit = self.toolkit(tree.cuda)
+        toolkit = self.toolkit(tree.version)
         if toolkit is None:
-            raise ToolchainError(f"CUDA {tree.cuda} was on this machine and is not any more")
+            raise ToolchainError(f"CUDA {tree.version} was on this machine and is not any more")
         tree.progress.expect(0)
         for component, _ in parts:
             for library in component.libraries:
@@ -262,109 +245,3 @@ class LocalCuda:
                 if path is not None:
                     write_table(tree.into, library.soname, read_local_symbols(path, leading=library.leading)[1])
         return [taken.artefact for _, taken in parts]
-
-
-class LocalTorch:
-    """The torch of the active environment. A :class:`~kernel_builder.toolchain.choice.TorchSource`.
-
-    ``folders`` are ``site-packages`` directories; see :func:`site_packages`.
-    """
-
-    label = LABEL
-
-    def __init__(self, folders: Sequence[Path], recipe: Recipe) -> None:
-        self._folders = folders
-        self._recipe = recipe.torch
-
-    def candidates(self, request: ToolchainRequest) -> tuple[Sequence[TorchCandidate], Sequence[Refused]]:
-        """See :class:`~kernel_builder.toolchain.choice.TorchSource`."""
-        candidates: list[TorchCandidate] = []
-        refused: list[Refused] = []
-        for folder in self._folders:
-            root = folder / "torch"
-            version = _torch_version(root / "version.py")
-            if version is None:
-                continue
-            reason = None
-            if f"{version.major}.{version.minor}" != request.torch:
-                reason = f"it is torch {version}"
-            elif request.machine != build_machine():
-                reason = f"it is for {build_machine()}"
-            elif not self._recipe.serves(version.local):
-                reason = f"{version.local} builds carry other headers"
-            if reason is not None:
-                refused.append(Refused(part=TORCH, source=LABEL, candidate=str(root), reason=reason))
-                continue
-            artefact = Artefact(
-                name=self._recipe.project,
-                version=str(version),
-                filename="site-packages/torch",
-                kind=ArtefactKind.LOCAL,
-                sha256=_tree_identity(root, version),
-                source=LABEL,
-            )
-            candidates.append(TorchCandidate(version=version, artefact=artefact, root=root))
-        if not candidates and not refused:
-            refused.append(
-                Refused(
-                    part=TORCH, source=LABEL, candidate=f"torch {request.torch}", reason="no environment here has torch"
-                )
-            )
-        return candidates, refused
-
-    def facts(self, candidate: TorchCandidate) -> TorchFacts:
-        """See :class:`~kernel_builder.toolchain.choice.TorchSource`."""
-        root = _root_of(candidate.root)
-        abi = None
-        library = root / "lib" / ABI_LIBRARY
-        if library.is_file():
-            abi = prove_abi(symbol.name for symbol in read_local_symbols(library, leading=False)[1])
-        return TorchFacts(
-            abi=abi,
-            has_cuda=all((root / "lib" / lib.soname).is_file() for lib in self._recipe.libraries if lib.cuda),
-            has_headers=(root / "include" / "torch" / "library.h").is_file(),
-        )
-
-    def fill(self, taken: Taken, *, scratch: Path, progress: Progress, into: Path) -> Sequence[Artefact]:  # noqa: ARG002
-        """See :class:`~kernel_builder.toolchain.choice.TorchSource`: tables alone."""
-        root = _root_of(taken.root)
-        progress.expect(0)
-        for library in self._recipe.libraries:
-            path = root / "lib" / library.soname
-            if not library.cuda or path.is_file():
-                write_table(into, *read_local_symbols(path, leading=library.leading))
-        return (taken.artefact,)
-
-
-def _root_of(root: Path | None) -> Path:
-    if root is None:
-        raise ToolchainError("a torch of this machine without its place")
-    return root
-
-
-def _torch_version(file: Path) -> Version | None:
-    try:
-        match = re.search(r"^__version__ = ['\"]([^'\"]+)['\"]", file.read_text(encoding="utf-8"), re.MULTILINE)
-        return Version(match[1]) if match else None
-    except (OSError, InvalidVersion, UnicodeDecodeError):
-        return None
-
-
-def _tree_identity(root: Path, version: Version) -> str:
-    """A digest that changes when the package is replaced: its libraries' sizes and times, and its RECORD's if any."""
-    digest = hashlib.sha256(f"{root} {version}".encode())
-    files = [*sorted((root / "lib").glob("*.so*")), root / "version.py"]
-    files += sorted(root.parent.glob("torch-*.dist-info/RECORD"))
-    for path in files:
-        if path.is_file():
-            status = path.stat()
-            digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
-
-
-def site_packages(environ: Mapping[str, str], prefix: Path | None = None) -> tuple[Path, ...]:
-    """``site-packages`` of the active environment (``VIRTUAL_ENV``, ``CONDA_PREFIX``) and of this Python."""
-    prefixes = [Path(environ[name]) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environ.get(name)]
-    prefixes.append(Path(sys.prefix) if prefix is None else prefix)
-    found = [folder for place in prefixes for folder in sorted(place.glob("lib/python3*/site-packages"))]
-    return tuple(dict.fromkeys(found))

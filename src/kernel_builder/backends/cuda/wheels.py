@@ -12,17 +12,18 @@ from packaging.metadata import Metadata
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from kernel_builder.errors import IntegrityError, ToolchainError
+from kernel_builder.errors import ToolchainError
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import require_space
 from kernel_builder.store.index import Index, IndexFile, choose_wheel, describe_index, locate
 from kernel_builder.store.parallel import run_all
 from kernel_builder.store.transport import NotFoundError
 from kernel_builder.store.wheel import Member, Wheel, matching
-from kernel_builder.toolchain.choice import CudaTree, Refused, Taken
+from kernel_builder.toolchain.choice import Refused, Taken, ToolkitTree
 from kernel_builder.toolchain.host import build_machine
 from kernel_builder.toolchain.link_tables import read_symbols, table_cost, write_table
-from kernel_builder.toolchain.recipe import Component, Recipe, WheelPart
+from kernel_builder.toolchain.recipe import Component, ToolkitRecipe, WheelPart
+from kernel_builder.toolchain.wheels import wheel_artefact
 from kernel_builder.variants.names import Machine
 
 _TABLE_SPACE = 8 * 2**20
@@ -40,7 +41,7 @@ class CudaWheels:
 
     whole = False
 
-    def __init__(self, index: Index, recipe: Recipe) -> None:
+    def __init__(self, index: Index, recipe: ToolkitRecipe) -> None:
         self._index = index
         self._recipe = recipe
         self._files: dict[str, IndexFile] = {}
@@ -50,7 +51,7 @@ class CudaWheels:
         """The index's."""
         return self._index.label
 
-    def offers(self, components: Sequence[Component], cuda: str, machine: Machine) -> Mapping[str, Taken | Refused]:
+    def offers(self, components: Sequence[Component], version: str, machine: Machine) -> Mapping[str, Taken | Refused]:
         """The versions that NVIDIA's meta package pins for the newest release of ``cuda`` whose parts are all here;
         without such a release, the newest of each that its own rule admits.
         """
@@ -64,11 +65,11 @@ class CudaWheels:
             return answers
         projects = list(dict.fromkeys(part.project for _, part in parts))
         release_files, *pages = run_all(
-            [partial(self._page, self._recipe.cuda.release), *(partial(self._page, project) for project in projects)],
+            [partial(self._page, self._recipe.release), *(partial(self._page, project) for project in projects)],
             cancel=self._index.cancel,
         )
         files = dict(zip(projects, pages, strict=True))
-        for pins in (*self._releases(release_files, cuda), {}):
+        for pins in (*self._releases(release_files, version), {}):
             found = {
                 component.name: self._offer(component, part, files[part.project], machine, pins)
                 for component, part in parts
@@ -91,7 +92,7 @@ class CudaWheels:
             with contextlib.suppress(ToolchainError):
                 choice = choose_wheel(
                     files or (),
-                    project=self._recipe.cuda.release,
+                    project=self._recipe.release,
                     allowed=SpecifierSet(f"=={release}"),
                     machine=build_machine(),
                 )
@@ -137,7 +138,7 @@ class CudaWheels:
     def _refuse(self, component: Component, candidate: str, reason: str) -> Refused:
         return Refused(part=component.name, source=self.label, candidate=candidate, reason=reason)
 
-    def fill(self, parts: Sequence[tuple[Component, Taken]], tree: CudaTree) -> Sequence[Artefact]:
+    def fill(self, parts: Sequence[tuple[Component, Taken]], tree: ToolkitTree) -> Sequence[Artefact]:
         """See :class:`~kernel_builder.toolchain.choice.ComponentSource`. Only what is needed of each wheel is fetched.
 
         Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` (disk).
@@ -174,24 +175,3 @@ class CudaWheels:
     def _locate(self, artefact: Artefact) -> IndexFile:
         found = self._files.get(artefact.filename)
         return found if found is not None else locate(self._index, artefact)
-
-
-def wheel_artefact(file: IndexFile, wheel: Wheel, source: str) -> Artefact:
-    """What a manifest says about a wheel that was opened. Raises :class:`IntegrityError` when its RECORD is not the one
-    that it must have.
-    """
-    if file.record_sha256 not in {None, wheel.record_sha256}:
-        raise IntegrityError(
-            f"{file.filename} is not the wheel that was chosen: the SHA-256 of its RECORD is {wheel.record_sha256},"
-            f" not {file.record_sha256}",
-            hint="the index, or what is between, alters files",
-        )
-    return Artefact(
-        name=file.project,
-        version=str(file.version),
-        filename=file.filename,
-        size=file.size,
-        sha256=file.sha256,
-        record_sha256=wheel.record_sha256,
-        source=source,
-    )

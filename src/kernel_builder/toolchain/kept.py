@@ -1,0 +1,149 @@
+"""Choices that were made before: ``<store>/resolutions/`` keeps what was taken for each request, and from where."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from kernel_builder.config.backends import Backend
+from kernel_builder.files import write_text
+from kernel_builder.store.artefact import parse_artefact
+from kernel_builder.store.cache import Store
+from kernel_builder.toolchain.choice import HOST, Chain, Refused, Taken, ToolchainRequest
+from kernel_builder.toolchain.host import build_machine
+from kernel_builder.toolchain.kinds import Kinds
+from kernel_builder.toolchain.model import HostCompiler, Toolkit
+from kernel_builder.toolchain.resolved import Describer, ResolvedToolchain
+from kernel_builder.toolchain.sources import Sources
+from kernel_builder.variants.names import Abi, Machine
+
+_FORMAT = 2
+_FOLDER = "resolutions"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A choice that was kept, and how old it is, in seconds."""
+
+    resolved: ResolvedToolchain
+    age: float
+
+
+class Resolutions:
+    """The kept choices of one store, for one configuration of sources."""
+
+    def __init__(self, sources: Sources, store: Store, kinds: Kinds, describer: Describer) -> None:
+        self._sources = sources
+        self._folder = store.root / _FOLDER
+        self._kinds = kinds
+        self._describer = describer
+
+    def file(self, request: ToolchainRequest) -> Path | None:
+        """Where it is kept what was chosen for ``request``, if something was."""
+        path = self._path(request)
+        return path if path.is_file() else None
+
+    def read(self, request: ToolchainRequest, host: HostCompiler) -> Kept | None:
+        """The kept choice, if everything that it needs from the network is in the store."""
+        return self._read(self._path(request), request, host)
+
+    def newest(self, request: ToolchainRequest, host: HostCompiler) -> Kept | None:
+        """As :meth:`read`, of any configuration of sources: the youngest."""
+        pattern = f"{_stem(request)}-*.json"
+        found = [self._read(path, request, host) for path in self._folder.glob(pattern)]
+        return min(filter(None, found), key=lambda entry: entry.age, default=None)
+
+    def requests(self, machine: str) -> tuple[ToolchainRequest, ...]:
+        """What was asked for so far, on this machine or on one that exported its store; sorted."""
+        found: set[ToolchainRequest] = set()
+        for path in self._folder.glob("torch-*.json"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                table = json.loads(path.read_text(encoding="utf-8"))
+                if (table["recipe"], table["machine"]) != (self._describer.recipes, machine):
+                    continue
+                abi = Abi(table["abi"]) if table["abi"] else None
+                toolkits = [Toolkit(backend=one, version=table[one.value]) for one in self._kinds if table[one.value]]
+                found.add(
+                    ToolchainRequest(
+                        torch=table["torch"],
+                        machine=Machine(table["machine"]),
+                        abi=abi,
+                        toolkit=toolkits[0] if toolkits else None,
+                    )
+                )
+        return tuple(sorted(found, key=str))
+
+    def keep(self, request: ToolchainRequest, chain: Chain) -> None:
+        """Keep what was chosen for ``request``. It only saves time: a store that cannot be written is told elsewhere."""
+        table = {
+            "format": _FORMAT,
+            "torch": request.torch,
+            **{backend.value: _version(request, backend) for backend in self._kinds},
+            "abi": request.abi,
+            "machine": request.machine,
+            "tools": build_machine(),
+            "recipe": self._describer.recipes,
+            "taken": [{**asdict(taken), "root": str(taken.root) if taken.root else None} for taken in chain.taken],
+            "refused": [asdict(refused) for refused in chain.refused],
+        }
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_text(self._path(request), json.dumps(table, indent=1))
+
+    def _path(self, request: ToolchainRequest) -> Path:
+        recipes = self._describer.recipes
+        facts = [_FORMAT, self._sources.fingerprint, recipes, request.machine, build_machine(), request.abi]
+        digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
+        return self._folder / f"{_stem(request)}-{digest}.json"
+
+    def _read(self, path: Path, request: ToolchainRequest, host: HostCompiler) -> Kept | None:
+        """The choice in ``path``, if it is for ``request`` and all that it needs from the network is there."""
+        try:
+            age = max(0.0, time.time() - path.stat().st_mtime)
+            table = json.loads(path.read_text(encoding="utf-8"))
+            facts = (table["format"], table["abi"], table["machine"], table["tools"], table["recipe"])
+            if facts != (_FORMAT, request.abi, request.machine, build_machine(), self._describer.recipes):
+                return None
+            chain = Chain(
+                taken=tuple(_parse_taken(entry) for entry in table["taken"]),
+                refused=tuple(Refused(**entry) for entry in table["refused"]),
+            )
+            if not all(self._is_as_it_was(request, taken) for taken in chain.taken if taken.root is not None):
+                return None
+            resolved = self._describer.describe(request, host, chain)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return Kept(resolved=resolved, age=age) if resolved.expected_bytes == 0 else None
+
+    def _is_as_it_was(self, request: ToolchainRequest, taken: Taken) -> bool:
+        """Whether something outside of the store is what it was when it was chosen."""
+        toolkit = request.toolkit
+        components = self._kinds[toolkit.backend].recipe.components(toolkit.version) if toolkit else ()
+        return self._sources.local_now(request, taken.part, taken.source, components) == taken
+
+
+def _version(request: ToolchainRequest, backend: Backend) -> str | None:
+    toolkit = request.toolkit
+    return toolkit.version if toolkit is not None and toolkit.backend is backend else None
+
+
+def _stem(request: ToolchainRequest) -> str:
+    toolkit = request.toolkit
+    return f"torch-{request.torch}-{f'{toolkit.backend.value}-{toolkit.version}' if toolkit else HOST}"
+
+
+def _parse_taken(table: Mapping[str, object]) -> Taken:
+    artefact, root = table["artefact"], table["root"]
+    if not isinstance(artefact, dict):
+        raise TypeError("an artefact must be a table")
+    return Taken(
+        part=str(table["part"]),
+        source=str(table["source"]),
+        artefact=parse_artefact(artefact),
+        root=Path(root) if isinstance(root, str) else None,
+    )

@@ -1,0 +1,84 @@
+"""What ``toolchain/`` must know of a backend's toolkit. Each backend that has one brings a :class:`ToolkitKind`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from kernel_builder.config.backends import Backend
+from kernel_builder.store.artefact import Artefact
+from kernel_builder.store.index import Index
+from kernel_builder.store.transport import Transport
+from kernel_builder.toolchain.choice import ComponentSource, Taken
+from kernel_builder.toolchain.model import Toolkit, ToolkitSdk
+from kernel_builder.toolchain.recipe import Component, ToolkitRecipe
+from kernel_builder.toolchain.settings import Place, ToolchainSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """What a source of toolkits is opened with.
+
+    ``name`` is what the settings call it; ``index`` is set for an index of wheels. ``transport`` makes a transport for
+    files below a place, with its credentials; ``downloads`` is where interrupted downloads wait.
+    """
+
+    name: str
+    settings: ToolchainSettings
+    environ: Mapping[str, str]
+    transport: Callable[[Place | None], Transport]
+    downloads: Path
+    index: Index | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedSource:
+    """A source, the facts that tell its configuration from another (no host names are shown), and whether it is on this
+    machine.
+    """
+
+    source: ComponentSource
+    facts: str
+    at_hand: bool = False
+
+
+class ToolkitKind(Protocol):
+    """The toolkit of one backend: what it is made of, where that comes from, and what comes out."""
+
+    @property
+    def backend(self) -> Backend:
+        """Whose toolkit it is."""
+        ...
+
+    @property
+    def recipe(self) -> ToolkitRecipe:
+        """Its components, and the bounds that it sets on host compilers."""
+        ...
+
+    def open(self, opening: Opening) -> OpenedSource | None:
+        """The source of that name; ``None`` when toolkits of this backend do not come from there."""
+        ...
+
+    def describe(self, toolkit: Toolkit, taken: Sequence[Taken], entry: Path, stubs: Path) -> ToolkitSdk:
+        """What a tree in ``entry``, put together of ``taken``, will be; ``stubs`` is where its link stubs will lie."""
+        ...
+
+    def complete(self, toolkit: Toolkit, taken: Sequence[Taken], entry: Path) -> None:
+        """See that the tree in ``entry`` works on this machine, and write down what its compiler says of itself.
+
+        Raises :class:`ToolchainError`.
+        """
+        ...
+
+    def is_part(self, component: Component, artefact: Artefact) -> bool:
+        """Whether a component is taken out of ``artefact``."""
+        ...
+
+    def where_else(self, toolkit: Toolkit, labels: Sequence[str]) -> str:
+        """What helps somebody whose sources, named by ``labels``, do not have a part of ``toolkit``."""
+        ...
+
+
+Kinds = Mapping[Backend, ToolkitKind]

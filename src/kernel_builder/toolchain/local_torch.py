@@ -1,0 +1,130 @@
+"""The torch of the active environment, used where it lies.
+
+The store holds only what is made from it (tables of names), under a key that follows the identity of its files, so that
+an update in place is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from kernel_builder.errors import ToolchainError
+from kernel_builder.store.artefact import Artefact, ArtefactKind
+from kernel_builder.store.progress import Progress
+from kernel_builder.toolchain.choice import TORCH, Refused, Taken, ToolchainRequest, TorchCandidate, TorchFacts
+from kernel_builder.toolchain.host import build_machine
+from kernel_builder.toolchain.identity import tree_identity
+from kernel_builder.toolchain.link_tables import read_local_symbols, write_table
+from kernel_builder.toolchain.recipe import TorchRecipe
+from kernel_builder.toolchain.settings import LOCAL
+from kernel_builder.toolchain.torch_abi import prove_abi
+from kernel_builder.toolchain.torch_wheels import ABI_LIBRARY
+
+
+class LocalTorch:
+    """The torch of the active environment. A :class:`~kernel_builder.toolchain.choice.TorchSource`.
+
+    ``folders`` are ``site-packages`` directories; see :func:`site_packages`.
+    """
+
+    label = LOCAL
+
+    def __init__(self, folders: Sequence[Path], recipe: TorchRecipe) -> None:
+        self._folders = folders
+        self._recipe = recipe
+
+    def candidates(self, request: ToolchainRequest) -> tuple[Sequence[TorchCandidate], Sequence[Refused]]:
+        """See :class:`~kernel_builder.toolchain.choice.TorchSource`."""
+        candidates: list[TorchCandidate] = []
+        refused: list[Refused] = []
+        for folder in self._folders:
+            root = folder / "torch"
+            version = _torch_version(root / "version.py")
+            if version is None:
+                continue
+            reason = None
+            if f"{version.major}.{version.minor}" != request.torch:
+                reason = f"it is torch {version}"
+            elif request.machine != build_machine():
+                reason = f"it is for {build_machine()}"
+            elif not self._recipe.serves(version.local):
+                reason = f"{version.local} builds carry other headers"
+            if reason is not None:
+                refused.append(Refused(part=TORCH, source=LOCAL, candidate=str(root), reason=reason))
+                continue
+            artefact = Artefact(
+                name=self._recipe.project,
+                version=str(version),
+                filename="site-packages/torch",
+                kind=ArtefactKind.LOCAL,
+                sha256=_tree_identity(root, version),
+                source=LOCAL,
+            )
+            candidates.append(TorchCandidate(version=version, artefact=artefact, root=root))
+        if not candidates and not refused:
+            refused.append(
+                Refused(
+                    part=TORCH, source=LOCAL, candidate=f"torch {request.torch}", reason="no environment here has torch"
+                )
+            )
+        return candidates, refused
+
+    def facts(self, candidate: TorchCandidate) -> TorchFacts:
+        """See :class:`~kernel_builder.toolchain.choice.TorchSource`."""
+        root = _root_of(candidate.root)
+        abi = None
+        library = root / "lib" / ABI_LIBRARY
+        if library.is_file():
+            abi = prove_abi(symbol.name for symbol in read_local_symbols(library, leading=False)[1])
+        return TorchFacts(
+            abi=abi,
+            backends=self._recipe.backends_with(lambda library: (root / "lib" / library.soname).is_file()),
+            has_headers=(root / "include" / "torch" / "library.h").is_file(),
+        )
+
+    def fill(self, taken: Taken, *, scratch: Path, progress: Progress, into: Path) -> Sequence[Artefact]:  # noqa: ARG002
+        """See :class:`~kernel_builder.toolchain.choice.TorchSource`: tables alone."""
+        root = _root_of(taken.root)
+        progress.expect(0)
+        for library in self._recipe.libraries:
+            path = root / "lib" / library.soname
+            if library.backend is None or path.is_file():
+                write_table(into, *read_local_symbols(path, leading=library.leading))
+        return (taken.artefact,)
+
+
+def _root_of(root: Path | None) -> Path:
+    if root is None:
+        raise ToolchainError("a torch of this machine without its place")
+    return root
+
+
+def _torch_version(file: Path) -> Version | None:
+    try:
+        match = re.search(r"^__version__ = ['\"]([^'\"]+)['\"]", file.read_text(encoding="utf-8"), re.MULTILINE)
+        return Version(match[1]) if match else None
+    except (OSError, InvalidVersion, UnicodeDecodeError):
+        return None
+
+
+def _tree_identity(root: Path, version: Version) -> str:
+    """A digest that changes when the package is replaced, or one of its headers or libraries changes in its place."""
+    files = [*sorted((root / "lib").glob("*.so*")), root / "version.py"]
+    files += sorted(root.parent.glob("torch-*.dist-info/RECORD"))
+    digest = hashlib.sha256(f"{root} {version}\n".encode())
+    digest.update(tree_identity(files, [root / "include"]).encode())
+    return digest.hexdigest()
+
+
+def site_packages(environ: Mapping[str, str], prefix: Path | None = None) -> tuple[Path, ...]:
+    """``site-packages`` of the active environment (``VIRTUAL_ENV``, ``CONDA_PREFIX``) and of this Python."""
+    prefixes = [Path(environ[name]) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environ.get(name)]
+    prefixes.append(Path(sys.prefix) if prefix is None else prefix)
+    found = [folder for place in prefixes for folder in sorted(place.glob("lib/python3*/site-packages"))]
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,120 @@
+"""What a request is met with, as values: the exact files, and every path that providing them will make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernel_builder.store.artefact import Artefact
+from kernel_builder.store.cache import Store, StoreKey
+from kernel_builder.toolchain.choice import Chain, Taken, ToolchainRequest
+from kernel_builder.toolchain.kinds import Kinds
+from kernel_builder.toolchain.link_tables import EXPORTS
+from kernel_builder.toolchain.model import HostCompiler, ToolkitSdk, TorchSdk
+from kernel_builder.toolchain.recipe import TorchRecipe
+from kernel_builder.toolchain.sources import Sources
+
+_STUB_RECIPE = 1  # raise when stubs come out differently from the same tables
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedToolchain:
+    """What a request is met with: the exact files, and the final values whose directories are made when it is provided.
+
+    ``chain`` says which part comes from where, torch first, and what was refused. ``host`` is the compiler that fits.
+    ``expected_bytes`` is 0 when everything is in the store, ``None`` when something must be fetched (how much is known
+    only once the wheels' directories are read).
+    """
+
+    request: ToolchainRequest
+    host: HostCompiler
+    torch: TorchSdk
+    toolkit: ToolkitSdk | None
+    chain: Chain = field(repr=False)
+    expected_bytes: int | None
+    torch_key: StoreKey
+    torch_stubs_key: StoreKey
+    toolkit_key: StoreKey | None
+    toolkit_stubs_key: StoreKey | None
+
+    @property
+    def fetched_keys(self) -> tuple[StoreKey, ...]:
+        """The entries of the store that come from elsewhere; the others are made from these on this machine."""
+        return (self.torch_key,) if self.toolkit_key is None else (self.torch_key, self.toolkit_key)
+
+    @property
+    def artefacts(self) -> tuple[Artefact, ...]:
+        """The files that it is made from, torch first, each once, as far as their source describes them."""
+        return tuple(dict.fromkeys(taken.artefact for taken in self.chain.taken))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provided:
+    """The same values as in :class:`ResolvedToolchain`, now with everything they name on disk."""
+
+    torch: TorchSdk
+    toolkit: ToolkitSdk | None
+
+
+class Describer:
+    """Turns decisions into :class:`ResolvedToolchain`: store paths follow from the digests of what was chosen."""
+
+    def __init__(self, sources: Sources, store: Store, kinds: Kinds, torch: TorchRecipe) -> None:
+        self._sources = sources
+        self._store = store
+        self._kinds = kinds
+        self._torch = torch
+
+    @property
+    def recipes(self) -> str:
+        """A text that changes with what is taken from where."""
+        digests = [self._torch.digest, *(kind.recipe.digest for kind in self._kinds.values())]
+        return " ".join(digests)
+
+    def describe(self, request: ToolchainRequest, host: HostCompiler, chain: Chain) -> ResolvedToolchain:
+        """The toolchain that is made of what ``chain`` took."""
+        torch, *others = chain.taken
+        torch_key = self._sources.torch_key(torch)
+        torch_stubs = self._stubs_key(torch_key, host)
+        keys = [torch_key]
+        toolkit: ToolkitSdk | None = None
+        tree: StoreKey | None = None
+        stubs: StoreKey | None = None
+        if request.toolkit is not None:
+            kind = self._kinds[request.toolkit.backend]
+            tree = StoreKey.of(
+                f"{request.toolkit.backend.value}-{request.toolkit.version}",
+                parts=sorted(f"{part.part} {part.artefact.identity}" for part in others),
+                recipe=kind.recipe.digest,
+            )
+            stubs = self._stubs_key(tree, host)
+            keys.append(tree)
+            toolkit = kind.describe(request.toolkit, others, self._store.path(tree), self._store.path(stubs))
+        return ResolvedToolchain(
+            request=request,
+            host=host,
+            torch=self._torch_sdk(request, torch, self._store.path(torch_key), self._store.path(torch_stubs)),
+            toolkit=toolkit,
+            chain=chain,
+            expected_bytes=0 if all(self._store.has(key) for key in keys) else None,
+            torch_key=torch_key,
+            torch_stubs_key=torch_stubs,
+            toolkit_key=tree,
+            toolkit_stubs_key=stubs,
+        )
+
+    def _torch_sdk(self, request: ToolchainRequest, taken: Taken, entry: Path, stubs: Path) -> TorchSdk:
+        backend = request.toolkit.backend if request.toolkit is not None else None
+        names = sorted(library.soname for library in self._torch.libraries if library.backend in {None, backend})
+        root = entry if taken.root is None else taken.root
+        # What is used in place was measured when it was chosen: its identity is part of the entry's key.
+        return TorchSdk(
+            version=taken.artefact.version.partition("+")[0],
+            include=tuple(root / folder for folder in self._torch.include_directories),
+            libraries=stubs,
+            exports=tuple(entry / EXPORTS / f"{name}.txt" for name in names),
+            identity=entry.name,
+        )
+
+    def _stubs_key(self, tables: StoreKey, host: HostCompiler) -> StoreKey:
+        return StoreKey.of(f"{tables.stem}-stubs", tables=tables.digest, target=host.target, recipe=_STUB_RECIPE)

@@ -1,0 +1,139 @@
+"""Puts resolved toolchains on disk: entries of the store with headers and tables, and the link stubs made from them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from kernel_builder.errors import IntegrityError, ToolchainError
+from kernel_builder.events import Reporter
+from kernel_builder.store.artefact import Artefact
+from kernel_builder.store.cache import Store, StoreKey
+from kernel_builder.store.parallel import run_all
+from kernel_builder.store.progress import Fetch
+from kernel_builder.toolchain.choice import Taken, ToolkitTree
+from kernel_builder.toolchain.kinds import Kinds
+from kernel_builder.toolchain.link_tables import write_stubs
+from kernel_builder.toolchain.model import HostCompiler, Toolkit
+from kernel_builder.toolchain.recipe import Component
+from kernel_builder.toolchain.resolved import ResolvedToolchain
+from kernel_builder.toolchain.sources import PARTS, Sources
+
+_WORKERS = 4  # entries that are provided at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tree:
+    """An entry of the store with tables of libraries, and the one with the stubs that are made from them."""
+
+    host: HostCompiler
+    key: StoreKey
+    stubs: StoreKey
+    build: Callable[[Path], Sequence[Artefact]]
+    compiler: bool = False
+
+
+class Trees:
+    """Provides the entries of toolchains out of ``sources``. ``environ`` are the variables that compilers run with."""
+
+    def __init__(
+        self, sources: Sources, store: Store, kinds: Kinds, reporter: Reporter, environ: Mapping[str, str]
+    ) -> None:
+        self._sources = sources
+        self._store = store
+        self._kinds = kinds
+        self._reporter = reporter
+        self._environ = environ
+
+    def provide(self, wanted: Sequence[ResolvedToolchain]) -> None:
+        """Fetch what is missing, verified, and make the link stubs; what they share is fetched once. The first failure
+        ends all of them. Raises as :meth:`Toolchains.provide_all` does.
+        """
+        trees = {tree.stubs: tree for resolved in wanted for tree in self._trees(resolved)}
+        # The compilers first: they take longest.
+        ordered = sorted(trees.values(), key=lambda tree: (not tree.compiler, tree.key.name))
+        run_all(
+            [partial(self._provide_tree, tree) for tree in ordered],
+            cancel=self._sources.network.cancel,
+            workers=_WORKERS,
+        )
+
+    def _trees(self, resolved: ResolvedToolchain) -> list[_Tree]:
+        torch, *others = resolved.chain.taken
+        trees = [
+            _Tree(
+                host=resolved.host,
+                key=resolved.torch_key,
+                stubs=resolved.torch_stubs_key,
+                build=partial(self._build_torch, resolved.torch_key, torch),
+            )
+        ]
+        toolkit = resolved.request.toolkit
+        if toolkit is not None and resolved.toolkit_key is not None and resolved.toolkit_stubs_key is not None:
+            trees.append(
+                _Tree(
+                    host=resolved.host,
+                    key=resolved.toolkit_key,
+                    stubs=resolved.toolkit_stubs_key,
+                    build=partial(self._build_toolkit, resolved.toolkit_key, toolkit, others),
+                    compiler=True,
+                )
+            )
+        return trees
+
+    def _provide_tree(self, tree: _Tree) -> None:
+        check = self._sources.network.check
+        entry = self._store.ensure(tree.key, tree.build, check)
+
+        def stubs(into: Path) -> Sequence[Artefact]:
+            write_stubs(entry, into, tree.host, self._environ)
+            return ()
+
+        self._store.ensure(tree.stubs, stubs, check)
+
+    def _build_torch(self, key: StoreKey, taken: Taken, into: Path) -> Sequence[Artefact]:
+        with self._fetching(f"torch {taken.artefact.version}", key) as (scratch, progress):
+            return self._sources.torch_named(taken.source).fill(taken, scratch=scratch, progress=progress, into=into)
+
+    def _build_toolkit(self, key: StoreKey, toolkit: Toolkit, taken: Sequence[Taken], into: Path) -> Sequence[Artefact]:
+        """Everything that the sources give in one tree, which is then seen to work."""
+        kind = self._kinds[toolkit.backend]
+        components = {component.name: component for component in kind.recipe.components(toolkit.version)}
+        by_source: dict[str, list[tuple[Component, Taken]]] = {}
+        for part in taken:
+            by_source.setdefault(part.source, []).append((components[part.part], part))
+
+        def fill(label: str, parts: Sequence[tuple[Component, Taken]]) -> Sequence[Artefact]:
+            what = str(toolkit) if len(by_source) == 1 else f"{toolkit} ({label})"
+            with self._fetching(what, key, label) as (scratch, progress):
+                tree = ToolkitTree(version=toolkit.version, into=into, scratch=scratch, progress=progress)
+                return self._sources.toolkit_named(toolkit.backend, label).fill(parts, tree)
+
+        filled = run_all(
+            [partial(fill, label, parts) for label, parts in by_source.items()], cancel=self._sources.network.cancel
+        )
+        kind.complete(toolkit, taken, into)
+        shutil.rmtree(self._store.root / PARTS / key.name, ignore_errors=True)
+        return [artefact for artefacts in filled for artefact in artefacts]
+
+    @contextmanager
+    def _fetching(self, what: str, key: StoreKey, part: str = "") -> Iterator[tuple[Path, Fetch]]:
+        """A scratch directory for the entry that is being built, and who hears about bytes.
+
+        The entry's lock is held, so the directory is its alone. It stays when the network fails or the process dies,
+        and the next attempt goes on with what is in it; not when what arrived was wrong.
+        """
+        scratch = self._store.root / PARTS / key.name / part
+        scratch.mkdir(parents=True, exist_ok=True)
+        progress = Fetch(what, self._reporter)
+        try:
+            yield scratch, progress
+        except (IntegrityError, ToolchainError):
+            shutil.rmtree(scratch)
+            raise
+        shutil.rmtree(scratch)
+        progress.finish()

@@ -1,0 +1,173 @@
+"""What becomes of a variant once its actions have ended: it is installed if it loads and conforms, or its failure told."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_builder.actions.host import MODULE_SOURCE
+from kernel_builder.actions.model import ActionKind
+from kernel_builder.artifact.digest import METADATA
+from kernel_builder.artifact.variant import publish, staged
+from kernel_builder.config.known import dependencies
+from kernel_builder.config.model import Project
+from kernel_builder.engine.protocol import ActionResult, ActionStatus
+from kernel_builder.errors import BuildError
+from kernel_builder.frameworks.stable_abi import stable_header_roots
+from kernel_builder.load.client import (
+    Environment,
+    LoadResult,
+    LoadStatus,
+    NoEnvironment,
+    load_variant,
+    remember,
+    remembered,
+)
+from kernel_builder.plan.model import VariantPlan
+from kernel_builder.variants.matrix import stable_target
+from kernel_builder.workflow.conformance import Conformance
+from kernel_builder.workflow.outcome import VariantOutcome, VariantStatus
+from kernel_builder.workflow.prepare import Prepared
+
+_NO_SUCH_FILE = re.compile(r"fatal error: (\S+): No such file or directory")
+_LOG_HEAD = 30
+_LOG_TAIL = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finisher:
+    """Finishes the variants of one build: ``environment`` loads them, ``conformance`` judges them."""
+
+    prepared: Prepared
+    environment: Environment | NoEnvironment
+    conformance: Conformance
+
+    def finish(self, variant: VariantPlan, results: tuple[ActionResult, ...]) -> VariantOutcome:
+        """Install and load one variant whose actions ended with ``results``."""
+        compiled = tuple(
+            result.action.source
+            for result in results
+            if result.action.kind is ActionKind.COMPILE
+            and result.status in {ActionStatus.DONE, ActionStatus.FAILED}
+            and result.action.source != MODULE_SOURCE
+        )
+        failures = [result for result in results if result.status is ActionStatus.FAILED]
+        if failures:
+            problem = "\n".join(self._failure_text(variant, failure) for failure in failures)
+            return VariantOutcome(plan=variant, status=VariantStatus.FAILED, compiled=compiled, problem=problem)
+        if any(result.status is ActionStatus.NOT_RUN for result in results):
+            return VariantOutcome(
+                plan=variant,
+                status=VariantStatus.NOT_BUILT,
+                compiled=compiled,
+                problem="the build stopped at another variant's failure; --keep-going builds the rest",
+            )
+        if variant.library is not None:
+            _remove_earlier_libraries(self.prepared.plan.places.path(variant.library))
+        return self._install(variant, compiled)
+
+    def _failure_text(self, variant: VariantPlan, failure: ActionResult) -> str:
+        action, lines = failure.action, failure.output
+        log = self.prepared.plan.places.path(action.log)
+        if any("No space left on device" in line for line in lines):
+            return f"{action.source}: the disk is full; free some space and build again (the compiler's words: {log})"
+        if action.kind is ActionKind.INSPECT:
+            return "\n".join(lines)
+        tail = "\n".join(f"    {line}" for line in _excerpt(lines))
+        if any("Python.h: No such file" in line for line in lines):
+            tail += (
+                "\n    (Python's headers are not installed: apt-get install python3-dev, or dnf install python3-devel)"
+            )
+        for name in dict.fromkeys(match[1] for line in lines for match in _NO_SUCH_FILE.finditer(line)):
+            if any((directory / name).is_file() for directory in self._all_headers(variant)):
+                tail += f"\n    ({name} does not belong to torch's stable ABI, which torch.stable-abi asks for)"
+                tail += f"\n    (headers that do: {', '.join(f'{root}/' for root in stable_header_roots())})"
+        verb = "could not be linked" if action.kind is ActionKind.LINK else "does not compile"
+        return f"{action.source} {verb}:\n{tail}\n  the command and all of its words: {log}"
+
+    def _all_headers(self, variant: VariantPlan) -> tuple[Path, ...]:
+        """Where all of torch's headers are, for a variant that is compiled with the stable ones alone; else nothing."""
+        entry = next(kept for kept in self.prepared.matrix.kept if kept.name == variant.name)
+        if stable_target(entry) is None:
+            return ()
+        return self.prepared.chosen.resolved[variant.name].torch.include
+
+    def _install(self, variant: VariantPlan, compiled: tuple[str, ...]) -> VariantOutcome:
+        plan = self.prepared.plan
+        with staged(variant, plan.places) as stage:
+            # The metadata hold the digest of every file, so equal metadata mean an equal variant.
+            fingerprint = hashlib.sha256((stage / METADATA).read_bytes()).hexdigest()
+            load = self._load(variant, stage, fingerprint)
+            problem = _load_problem(self.prepared.project, load)
+            problem = problem or self.conformance.check_variant(stage, variant.name, fingerprint)
+            if problem is not None:
+                return VariantOutcome(
+                    plan=variant, status=VariantStatus.FAILED, compiled=compiled, load=load, problem=problem
+                )
+            changed = publish(stage, plan.places.output, variant.name)
+        return VariantOutcome(
+            plan=variant,
+            status=VariantStatus.BUILT if changed else VariantStatus.UNCHANGED,
+            path=plan.places.output / variant.name,
+            compiled=compiled,
+            load=load,
+        )
+
+    def _load(self, variant: VariantPlan, stage: Path, fingerprint: str) -> LoadResult:
+        """Load what is in ``stage``, unless the very same was loaded before."""
+        plan = self.prepared.plan
+        stamp = plan.places.work / variant.name / "loaded.json"
+        load = remembered(stamp, fingerprint, self.environment)
+        if load is None:
+            load = load_variant(
+                stage,
+                variant=variant.variant,
+                ops_id=variant.ops_id,
+                python_name=plan.python_name,
+                depends=_modules(variant),
+                environment=self.environment,
+            )
+            remember(stamp, fingerprint, self.environment, load)
+        return load
+
+
+def _excerpt(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """The beginning, where the first error is, and the end, where a fatal one is."""
+    left_out = len(lines) - _LOG_HEAD - _LOG_TAIL
+    if left_out <= 0:
+        return lines
+    return (*lines[:_LOG_HEAD], f"... ({left_out} lines)", *lines[-_LOG_TAIL:])
+
+
+def _remove_earlier_libraries(library: Path) -> None:
+    """The ops id is in the file name, so every edit of a dirty tree makes a new one."""
+    for path in library.parent.glob("*.abi3.so"):
+        if path != library:
+            path.unlink()
+
+
+def _modules(variant: VariantPlan) -> dict[str, str]:
+    """Declared Python dependencies of a variant -> the modules that the client will look for."""
+    known = dependencies()
+    tables = {**known.python_table(None), **known.python_table(variant.backend)}
+    declared = variant.metadata["python-depends"]
+    if not isinstance(declared, list):
+        raise BuildError("metadata without python-depends")
+    return {tables[name].package: tables[name].module for name in declared if tables[name].module}
+
+
+def _load_problem(project: Project, load: LoadResult) -> str | None:
+    """Why a loaded variant is no good. An op without implementation is wrong only where no other backend has one."""
+    if load.status is LoadStatus.FAILED:
+        return "\n".join(
+            [f"the kernels client cannot load it: {load.reason}", *(f"    {line}" for line in load.frames)]
+        )
+    if load.unimplemented and len(project.backends) == 1:
+        names = ", ".join(name.split("::", 1)[1] for name in load.unimplemented)
+        return (
+            f"ops are declared but nothing implements them: {names}"
+            " (a def() without impl(), or an impl() for another device)"
+        )
+    return None

@@ -1,0 +1,50 @@
+"""What a build comes to, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from kernel_builder.load.client import LoadResult
+from kernel_builder.plan.model import BuildPlan, VariantPlan
+from kernel_builder.workflow.select import Unavailable
+
+
+class VariantStatus(StrEnum):
+    """How a variant ended."""
+
+    BUILT = "built"
+    UNCHANGED = "unchanged"
+    FAILED = "failed"
+    NOT_BUILT = "not built"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantOutcome:
+    """One variant: where it is, what ran for it, and whether it loads. ``problem`` is set when it failed."""
+
+    plan: VariantPlan
+    status: VariantStatus
+    path: Path | None = None
+    compiled: tuple[str, ...] = ()
+    load: LoadResult | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOutcome:
+    """All variants in plan order. ``fetched`` is in bytes over the network.
+
+    ``unavailable`` are the variants that were asked for and left out, because they cannot be built here.
+    """
+
+    plan: BuildPlan
+    variants: tuple[VariantOutcome, ...]
+    fetched: int
+    unavailable: tuple[Unavailable, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether every variant of the plan was made."""
+        return all(outcome.status in {VariantStatus.BUILT, VariantStatus.UNCHANGED} for outcome in self.variants)

@@ -1,0 +1,150 @@
+"""From a project to its plan: variants are selected, toolchains chosen, the tree looked at, and all of it planned.
+
+Nothing is fetched, so that a dry run costs nothing.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_builder.actions.places import Places
+from kernel_builder.backends import rules_for
+from kernel_builder.config.backends import Backend, Role
+from kernel_builder.config.model import Project
+from kernel_builder.config.reader import load_project
+from kernel_builder.errors import ConfigError, Diagnostic
+from kernel_builder.frameworks import rules_of
+from kernel_builder.plan.model import BuildPlan
+from kernel_builder.plan.planner import Planning, plan_build
+from kernel_builder.project.identity import Identity, identify
+from kernel_builder.project.survey import survey
+from kernel_builder.project.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY
+from kernel_builder.toolchain.model import HostCompiler, PythonHeaders, Sysroot, Toolchain
+from kernel_builder.toolchain.stable_headers import stable_sdk
+from kernel_builder.toolchain.sysroot import provide_sysroot
+from kernel_builder.variants.matrix import Kept, Matrix, stable_target
+from kernel_builder.variants.support import load_support
+from kernel_builder.workflow.run import Run
+from kernel_builder.workflow.select import Selection, Unavailable, refuse, select_variants, silent_backends
+from kernel_builder.workflow.toolchains import Chosen, ToolchainOptions, choose_toolchains
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A plan with what it follows from. ``without_variant`` are backends that were asked for and that no variant is for,
+    with the reason; ``warnings`` are those about ``build.toml``.
+    """
+
+    project: Project
+    warnings: tuple[Diagnostic, ...]
+    matrix: Matrix
+    without_variant: tuple[tuple[Backend, str], ...]
+    chosen: Chosen
+    identity: Identity
+    plan: BuildPlan
+
+    @property
+    def unavailable(self) -> tuple[Unavailable, ...]:
+        """What was asked for and cannot be built here."""
+        return self.chosen.unavailable
+
+
+def prepare(
+    root: Path, selection: Selection, options: ToolchainOptions, run: Run, *, output: Path | None = None
+) -> Prepared:
+    """Everything up to the plan. ``output`` is the directory for variants (default: ``build``).
+
+    Raises :class:`ConfigError`, :class:`UsageError`, what choosing toolchains raises, and :class:`UnavailableError` for
+    what cannot be built here, unless ``options`` leave it out.
+    """
+    project, warnings = load_project(root)
+    matrix = select_variants(project, selection, run)
+    chosen = choose_toolchains(project, matrix, run, options)
+    if chosen.unavailable and (not options.available or len(chosen.unavailable) == len(matrix.kept)):
+        raise refuse(chosen.unavailable, matrix, selection)
+    places = Places(
+        root=project.root,
+        work=project.root / WORK_DIRECTORY,
+        output=(output or project.root / OUTPUT_DIRECTORY).absolute(),
+        store=run.store.root,
+    )
+    identity = identify(project, places.output, environ=run.environ)
+    missing = {entry.name for entry in chosen.unavailable}
+    plan = plan_build(
+        Planning(
+            project=project,
+            variants=tuple(entry for entry in matrix.kept if entry.name not in missing),
+            toolchains=_toolchains(matrix, chosen, run),
+            table=load_support(),
+            identity=identity,
+            survey=survey(project, places.output, rules_of(project.framework.kind).marks_of),
+            places=places,
+        )
+    )
+    refuse_unknown_architectures(plan, chosen)  # of compilers that are in the store already
+    return Prepared(
+        project=project,
+        warnings=warnings,
+        matrix=matrix,
+        without_variant=silent_backends(project, selection, run),
+        chosen=chosen,
+        identity=identity,
+        plan=plan,
+    )
+
+
+def _toolchains(matrix: Matrix, chosen: Chosen, run: Run) -> Mapping[str, Toolchain]:
+    """What each compiled variant is compiled with, by name. The link-time view of the C library is made now."""
+    sysroots: dict[HostCompiler, Sysroot] = {}
+    python = _python_headers()
+
+    def toolchain(entry: Kept) -> Toolchain:
+        answer = chosen.resolved[entry.name]
+        if answer.host not in sysroots:
+            sysroots[answer.host] = provide_sysroot(run.store, answer.host, run.environ)
+        return Toolchain(
+            host=answer.host,
+            sysroot=sysroots[answer.host],
+            torch=answer.torch if stable_target(entry) is None else stable_sdk(run.store, answer.torch),
+            toolkit=answer.toolkit,
+            libraries=tuple(library.headers for library in chosen.depends[entry.backend]),
+            python=python,
+        )
+
+    return {entry.name: toolchain(entry) for entry in matrix.kept if entry.name in chosen.resolved}
+
+
+def _python_headers() -> PythonHeaders | None:
+    """This Python's headers, if they are installed. Those of a free-threaded Python cannot be compiled for the limited
+    API.
+    """
+    include = Path(sysconfig.get_paths()["include"])
+    if sysconfig.get_config_var("Py_GIL_DISABLED") or not (include / "Python.h").is_file():
+        return None
+    return PythonHeaders(include=include, version=sysconfig.get_python_version())
+
+
+def refuse_unknown_architectures(plan: BuildPlan, chosen: Chosen) -> None:
+    """Ask each toolkit's compiler that is there already whether it can make code for what its variant is compiled for.
+
+    Raises :class:`ConfigError`.
+    """
+    for variant in plan.variants:
+        answer = chosen.resolved.get(variant.name)
+        toolkit = answer.toolkit if answer is not None else None
+        known = toolkit.known_codes() if toolkit is not None else None
+        if toolkit is None or known is None:
+            continue
+        for section in variant.sections:
+            missing = rules_for(variant.backend).unknown(section.effective, toolkit)
+            if missing:
+                key = variant.backend.key(Role.ARCHITECTURES)
+                raise ConfigError(
+                    f"{variant.name}: {section.id} is to be compiled for {', '.join(map(str, missing))}, which the"
+                    f" compiler of {toolkit.toolkit} does not know",
+                    hint=f"it knows {', '.join(known)}; {key.name if key else 'its list'} says what a section is"
+                    " compiled for",
+                )

@@ -1,0 +1,215 @@
+"""Toolchains for variants: one loop that chooses them, for whichever command, and the step that fetches them.
+
+Nothing here prints; progress goes to the run's reporter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernel_builder.backends import toolkit_kinds
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import Project
+from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
+from kernel_builder.store.artefact import Artefact
+from kernel_builder.store.index import Index, SimpleIndex
+from kernel_builder.store.settings import find_index
+from kernel_builder.toolchain.choice import ToolchainRequest
+from kernel_builder.toolchain.dependencies import Libraries, ResolvedLibrary
+from kernel_builder.toolchain.host import find_host_compilers
+from kernel_builder.toolchain.lock import LOCK_NAME, LockedVariant, LockUse
+from kernel_builder.toolchain.model import Toolkit
+from kernel_builder.toolchain.provide import Toolchains
+from kernel_builder.toolchain.resolved import ResolvedToolchain
+from kernel_builder.toolchain.sources import open_sources
+from kernel_builder.toolchain.stable_headers import provide_stable_headers
+from kernel_builder.variants.matrix import Kept, Matrix, stable_target
+from kernel_builder.variants.names import TorchTag
+from kernel_builder.variants.support import SupportRow
+from kernel_builder.workflow.guide import LockGuide
+from kernel_builder.workflow.run import Run
+from kernel_builder.workflow.select import Unavailable, obstacles
+
+
+def toolchain_request(row: SupportRow) -> ToolchainRequest:
+    """What a build of torch for Linux is compiled with."""
+    variant = row.variant
+    version = variant.compute.version
+    toolkit = Toolkit(backend=variant.backend, version=f"{version[0]}.{version[1]}") if version else None
+    return ToolchainRequest(
+        torch=str(row.torch),
+        machine=variant.machine,
+        abi=variant.tag.abi if isinstance(variant.tag, TorchTag) else None,
+        toolkit=toolkit,
+    )
+
+
+def open_toolchains(
+    run: Run, root: Path | None, machine: str | None = None, *, indexes: Mapping[str, Index] | None = None
+) -> Toolchains:
+    """The toolchains that the settings in ``root`` lead to, for variants for ``machine`` (``None``: this one).
+
+    ``indexes`` stand in for those of their labels. Raises what reading settings and opening sources raise.
+    """
+    kinds = toolkit_kinds()
+    sources = open_sources(
+        run.settings(root),
+        run.store,
+        run.reporter,
+        kinds,
+        environ=run.environ,
+        offline=run.offline,
+        indexes=indexes,
+    )
+    hosts = find_host_compilers(run.environ, machine=machine)
+    return Toolchains(sources, run.store, hosts, run.reporter, kinds, offline=run.offline)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolving:
+    """What came of choosing toolchains: those that were chosen, by the names of variants, and what cannot be had."""
+
+    resolved: Mapping[str, ResolvedToolchain]
+    unavailable: tuple[Unavailable, ...]
+
+
+def resolve_all(
+    wanted: Iterable[tuple[str, Callable[[], ResolvedToolchain]]],
+    *,
+    alone: bool = False,
+    list_unreachable: bool = False,
+) -> Resolving:
+    """Choose the toolchain of each variant; ``wanted`` pairs its name with the way to choose.
+
+    What no source has is collected, unless one variant ``alone`` was asked for: then its own error says it best. A
+    server that does not answer is an error at once, unless ``list_unreachable``; a file that is not what it should be
+    always is.
+    """
+    resolved: dict[str, ResolvedToolchain] = {}
+    unavailable: list[Unavailable] = []
+    for name, choose in wanted:
+        try:
+            resolved[name] = choose()
+        except (ToolchainError, NetworkError) as error:
+            collected = isinstance(error, ToolchainError) or list_unreachable
+            if alone or not collected or isinstance(error, IntegrityError):
+                raise
+            unavailable.append(
+                Unavailable(name=name, reason=error.message, remedy=error.hint, exit_code=error.exit_code)
+            )
+    return Resolving(resolved=resolved, unavailable=tuple(unavailable))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolchainOptions:
+    """How toolchains of a project are chosen.
+
+    ``lock`` says what becomes of the project's lock; ``available`` is that of :class:`LockGuide`, ``list_unreachable``
+    that of :func:`resolve_all`. ``settings_from`` is the directory whose ``kernel-builder.toml`` counts (default: the
+    project's).
+    """
+
+    lock: LockUse = LockUse.PREFER
+    available: bool = False
+    list_unreachable: bool = False
+    settings_from: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """The toolchains of a project's variants, chosen and not yet fetched.
+
+    ``depends`` are the libraries that the sections of each backend depend on, ``locked`` the variants that are compiled
+    with what the lock names, ``unavailable`` what cannot be built here, in the order of the matrix. ``provider`` and
+    ``libraries`` fetch; they are ``None`` where nothing is compiled.
+    """
+
+    resolved: Mapping[str, ResolvedToolchain] = field(default_factory=dict)
+    depends: Mapping[Backend, tuple[ResolvedLibrary, ...]] = field(default_factory=dict)
+    locked: Mapping[str, LockedVariant] = field(default_factory=dict)
+    unavailable: tuple[Unavailable, ...] = ()
+    provider: Toolchains | None = None
+    libraries: Libraries | None = None
+
+
+def choose_toolchains(project: Project, matrix: Matrix, run: Run, options: ToolchainOptions) -> Chosen:
+    """Choose what every compiled variant of ``matrix`` is compiled with.
+
+    Raises what resolving raises, and :class:`LockError` for what the lock forbids.
+    """
+    blocked = obstacles(matrix)
+    compiled = [(entry, entry.row) for entry in matrix.kept if entry.row is not None and entry.obstacle is None]
+    if not compiled:
+        return Chosen(unavailable=tuple(blocked))
+    # Variants of one build are for one platform.
+    (machine,) = {row.variant.machine for _, row in compiled}
+    index = SimpleIndex(find_index(run.environ), run.reporter, offline=run.offline)
+    transport = index.transport_without_credentials()
+    libraries = Libraries(run.store, index, run.reporter, transport, run.environ)
+    depends = {entry.backend: _resolve_libraries(project, entry.backend, libraries) for entry, _ in compiled}
+    settings_from = options.settings_from or project.root
+    provider = open_toolchains(run, settings_from, machine, indexes={index.label: index})
+    guide = LockGuide(project.root, options.lock, run.reporter, available=options.available)
+
+    def way(entry: Kept, row: SupportRow) -> Callable[[], ResolvedToolchain]:
+        request = toolchain_request(row)
+        return lambda: guide.resolve(entry.name, request, provider, depends[entry.backend])
+
+    found = resolve_all(
+        ((entry.name, way(entry, row)) for entry, row in compiled),
+        alone=len(matrix.kept) == 1,
+        list_unreachable=options.list_unreachable,
+    )
+    order = [entry.name for entry in matrix.kept]
+    return Chosen(
+        resolved=found.resolved,
+        depends=depends,
+        locked=guide.finish(len(compiled)),
+        unavailable=tuple(sorted([*blocked, *found.unavailable], key=lambda entry: order.index(entry.name))),
+        provider=provider,
+        libraries=libraries,
+    )
+
+
+def _resolve_libraries(project: Project, backend: Backend, libraries: Libraries) -> tuple[ResolvedLibrary, ...]:
+    """What the sections of ``backend`` depend on besides torch, sorted by name."""
+    names = {name for section in project.sections_for(backend) for name in section.depends} - {"torch"}
+    return tuple(libraries.resolve(name) for name in sorted(names))
+
+
+def provide(chosen: Chosen, matrix: Matrix, run: Run) -> int:
+    """Fetch and make what was chosen, as far as it is not in the store; how many bytes came, in all.
+
+    Raises what fetching raises, and :class:`IntegrityError` for files that are not those of the lock.
+    """
+    fetched = 0
+    if chosen.provider is not None:
+        chosen.provider.provide_all(tuple(dict.fromkeys(chosen.resolved.values())))
+        for name, locked in chosen.locked.items():
+            _compare_with_lock(name, locked, chosen.provider.artefacts(chosen.resolved[name]))
+        for entry in matrix.kept:
+            # The headers of a variant on the stable ABI lie on their own, where its plan has them.
+            if entry.name in chosen.resolved and stable_target(entry) is not None:
+                provide_stable_headers(run.store, chosen.resolved[entry.name].torch)
+        fetched += chosen.provider.bytes_received
+    if chosen.libraries is not None:
+        wanted = {library.key.name: library for libraries in chosen.depends.values() for library in libraries}
+        for name in sorted(wanted):
+            chosen.libraries.provide(wanted[name])
+        fetched += chosen.libraries.bytes_received
+    return fetched
+
+
+def _compare_with_lock(name: str, locked: LockedVariant, artefacts: tuple[Artefact, ...]) -> None:
+    """The wheels that an entry of the store was made from must have the RECORD that the lock names."""
+    records = {artefact.filename: artefact.record_sha256 for artefact in locked.artefacts}
+    for artefact in artefacts:
+        expected = records.get(artefact.filename)
+        if expected is not None and artefact.record_sha256 not in {None, expected}:
+            raise IntegrityError(
+                f"{name}: the SHA-256 of RECORD in {artefact.filename} is {artefact.record_sha256}, and {LOCK_NAME}"
+                f" names {expected}",
+                hint="get the lock back from version control; kernel-builder lock --upgrade writes it anew",
+            )
