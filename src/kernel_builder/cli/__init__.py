@@ -66,8 +66,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
     """Run the command line ``argv`` (without the program's name) and return its exit code.
 
-    ``environ`` takes the place of the process's environment (``None``: that one). May be called again and again in one
-    process: handlers of signals are put back.
+    ``environ`` takes the place of the process's environment (``None``: that one), but for what libraries read by
+    themselves: ``HF_*`` of huggingface_hub, proxies, the user's directories of platformdirs. May be called again and
+    again in one process: handlers of signals are put back.
     """
     with _signal_handlers_kept():
         return _answer(argv, environ)
