@@ -108,7 +108,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreparedUpload:
+class Prepared:
     """Everything that is known before the Hub is asked."""
 
     request: UploadRequest
@@ -128,7 +128,7 @@ class DryRun:
     url: str
 
 
-def prepare(request: UploadRequest, reporter: Reporter) -> PreparedUpload:
+def prepare(request: UploadRequest, reporter: Reporter) -> Prepared:
     """Find what is to be published, judge it and read it. Nothing is asked of the Hub.
 
     Raises what :func:`find_source` and :func:`check_source` raise, and :class:`UsageError` when no repository is named.
@@ -149,7 +149,7 @@ def prepare(request: UploadRequest, reporter: Reporter) -> PreparedUpload:
         reporter.emit(
             Notice(message="there is no card (CARD.md), so README.md on the Hub stays as it is", warning=True)
         )
-    return PreparedUpload(
+    return Prepared(
         request=request,
         source=source,
         checked=checked,
@@ -233,7 +233,7 @@ def _branches(remote: Remote, request: UploadRequest, reporter: Reporter) -> dic
 class _Planner:
     """Makes plans of one upload; what is to be told about them is told once."""
 
-    def __init__(self, prepared: PreparedUpload, remote: Remote, reporter: Reporter) -> None:
+    def __init__(self, prepared: Prepared, remote: Remote, reporter: Reporter) -> None:
         self._prepared = prepared
         self._remote = remote
         self._reporter = reporter
