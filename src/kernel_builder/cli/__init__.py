@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 
 import click
@@ -66,8 +66,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
     """Run the command line ``argv`` (without the program's name) and return its exit code.
 
-    ``environ`` takes the place of the process's environment (``None``: that one). May be called again and again in one
-    process: handlers of signals are put back.
+    ``environ`` takes the place of the process's environment (``None``: that one), but for what libraries read by
+    themselves: ``HF_*`` of huggingface_hub, proxies, the user's directories of platformdirs. May be called again and
+    again in one process: handlers of signals are put back.
     """
     with _signal_handlers_kept():
         return _answer(argv, environ)
@@ -88,9 +89,11 @@ def _signal_handlers_kept() -> Iterator[None]:
 
 def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
     snapshot = MappingProxyType(dict(os.environ if environ is None else environ))
+    streams = sys.stdout, sys.stderr
     try:
         result = cli.main(args=list(argv), prog_name="kernel-builder", standalone_mode=False, obj=snapshot)
-        sys.stdout.flush()
+        with suppress(BrokenPipeError):  # the reader of our stdout went away (`| head`): not a failure of ours
+            sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         return ExitCode.USAGE
@@ -101,8 +104,10 @@ def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> in
     except KernelBuilderError as error:
         _show(error)
         return error.exit_code
-    except BrokenPipeError:
-        return ExitCode.OK  # the reader of our stdout went away (`| head`): not a failure of ours
+    except SystemExit:
+        # The reader of our stdout went away while the command wrote to it. click wraps both streams and exits.
+        sys.stdout, sys.stderr = streams
+        return ExitCode.FAILED
     except UnicodeEncodeError as error:
         shown = error.object.encode("utf-8", "backslashreplace").decode("ascii", "backslashreplace")
         _show(

@@ -13,7 +13,7 @@ from kernel_builder.cli.session import open_run
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ConfigError, UsageError
 from kernel_builder.variants.names import Platform
-from kernel_builder.workflow.doctor import Capability, Check, Diagnosis, Standing, examine
+from kernel_builder.workflow.doctor import Check, Diagnosis, Standing, VariantCheck, examine
 
 _COLOURS = {Standing.OK: "green", Standing.ABSENT: "yellow", Standing.MISSING: "red"}
 
@@ -63,7 +63,7 @@ def _show(diagnosis: Diagnosis) -> None:
     click.echo(f"\n{good} of {len(diagnosis.variants)} can be built here")
 
 
-def _show_variants(variants: tuple[Capability, ...]) -> None:
+def _show_variants(variants: tuple[VariantCheck, ...]) -> None:
     for entry in variants:
         if entry.reason is None:
             click.echo(f"  {click.style('yes', fg='green')}  {entry.variant}")

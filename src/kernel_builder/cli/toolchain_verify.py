@@ -13,7 +13,7 @@ from kernel_builder.cli.options import offline_option
 from kernel_builder.cli.session import open_run
 from kernel_builder.errors import ExitCode, KernelBuilderError, UsageError
 from kernel_builder.store.cache import Store
-from kernel_builder.store.inventory import StoreEntry, Verdict, discard_unused, list_entries, verify_entries
+from kernel_builder.store.inventory import StoreEntry, Verified, discard_unused, list_entries, verify_entries
 from kernel_builder.workflow.run import Run
 
 _SHOWN = 20
@@ -56,7 +56,7 @@ def _select(entries: tuple[StoreEntry, ...], names: tuple[str, ...]) -> list[Sto
     return [entry for entry in entries if not names or any(fnmatchcase(entry.name, name) for name in names)]
 
 
-def _tell(store: Store, verdicts: tuple[Verdict, ...]) -> None:
+def _tell(store: Store, verdicts: tuple[Verified, ...]) -> None:
     for verdict in verdicts:
         for problem in verdict.problems[:_SHOWN]:
             show_error(f"error: {store.entries / verdict.name / problem.path}: {problem.what}")
@@ -86,7 +86,7 @@ def _repair(damaged: list[str], run: Run) -> dict[str, str | None]:
     return outcome
 
 
-def _report(store: Store, verdicts: tuple[Verdict, ...], outcome: dict[str, str | None]) -> dict[str, object]:
+def _report(store: Store, verdicts: tuple[Verified, ...], outcome: dict[str, str | None]) -> dict[str, object]:
     return {
         "store": str(store.root),
         "ok": all(not verdict.problems or outcome.get(verdict.name) for verdict in verdicts),

@@ -60,7 +60,7 @@ class StoreEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Verified:
     """What verifying an entry found: nothing, when it is sound."""
 
     name: str
@@ -132,15 +132,15 @@ def _size(folder: Path) -> int:
 
 
 def verify_entries(
-    store: Store, entries: Iterable[StoreEntry], done: Callable[[Verdict], None] = lambda _: None
-) -> tuple[Verdict, ...]:
+    store: Store, entries: Iterable[StoreEntry], done: Callable[[Verified], None] = lambda _: None
+) -> tuple[Verified, ...]:
     """Read every file of ``entries`` again, several entries at once, and compare it with its manifest.
 
     ``done`` hears of each entry as soon as it is through, from any thread. Results are in the order of ``entries``.
     """
 
-    def one(entry: StoreEntry) -> Verdict:
-        verdict = Verdict(name=entry.name, files=entry.files, size=entry.size, problems=tuple(_problems(store, entry)))
+    def one(entry: StoreEntry) -> Verified:
+        verdict = Verified(name=entry.name, files=entry.files, size=entry.size, problems=tuple(_problems(store, entry)))
         done(verdict)
         return verdict
 

@@ -109,7 +109,7 @@ class Check:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Capability:
+class VariantCheck:
     """A required variant: ``reason`` says why it cannot be built here, ``None`` when it can."""
 
     variant: str
@@ -126,7 +126,7 @@ class Diagnosis:
 
     project: Path | None
     checks: tuple[Check, ...]
-    variants: tuple[Capability, ...]
+    variants: tuple[VariantCheck, ...]
     problem: KernelBuilderError | None = None
 
     @property
@@ -161,7 +161,7 @@ def examine(directory: Path, run: Run, platform_: Platform | None = None) -> Dia
         unreachable = None  # there are others to ask
     blocked = next((check for check in checks if check.standing is Standing.MISSING), None)
     selection = Selection(platform=platform_)
-    variants: tuple[Capability, ...] = ()
+    variants: tuple[VariantCheck, ...] = ()
     try:
         with _root(project) as root:
             matrix = select_variants(load_project(root)[0], selection, run)
@@ -413,15 +413,15 @@ def _root(project: Path | None) -> Iterator[Path]:
         yield Path(scratch)
 
 
-def _blocked(name: str, noarch: bool, check: Check) -> Capability:
+def _blocked(name: str, noarch: bool, check: Check) -> VariantCheck:
     if noarch:
-        return Capability(variant=name)
-    return Capability(variant=name, reason=f"{check.name}: {check.found}", remedy=check.remedy)
+        return VariantCheck(variant=name)
+    return VariantCheck(variant=name, reason=f"{check.name}: {check.found}", remedy=check.remedy)
 
 
 def _capabilities(
     request: BuildRequest, matrix: Matrix, run: Run, unreachable: KernelBuilderError | None
-) -> tuple[Capability, ...]:
+) -> tuple[VariantCheck, ...]:
     """Every variant of ``matrix``, planned as ``build`` would: all together, or one by one when that fails.
 
     ``unreachable`` is why the only index does not answer; it is not asked again for each of them.
@@ -438,22 +438,22 @@ def _capabilities(
     return tuple(_capability(name, found.get(name), unreachable) for name in names)
 
 
-def _capability(name: str, found: Unavailable | None, unreachable: KernelBuilderError | None) -> Capability:
+def _capability(name: str, found: Unavailable | None, unreachable: KernelBuilderError | None) -> VariantCheck:
     if found is None:
-        return Capability(variant=name)
+        return VariantCheck(variant=name)
     if unreachable is not None and found.exit_code is ExitCode.NETWORK:
-        return Capability(variant=name, reason=unreachable.message, remedy=unreachable.hint)
-    return Capability(variant=name, reason=found.reason, remedy=found.remedy)
+        return VariantCheck(variant=name, reason=unreachable.message, remedy=unreachable.hint)
+    return VariantCheck(variant=name, reason=found.reason, remedy=found.remedy)
 
 
-def _alone(request: BuildRequest, run: Run, unreachable: KernelBuilderError | None) -> Capability:
+def _alone(request: BuildRequest, run: Run, unreachable: KernelBuilderError | None) -> VariantCheck:
     (name,) = request.patterns
     try:
         prepare_build(request, run)
     except UnavailableError as error:
         entry = error.unavailable[0]
-        return Capability(variant=name, reason=entry.reason, remedy=entry.remedy)
+        return VariantCheck(variant=name, reason=entry.reason, remedy=entry.remedy)
     except KernelBuilderError as error:
         cause = unreachable if unreachable is not None and isinstance(error, OfflineError) else error
-        return Capability(variant=name, reason=cause.message, remedy=cause.hint)
-    return Capability(variant=name)
+        return VariantCheck(variant=name, reason=cause.message, remedy=cause.hint)
+    return VariantCheck(variant=name)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,6 +75,21 @@ def test_the_environment_is_the_process_s_own_unless_one_is_given(
     for environ, root in ((None, "own"), ({"KERNEL_BUILDER_CACHE": str(tmp_path / "given")}, "given")):
         assert run(["toolchain", "list", "--json"], environ=environ) == ExitCode.OK
         assert json.loads(capsys.readouterr().out)["store"] == str(tmp_path / root)
+
+
+class Gone(io.StringIO):
+    """What a reader leaves that went away."""
+
+    def write(self, _text: str) -> int:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
+def test_a_reader_that_went_away_leaves_the_streams_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = Gone()
+    monkeypatch.setattr("sys.stdout", gone)
+    errors = sys.stderr
+    assert run(["schema"]) == ExitCode.FAILED
+    assert (sys.stdout, sys.stderr) == (gone, errors)
 
 
 def test_the_order_of_sources_is_that_of_the_call(tmp_path: Path) -> None:
