@@ -299,14 +299,15 @@ class _Reader:
                 hint="remove the table, or add the backend",
                 at_key=True,
             )
-        minver = maxver = None
-        if schema.find("minver"):
-            minver, maxver = reader.version("minver"), reader.version("maxver")
-            values.check_range(reader, minver, maxver, self._report)
+        minver = reader.version("minver") if schema.find("minver") else None
+        maxver = reader.version("maxver") if schema.find("maxver") else None
+        values.check_range(reader, minver, maxver, self._report)
         depends: tuple[KernelDependency, ...] = ()
         if schema.find("kernel-depends"):
             depends = values.kernel_depends(reader, self._report)
-        python_depends = values.python_depends(reader, backend, self._report)
+        python_depends: tuple[str, ...] = ()
+        if schema.find("python-depends"):
+            python_depends = values.python_depends(reader, backend, self._report)
         return BackendOptions(minver=minver, maxver=maxver, kernel_depends=depends, python_depends=python_depends)
 
     def _hub(self, general: TableNode) -> Hub:

@@ -36,7 +36,8 @@ _INTRODUCTION = f"""\
 
 A kernel project is described by the file `build.toml` at its root. This page lists every key of edition
 {CURRENT_EDITION}, the current one. It is made by `scripts/generate_reference.py` from the table that the reader itself
-works with; edit that table (`src/kernel_builder/config/schema.py`), not this page.
+works with; edit that table (`src/kernel_builder/config/schema.py`; what one backend alone has is in
+`src/kernel_builder/data/backends.toml`), not this page.
 
 - `kernel-builder check-config` judges a file, all mistakes in one run.
 - `kernel-builder update-build` brings an older file to the current edition, comments and layout kept.

@@ -1,0 +1,131 @@
+"""A backend that nobody has: a row of the table is all that reading and describing its projects takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kernel_builder
+
+ROW = """
+[[backend]]
+name = "toy"
+label = "Toy"
+words = ["plaything"]
+prefix = "toy"
+sections = true
+module = true
+sources = [".toy"]
+torch = { device = "toy", dispatch-key = "PrivateUse1", version = "toy" }
+
+[backend.architectures]
+grammar = "t[0-9]"
+noun = "Toy chip"
+plural = "Toy chips"
+examples = ["t1"]
+device-code = "fatbin"
+
+[[backend.kernel]]
+name = "toy-chips"
+role = "architectures"
+summary = "Chips to compile for."
+
+[[backend.kernel]]
+name = "toy-minver"
+role = "minver"
+summary = "Oldest toolkit that compiles the section."
+
+[backend.general]
+summary = "What holds for toys."
+keys = ["maxver"]
+"""
+BUILD = '  { backend = "toy", versions = ["1.0"], platforms = ["x86_64-linux"], since = "2026-01-01" },\n'
+PROJECT = """\
+[general]
+name = "ab"
+version = 1
+edition = 5
+license = "mit"
+backends = ["toy"]
+[general.toy]
+maxver = "1.0"
+[torch]
+[kernel.a]
+backend = "toy"
+depends = []
+src = ["a.toy"]
+toy-chips = ["t1", "t3"]
+toy-minver = "2.0"
+"""
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of kernel-builder that knows the backend."""
+    root = tmp_path_factory.mktemp("toy")
+    copy = root / "kernel_builder"
+    shutil.copytree(Path(kernel_builder.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    with (copy / "data" / "backends.toml").open("a", encoding="utf-8") as file:
+        file.write(ROW)
+    table = copy / "data" / "support.toml"
+    table.write_text(table.read_text(encoding="utf-8").replace("builds = [\n", "builds = [\n" + BUILD), "utf-8")
+    return root
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A kernel for it."""
+    (tmp_path / "torch-ext" / "ab").mkdir(parents=True)
+    (tmp_path / "torch-ext" / "ab" / "__init__.py").touch()
+    (tmp_path / "a.toy").touch()
+    (tmp_path / "build.toml").write_text(PROJECT)
+    return tmp_path
+
+
+def run(package: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kernel_builder", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(package)},
+    )
+
+
+def test_its_projects_are_read(package: Path, project: Path) -> None:
+    done = run(package, "check-config", project)
+    assert done.returncode == 0, done.stderr
+    assert "ab version 1, for toy" in done.stdout + done.stderr
+    assert "this section is never built: general.toy.maxver allows no Toy newer than 1.0" in done.stdout + done.stderr
+
+
+def test_their_mistakes_are_told_in_its_words(package: Path, project: Path) -> None:
+    (project / "build.toml").write_text(PROJECT.replace('"t3"', '"8.0"').replace('["toy"]', '["plaything"]'))
+    done = run(package, "check-config", project)
+    assert done.returncode != 0
+    assert "'8.0' is not a Toy chip" in done.stdout + done.stderr
+    assert "did you mean 'toy'?" in done.stdout + done.stderr
+
+
+def test_its_variants_are_listed(package: Path, project: Path) -> None:
+    done = run(package, "list-variants", project, "--all-platforms")
+    assert done.returncode == 0, done.stderr
+    assert "torch213-cxx11-toy10-x86_64-linux" in done.stdout.split()
+
+
+def test_it_is_in_the_schema(package: Path) -> None:
+    schema = json.loads(run(package, "schema").stdout)
+    assert "toy" in schema["properties"]["general"]["properties"]
+    (section,) = (
+        one
+        for one in schema["properties"]["kernel"]["additionalProperties"]["oneOf"]
+        if one["properties"]["backend"] == {"const": "toy"}
+    )
+    assert section["properties"]["toy-chips"]["items"] == {"type": "string", "pattern": "^t[0-9]$"}
+    assert "cuda-flags" not in section["properties"]

@@ -1,0 +1,115 @@
+"""What a torch can load, told from the facts about it; and how the probe asks a driver."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.config.backends import Backend
+from kernel_builder.load import probe
+from kernel_builder.load.client import (
+    Environment,
+    LoadResult,
+    LoadStatus,
+    find_environment,
+    platform_of,
+    remember,
+    remembered,
+    why_not_loadable,
+)
+from kernel_builder.variants.names import Abi, Machine, Platform, System, parse_variant
+
+LINUX = Platform(machine=Machine.X86_64, system=System.LINUX)
+
+
+def environment(toolkits: dict[str, str] | None = None, *, devices: dict[str, int] | None = None) -> Environment:
+    """An environment of torch 2.13, with these backends besides the host's."""
+    return Environment(
+        python=Path("/env/bin/python"),
+        torch="2.13.0",
+        toolkits={Backend("cpu"): ""} | {Backend(name): version for name, version in (toolkits or {}).items()},
+        devices={Backend(name): count for name, count in (devices or {}).items()},
+        abi=Abi.CXX11,
+        platform=LINUX,
+    )
+
+
+@pytest.mark.parametrize(
+    ("variant", "toolkits", "reason"),
+    [
+        ("torch213-cxx11-cpu-x86_64-linux", {}, None),
+        ("torch-cpu", {}, None),
+        ("torch213-cxx11-cu130-x86_64-linux", {"cuda": "13.0"}, None),
+        ("torch213-cxx11-cu130-x86_64-linux", {"cuda": "13.2"}, None),
+        ("torch213-cxx11-cpu-x86_64-linux", {"cuda": "13.2"}, None),
+        ("torch213-cxx11-cu130-x86_64-linux", {}, "it needs torch with CUDA, and torch 2.13.0 is installed here"),
+        ("torch213-cxx11-cu130-x86_64-linux", {"rocm": "7.1"}, "it needs torch with CUDA"),
+        (
+            "torch213-cxx11-cu132-x86_64-linux",
+            {"cuda": "13.0"},
+            "it needs CUDA 13.2, and torch 2.13.0 is installed here",
+        ),
+        ("torch213-cxx11-cu126-x86_64-linux", {"cuda": "13.0"}, "it needs CUDA 12.6"),
+        ("torch213-cxx11-rocm71-x86_64-linux", {"rocm": "7.1.25424"}, None),
+        ("torch213-cxx11-rocm71-x86_64-linux", {"cuda": "13.0"}, "it needs torch with ROCm"),
+        ("torch213-cxx11-xpu20260-x86_64-linux", {"xpu": "20260000"}, None),
+        ("torch-cann", {}, "it needs torch with CANN"),
+        ("torch212-cxx11-cpu-x86_64-linux", {}, "it needs torch 2.12"),
+        ("torch213-cxx98-cpu-x86_64-linux", {}, "it needs the cxx98 ABI"),
+        ("torch-stable-abi214-cpu-x86_64-linux", {}, "it needs torch 2.14 or newer"),
+        ("torch213-cxx11-cpu-aarch64-linux", {}, "it is built for aarch64-linux"),
+    ],
+)
+def test_why_a_variant_cannot_be_loaded(variant: str, toolkits: dict[str, str], reason: str | None) -> None:
+    found = why_not_loadable(parse_variant(variant), environment(toolkits))
+    assert found is None if reason is None else (found or "").startswith(reason)
+
+
+def test_devices_are_there_unless_a_driver_says_otherwise() -> None:
+    here = environment(devices={"cuda": 0})
+    assert not here.has_device(Backend("cuda"))
+    assert here.has_device(Backend("cpu"))
+    assert here.has_device(Backend("xpu"))
+    assert environment(devices={"cuda": 2}).has_device(Backend("cuda"))
+
+
+def test_a_proof_holds_for_one_toolkit(tmp_path: Path) -> None:
+    result = LoadResult(status=LoadStatus.LOADED, ops=("my::op",))
+    remember(tmp_path / "stamp", "print", environment({"cuda": "13.0"}), result)
+    assert remembered(tmp_path / "stamp", "print", environment({"cuda": "13.0"})) == result
+    assert remembered(tmp_path / "stamp", "print", environment({"cuda": "13.2"})) is None
+    assert remembered(tmp_path / "stamp", "print", environment()) is None
+
+
+def test_the_python_is_looked_for_with_the_variables_that_are_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "env" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    seen = tmp_path / "seen"
+    answer = (
+        '{"problem": null, "torch": "2.13.0+x", "versions": {"cuda": "13.0", "hip": null, "xpu": ""},'
+        ' "devices": {"cuda": 1}, "client": "1", "cxx11": true, "free_threaded": false}'
+    )
+    python.write_text(f"#!/bin/sh\nprintf '%s' \"$MARK$HIDDEN\" > {seen}\necho 'kernel-builder-probe: {answer}'\n")
+    python.chmod(0o755)
+    monkeypatch.setenv("HIDDEN", "from the process")
+    environ = {"VIRTUAL_ENV": str(tmp_path / "env"), "MARK": "given", "PATH": os.defpath}
+    found = find_environment(None, environ)
+    assert isinstance(found, Environment)
+    assert (found.python, found.torch, found.environ) == (python, "2.13.0+x", environ)
+    wanted = {"cpu": "", "cuda": "13.0"} | ({"metal": ""} if platform_of(python).system is System.DARWIN else {})
+    assert (found.toolkits, found.devices) == (wanted, {"cuda": 1})
+    assert seen.read_text() == "given"
+
+
+@pytest.mark.parametrize(("status", "count"), [(0, 3), (100, 0)])
+def test_a_driver_is_asked_by_the_names_that_come_in_the_request(tmp_path: Path, status: int, count: int) -> None:
+    library = tmp_path / "libdriver.so"
+    code = f"int start(unsigned flags) {{ return {status}; }} int number(int *count) {{ *count = 3; return 0; }}"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=code, text=True, check=True)
+    assert probe.devices({"library": str(library), "init": "start", "count": "number"}) == count
+    assert probe.devices({"library": str(tmp_path / "none.so"), "init": "start", "count": "number"}) == 0
