@@ -122,7 +122,7 @@ def read_interface(package: Path, *, ops: Mapping[str, str] | None = None) -> In
     top = tree.module("__init__")
     if top is None:
         return Interface(ops=dict(ops or {}), declared=False)
-    declared = top.exported
+    declared = tree.declared(top)
     names = declared if declared is not None else tuple(name for name in top.public_definitions)
     functions: list[Function] = []
     others: list[str] = []
@@ -154,7 +154,7 @@ class _Module:
         self.definitions: dict[str, ast.stmt | ast.expr] = {}
         self.imports: dict[str, tuple[int, str, str]] = {}  # name -> (level, module, name there)
         self.stars: list[tuple[int, str]] = []
-        self.exported: tuple[str, ...] | None = None
+        self.exported: list[ast.expr] | None = None  # what is put together to ``__all__``, in order
         for statement in _top_level(tree.body):
             self._read(statement)
 
@@ -175,11 +175,15 @@ class _Module:
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 self._assign(name, value)
             case ast.AugAssign(target=ast.Name(id="__all__"), value=value):
-                self.exported = (*(self.exported or ()), *_strings(value))
+                self.exported = [*(self.exported or ()), value]
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="__all__"), attr=how), args=[value])):
+                if how in {"append", "extend"}:
+                    added = value if how == "extend" else ast.List(elts=[value])
+                    self.exported = [*(self.exported or ()), added]
 
     def _assign(self, name: str, value: ast.expr) -> None:
         if name == "__all__":
-            self.exported = tuple(_strings(value))
+            self.exported = [value]
         else:
             self.definitions[name] = value
 
@@ -240,10 +244,55 @@ class _Package:
                     return found_there
         return None
 
+    def declared(self, module: _Module) -> tuple[str, ...] | None:
+        """The names in ``__all__`` of ``module``, those of other modules included; ``None`` without an ``__all__``."""
+        return None if module.exported is None else tuple(dict.fromkeys(self._declared(module, set())))
+
+    def _declared(self, module: _Module, seen: set[tuple[int, str]]) -> Iterator[str]:
+        """``seen`` holds the names of each module that were followed: once is enough, and circles end."""
+        if (id(module), "__all__") not in seen:
+            seen.add((id(module), "__all__"))
+            for part in module.exported or ():
+                yield from self._strings(module, part, seen)
+
+    def _strings(self, module: _Module, value: ast.expr, seen: set[tuple[int, str]]) -> Iterator[str]:
+        """The strings in a list of them, as ``value`` in ``module`` gives it; what cannot be read off is left out."""
+        match value:
+            case ast.List(elts=elements) | ast.Tuple(elts=elements):
+                for element in elements:
+                    if isinstance(element, ast.Constant) and isinstance(element.value, str):
+                        yield element.value
+                    elif isinstance(element, ast.Starred):
+                        yield from self._strings(module, element.value, seen)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                yield from self._strings(module, left, seen)
+                yield from self._strings(module, right, seen)
+            case ast.Call(func=ast.Name(id="list" | "tuple" | "sorted"), args=[inner]):
+                yield from self._strings(module, inner, seen)
+            case ast.Name(id=name) if (id(module), name) not in seen:
+                seen.add((id(module), name))
+                named = module.definitions.get(name)
+                level, source, original = module.imports.get(name, (0, "", ""))
+                if isinstance(named, ast.expr):
+                    yield from self._strings(module, named, seen)
+                elif original == "__all__":
+                    yield from self._declared_by(module, level, source, seen)
+            case ast.Attribute(value=ast.Name(id=name), attr="__all__") if name in module.imports:
+                level, source, original = module.imports[name]
+                yield from self._declared_by(module, level, f"{source}.{original}".lstrip("."), seen)
+
+    def _declared_by(self, module: _Module, level: int, source: str, seen: set[tuple[int, str]]) -> Iterator[str]:
+        """What the module adds that ``from <level dots>source import ...`` names in ``module``."""
+        dotted = self._target(module, level, source)
+        other = self.module(dotted) if dotted is not None else None
+        if other is not None:
+            yield from self._declared(other, seen)
+
     def exported(self, module: _Module) -> tuple[str, ...]:
         """Names that ``from module import *`` brings, star imports of its own included."""
-        if module.exported is not None:
-            return module.exported
+        declared = self.declared(module)
+        if declared is not None:
+            return declared
         names = [*module.definitions, *module.imports]
         for level, source in module.stars:
             dotted = self._target(module, level, source)
@@ -266,15 +315,6 @@ def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _top_level(inner)
             case _:
                 yield statement
-
-
-def _strings(value: ast.expr) -> list[str]:
-    match value:
-        case ast.List(elts=elements) | ast.Tuple(elts=elements):
-            return [e.value for e in elements if isinstance(e, ast.Constant) and isinstance(e.value, str)]
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return [*_strings(left), *_strings(right)]
-    return []
 
 
 def _doc(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> str | None:
