@@ -124,6 +124,17 @@ def test_a_layers_package_that_brings_classes_in(package: Package) -> None:
     assert [layer.name for layer in interface.layers] == ["Norm"]
 
 
+def test_a_layer_inherits_from_classes_of_its_own_file(package: Package) -> None:
+    interface = package(
+        init='__all__ = ["layers"]\n',
+        layers__init="from .norm import Norm\n",
+        layers__norm="class _Base:\n    has_backward = False\n    def forward(self, x): pass\n"
+        "class Norm(_Base): pass\n",
+    )
+    assert [(layer.name, str(layer.forward)) for layer in interface.layers] == [("Norm", "(x)")]
+    assert interface.layers[0].flags["has_backward"] is False
+
+
 def test_what_does_not_parse_offers_nothing(package: Package) -> None:
     assert package(init="def (:\n") == Interface(declared=False)
 
