@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kernel_builder.interface.read import Function, Interface, Layer, Parameter, ParameterKind, Signature
+from kernel_builder.interface.read import Class, Function, Interface, Layer, Parameter, ParameterKind, Signature
 from kernel_builder.variants.names import ArchVariant, TorchTag, parse_variant
 
 _VARIADIC = (ParameterKind.VARIADIC, ParameterKind.VARIADIC_KEYWORD)
@@ -78,6 +78,7 @@ def compare(old: Published, new: Published) -> Verdict:
     changes = [
         *_names(old.interface, new.interface),
         *_functions(old.interface, new.interface),
+        *_classes(old.interface, new.interface),
         *_layers(old.interface, new.interface),
         *_ops(old.interface, new.interface),
         *_support(old.variants, new.variants),
@@ -191,6 +192,37 @@ def _moved(old: Sequence[Parameter], new: Sequence[Parameter]) -> str | None:
         if places.get(parameter.name, place) != place:
             return parameter.name
     return None
+
+
+def _classes(old: Interface, new: Interface) -> Iterator[Change]:
+    after = {entry.name: entry for entry in new.classes}
+    for entry in old.classes:
+        other = after.get(entry.name)
+        if other is not None:
+            if entry.call is not None and other.call is not None:
+                yield from signature_changes(entry.name, entry.call, other.call)
+            elif entry.call != other.call:
+                message = "what it takes when it is called cannot be compared"
+                yield Change(effect=Effect.NOTE, subject=entry.name, message=message)
+            yield from _members(entry, other)
+
+
+def _members(old: Class, new: Class) -> Iterator[Change]:
+    for name, signature in old.members.items():
+        subject = f"{old.name}.{name}"
+        if name not in new.members:
+            effect = Effect.BREAKING if new.is_whole else Effect.NOTE
+            message = "it is gone" if new.is_whole else "it is gone, unless a class outside of the package has it"
+            yield Change(effect=effect, subject=subject, message=message)
+            continue
+        other = new.members[name]
+        if signature is not None and other is not None:
+            yield from signature_changes(subject, signature, other)
+        elif signature != other:
+            yield Change(effect=Effect.NOTE, subject=subject, message="its signatures cannot be compared")
+    for name in new.members:
+        if name not in old.members:
+            yield Change(effect=Effect.ADDITION, subject=f"{old.name}.{name}", message="a member that is new")
 
 
 def _layers(old: Interface, new: Interface) -> Iterator[Change]:

@@ -1,4 +1,4 @@
-"""What a kernel offers to its users, read without importing it: functions, layers and op schemas.
+"""What a kernel offers to its users, read without importing it: functions, classes, layers and op schemas.
 
 A kernel's interface is its top module: the names of ``__all__``, their signatures, and the classes of its ``layers``
 module. Sources and built variants hold the same Python files, so both are read the same way; op schemas come from the
@@ -11,16 +11,18 @@ from __future__ import annotations
 import ast
 import mmap
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+
+from kernel_builder.interface.modules import Module, Package, top_level
 
 LAYERS = "layers"
 _OPS = ("ops", "_ops")
 _LAYER_FLAGS = ("has_backward", "can_torch_compile")
 _LAYER_DEFAULTS = {"has_backward": True, "can_torch_compile": False}
-_MAX_HOPS = 16  # imports that are followed to find a definition; more is a circle
+_MAX_FAMILY = 16  # classes
 
 
 class ParameterKind(StrEnum):
@@ -90,6 +92,20 @@ class Function:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Class:
+    """A class of the top module. ``call`` is what it takes when it is called, ``None`` when that cannot be read off.
+
+    ``members`` are its public methods with their signatures, and its other public names with ``None``.
+    ``is_whole`` tells whether all that it inherits is in the package, so that these are all of its members.
+    """
+
+    name: str
+    call: Signature | None = None
+    members: Mapping[str, Signature | None] = field(default_factory=dict)
+    is_whole: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
 class Layer:
     """A class of the ``layers`` module: its ``forward`` and its flags (contract 5.10)."""
 
@@ -102,11 +118,12 @@ class Layer:
 @dataclass(frozen=True, kw_only=True)
 class Interface:
     """What users of a kernel can rely on. ``others`` are names of ``__all__`` that are neither functions nor ``layers``
-    (classes, constants, modules). ``ops`` maps an op's name, overload included, to its schema.
-    ``declared`` tells whether the top module has an ``__all__``.
+    (classes, constants, modules); ``classes`` describes those that are classes. ``ops`` maps an op's name, overload
+    included, to its schema. ``declared`` tells whether the top module has an ``__all__``.
     """
 
     functions: tuple[Function, ...] = ()
+    classes: tuple[Class, ...] = ()
     layers: tuple[Layer, ...] = ()
     others: tuple[str, ...] = ()
     ops: Mapping[str, str] = field(default_factory=dict)
@@ -118,163 +135,37 @@ def read_interface(package: Path, *, ops: Mapping[str, str] | None = None) -> In
 
     Files that are missing or do not parse contribute nothing: whether that is a fault is for the check to say.
     """
-    tree = _Package(package)
+    tree = Package(package)
     top = tree.module("__init__")
     if top is None:
         return Interface(ops=dict(ops or {}), declared=False)
-    declared = top.exported
+    declared = tree.declared(top)
     names = declared if declared is not None else tuple(name for name in top.public_definitions)
     functions: list[Function] = []
+    classes: list[Class] = []
     others: list[str] = []
     for name in dict.fromkeys(names):
         if name == LAYERS:
             continue
         found = tree.find(top, name)
-        if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            functions.append(Function(name=name, signature=_signature(found.args, found.returns), summary=_doc(found)))
-        elif (op := _op_of(found)) is not None:
+        node = found.node if found is not None else None
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            functions.append(Function(name=name, signature=_signature(node.args, node.returns), summary=_doc(node)))
+        elif (op := _op_of(node)) is not None:
             functions.append(Function(name=name, op=op))
         else:
             others.append(name)
+            if found is not None and isinstance(node, ast.ClassDef):
+                classes.append(_class(tree, found.module, name, node))
     has_layers = LAYERS in names if declared is not None else tree.module(LAYERS) is not None
     return Interface(
         functions=tuple(functions),
+        classes=tuple(classes),
         layers=tuple(_layers(tree)) if has_layers else (),
         others=tuple(others),
         ops=dict(ops or {}),
         declared=declared is not None,
     )
-
-
-class _Module:
-    """A parsed module: what its top level defines, and where the other names come from."""
-
-    def __init__(self, tree: ast.Module, package: tuple[str, ...]) -> None:
-        self.package = package  # names of the packages that contain it, outermost first
-        self.definitions: dict[str, ast.stmt | ast.expr] = {}
-        self.imports: dict[str, tuple[int, str, str]] = {}  # name -> (level, module, name there)
-        self.stars: list[tuple[int, str]] = []
-        self.exported: tuple[str, ...] | None = None
-        for statement in _top_level(tree.body):
-            self._read(statement)
-
-    def _read(self, statement: ast.stmt) -> None:
-        match statement:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                self.definitions[statement.name] = statement
-            case ast.ImportFrom(level=level, module=module, names=names) if level:
-                for alias in names:
-                    if alias.name == "*":
-                        self.stars.append((level, module or ""))
-                    else:
-                        self.imports[alias.asname or alias.name] = (level, module or "", alias.name)
-            case ast.Assign(targets=targets, value=value):
-                for target in targets:
-                    if isinstance(target, ast.Name):
-                        self._assign(target.id, value)
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                self._assign(name, value)
-            case ast.AugAssign(target=ast.Name(id="__all__"), value=value):
-                self.exported = (*(self.exported or ()), *_strings(value))
-
-    def _assign(self, name: str, value: ast.expr) -> None:
-        if name == "__all__":
-            self.exported = tuple(_strings(value))
-        else:
-            self.definitions[name] = value
-
-    @property
-    def public_definitions(self) -> Iterator[str]:
-        """Functions and classes that are defined here under a public name."""
-        for name, node in self.definitions.items():
-            if not name.startswith("_") and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                yield name
-
-
-class _Package:
-    """The modules of one package directory, parsed when they are asked for."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._modules: dict[str, _Module | None] = {}
-
-    def module(self, dotted: str) -> _Module | None:
-        """The module ``a.b`` below the package (``__init__``: the package itself); ``None`` if there is none."""
-        if dotted not in self._modules:
-            self._modules[dotted] = self._parse(dotted)
-        return self._modules[dotted]
-
-    def _parse(self, dotted: str) -> _Module | None:
-        parts = () if dotted == "__init__" else tuple(dotted.split("."))
-        base = self._root.joinpath(*parts)
-        for path, package in ((base / "__init__.py", parts), (base.with_suffix(".py"), parts[:-1])):
-            try:
-                return _Module(ast.parse(path.read_bytes()), package)
-            except (OSError, SyntaxError, ValueError, RecursionError):
-                continue
-        return None
-
-    def _target(self, module: _Module, level: int, name: str) -> str | None:
-        """The dotted name, within the package, of what ``from <level dots>name import ...`` names in ``module``."""
-        if level - 1 > len(module.package):
-            return None
-        parent = module.package[: len(module.package) - (level - 1)]
-        return ".".join((*parent, *(name.split(".") if name else ()))) or "__init__"
-
-    def find(self, module: _Module, name: str, hops: int = _MAX_HOPS) -> ast.stmt | ast.expr | None:
-        """What defines ``name`` in ``module``, imports within the package followed."""
-        if name in module.definitions:
-            found = module.definitions[name]
-            if isinstance(found, ast.Name) and found.id != name and hops:
-                return self.find(module, found.id, hops - 1)
-            return found
-        if not hops:
-            return None
-        places = [module.imports[name]] if name in module.imports else [(*star, name) for star in module.stars]
-        for level, source, original in places:
-            dotted = self._target(module, level, source)
-            other = self.module(dotted) if dotted is not None else None
-            if other is not None and other is not module:
-                found_there = self.find(other, original, hops - 1)
-                if found_there is not None:
-                    return found_there
-        return None
-
-    def exported(self, module: _Module) -> tuple[str, ...]:
-        """Names that ``from module import *`` brings, star imports of its own included."""
-        if module.exported is not None:
-            return module.exported
-        names = [*module.definitions, *module.imports]
-        for level, source in module.stars:
-            dotted = self._target(module, level, source)
-            other = self.module(dotted) if dotted is not None else None
-            if other is not None and other is not module:
-                names += self.exported(other)
-        return tuple(name for name in dict.fromkeys(names) if not name.startswith("_"))
-
-
-def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that run when the module is imported, the branches of ``if`` and ``try`` included."""
-    for statement in body:
-        match statement:
-            case ast.If(body=then, orelse=other):
-                yield from _top_level([*then, *other])
-            case ast.Try(body=tried, handlers=handlers, orelse=other, finalbody=final):
-                for part in (tried, *(handler.body for handler in handlers), other, final):
-                    yield from _top_level(part)
-            case ast.With(body=inner):
-                yield from _top_level(inner)
-            case _:
-                yield statement
-
-
-def _strings(value: ast.expr) -> list[str]:
-    match value:
-        case ast.List(elts=elements) | ast.Tuple(elts=elements):
-            return [e.value for e in elements if isinstance(e, ast.Constant) and isinstance(e.value, str)]
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return [*_strings(left), *_strings(right)]
-    return []
 
 
 def _doc(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> str | None:
@@ -336,20 +227,20 @@ def _variadic(argument: ast.arg, kind: ParameterKind) -> Parameter:
     return Parameter(name=argument.arg, kind=kind, annotation=_text(argument.annotation))
 
 
-def _layers(tree: _Package) -> Iterator[Layer]:
+def _layers(tree: Package) -> Iterator[Layer]:
     module = tree.module(LAYERS)
     if module is None:
         return
     for name in tree.exported(module):
         found = tree.find(module, name)
-        if isinstance(found, ast.ClassDef):
-            yield _layer(tree, module, name, found)
+        if found is not None and isinstance(found.node, ast.ClassDef):
+            yield _layer(tree, found.module, name, found.node)
 
 
-def _layer(tree: _Package, module: _Module, name: str, node: ast.ClassDef) -> Layer:
+def _layer(tree: Package, module: Module, name: str, node: ast.ClassDef) -> Layer:
     forward: Signature | None = None
     flags = dict(_LAYER_DEFAULTS)
-    for base in reversed(_bases(tree, module, node)):
+    for base in reversed(_family(tree, module, node)[0]):
         for statement in base.body:
             match statement:
                 case ast.FunctionDef(name="forward", args=arguments, returns=returns):
@@ -362,15 +253,84 @@ def _layer(tree: _Package, module: _Module, name: str, node: ast.ClassDef) -> La
     return Layer(name=name, forward=forward, flags=flags, summary=_doc(node))
 
 
-def _bases(tree: _Package, module: _Module, node: ast.ClassDef) -> list[ast.ClassDef]:
-    """The class and those it inherits from within the package, the class first."""
-    found = [node]
-    for current in found:
+def _family(tree: Package, module: Module, node: ast.ClassDef) -> tuple[list[ast.ClassDef], bool]:
+    """The class and those it inherits from within the package, the class first; and whether it has no other bases."""
+    found, is_whole = [(module, node)], True
+    for place, current in found:
         for base in current.bases:
-            other = tree.find(module, base.id) if isinstance(base, ast.Name) else None
-            if isinstance(other, ast.ClassDef) and other not in found and len(found) < _MAX_HOPS:
-                found.append(other)
-    return found
+            other = tree.find(place, base.id) if isinstance(base, ast.Name) else None
+            if other is None or not isinstance(other.node, ast.ClassDef):
+                is_whole &= isinstance(base, ast.Name) and base.id == "object"
+            elif all(other.node is not known for _, known in found) and len(found) < _MAX_FAMILY:
+                found.append((other.module, other.node))
+    return [known for _, known in found], is_whole
+
+
+def _class(tree: Package, module: Module, name: str, node: ast.ClassDef) -> Class:
+    family, is_whole = _family(tree, module, node)
+    call: Signature | None = Signature() if is_whole else None
+    members: dict[str, Signature | None] = {}
+    fields: dict[str, Parameter] = {}
+    for owner in reversed(family):
+        made = _keywords(owner.decorator_list, "dataclass")
+        if made is not None:
+            fields.update(_fields(owner, keyword_only=made.get("kw_only") == "True"))
+            if made.get("init") != "False":
+                call = Signature(parameters=tuple(fields.values()))
+        elif owner.decorator_list:
+            call = None  # it may give the class another __init__
+        for statement in top_level(owner.body):
+            match statement:
+                case ast.FunctionDef() | ast.AsyncFunctionDef() if statement.name == "__init__":
+                    call = _signature(statement.args, None, skip_first=True)
+                case ast.FunctionDef(name=member) | ast.AsyncFunctionDef(name=member) if _is_offered(member):
+                    members[member] = _method(statement)
+                case ast.Assign(targets=[ast.Name(id=member)]) | ast.AnnAssign(target=ast.Name(id=member)):
+                    if _is_offered(member):
+                        members[member] = None
+    return Class(name=name, call=call, members=members, is_whole=is_whole)
+
+
+def _is_offered(member: str) -> bool:
+    return not member.startswith("_") or member == "__call__"
+
+
+def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Signature | None:
+    """How callers see it; ``None`` where a decorator makes something else of it, such as a property."""
+    decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
+    if decorators - {"staticmethod", "classmethod", "overload", "typing.overload", "abstractmethod"}:
+        return None
+    return _signature(node.args, node.returns, skip_first="staticmethod" not in decorators)
+
+
+def _keywords(nodes: Iterable[ast.expr], name: str) -> dict[str, str] | None:
+    """The keyword arguments, as source text, of ``name`` or ``module.name`` among ``nodes``; ``None`` without it."""
+    for node in nodes:
+        function = node.func if isinstance(node, ast.Call) else node
+        if ast.unparse(function).rpartition(".")[2] == name:
+            given = node.keywords if isinstance(node, ast.Call) else []
+            return {keyword.arg: ast.unparse(keyword.value) for keyword in given if keyword.arg is not None}
+    return None
+
+
+def _fields(node: ast.ClassDef, *, keyword_only: bool) -> Iterator[tuple[str, Parameter]]:
+    """What the ``__init__`` of a dataclass takes for the fields that ``node`` declares (Python's ``dataclasses``)."""
+    for statement in node.body:
+        match statement:
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=value):
+                kind = ast.unparse(annotation)
+                if "ClassVar" in kind:
+                    continue
+                if kind.rpartition(".")[2] == "KW_ONLY":
+                    keyword_only = True
+                    continue
+                given = _keywords([value], "field") if isinstance(value, ast.Call) else None
+                default = _text(value) if given is None else given.get("default") or given.get("default_factory")
+                if given is not None and given.get("init") == "False":
+                    continue
+                by_name = keyword_only if given is None else given.get("kw_only", str(keyword_only)) == "True"
+                way = ParameterKind.KEYWORD_ONLY if by_name else ParameterKind.POSITIONAL
+                yield name, Parameter(name=name, kind=way, default=default, annotation=kind)
 
 
 _SCHEMA = re.compile(r"(?:[A-Za-z_]\w*::)?([A-Za-z_]\w*(?:\.\w+)?)(\(.*\) ?-> ?\S.*)")

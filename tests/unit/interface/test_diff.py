@@ -64,6 +64,63 @@ def test_signatures(read: Read, old: str, new: str, breaking: list[str]) -> None
     assert found.demands_new_version is bool(breaking)
 
 
+DATA = "from dataclasses import dataclass, field\n__all__=['C']\n@dataclass\nclass C:\n    a: int\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "breaking"),
+    [
+        ("class C:\n def m(self): pass\n def n(self): pass", "class C:\n def m(self): pass", ["C.n: it is gone"]),
+        ("class C:\n def m(self, x): pass", "class C:\n def m(self): pass", ["C.m: parameter 'x' is gone"]),
+        ("class C:\n def m(self): pass", "class B:\n def m(self): pass\nclass C(B): pass", []),
+        ("class C:\n def _m(self): pass", "class C: pass", []),
+        (
+            "class C:\n def __init__(self, a, b=1): pass",
+            "class C:\n def __init__(self, a): pass",
+            ["C: parameter 'b' is gone"],
+        ),
+        ("class C: pass", "class C:\n def __init__(self, a): pass", ["C: new parameter 'a' has no default"]),
+        (
+            "class C:\n @staticmethod\n def m(x): pass",
+            "class C:\n @staticmethod\n def m(): pass",
+            ["C.m: parameter 'x' is gone"],
+        ),
+        ("class C:\n @property\n def m(self): pass", "class C:\n m = 1", []),
+        ("class C:\n LIMIT = 1", "class C: pass", ["C.LIMIT: it is gone"]),
+        ("class C(X):\n def m(self): pass", "class C(X): pass", []),  # X may have it
+    ],
+)
+def test_classes(read: Read, old: str, new: str, breaking: list[str]) -> None:
+    found = verdict(read(f"__all__=['C']\n{old}\n"), read(f"__all__=['C']\n{new}\n"))
+    assert [str(change) for change in found.breaking] == breaking
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "breaking"),
+    [
+        ("", "    b: int\n", ["C: new parameter 'b' has no default"]),
+        ("", "    b: int = 1\n", []),
+        ("", "    b: list[int] = field(default_factory=list)\n", []),
+        ("", "    b: int = field(init=False)\n", []),
+        ("", "    b: ClassVar[int] = 3\n", []),
+        ("    b: int = 1\n", "", ["C: parameter 'b' is gone", "C.b: it is gone"]),
+        (
+            "    b: int = 1\n",
+            "    _: KW_ONLY\n    b: int = 1\n",
+            ["C: parameter 'b' cannot be passed by position any more"],
+        ),
+        (
+            "    b: int = 1\n",
+            "    c: int = 0\n    b: int = 1\n",
+            ["C: 'b' is at another place among the positional parameters"],
+        ),
+    ],
+)
+def test_dataclasses(read: Read, old: str, new: str, breaking: list[str]) -> None:
+    found = verdict(read(DATA + old), read(DATA + new))
+    assert [str(change) for change in found.breaking] == breaking
+
+
 def test_a_raised_version_satisfies_and_version_0_is_exempt(read: Read) -> None:
     old, new = read("__all__=['f', 'g']\ndef f(): pass\ndef g(): pass"), read("__all__=['g']\ndef g(): pass")
     assert not verdict(old, new).is_satisfied

@@ -50,11 +50,34 @@ def test_functions_of_all_with_signatures_and_summaries(package: Package) -> Non
         '__all__ = ["a"]\n__all__ += ["b"]',
         '__all__: list[str] = ["a", "b"]',
         'if True:\n    __all__ = ["a", "b"]',
+        '__all__ = ["a"]\n__all__.append("b")',
+        '__all__ = ["a"]\n__all__.extend(("b",))',
+        '_more = ["b"]\n__all__ = ["a", *_more]',
+        '__all__ = sorted(["a", "b"])',
     ],
 )
 def test_every_spelling_of_all(package: Package, text: str) -> None:
     interface = package(init=f"{text}\ndef a(): pass\ndef b(): pass\ndef c(): pass\n")
     assert [function.name for function in interface.functions] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'from . import more\nfrom .more import *\n__all__ = ["a"]\n__all__ += more.__all__',
+        'from .more import *\nfrom .more import __all__ as _more\n__all__ = ["a", *_more]',
+        'from . import more\nfrom .more import *\n__all__ = ["a"] + list(more.__all__)',
+        'from . import more as others\nfrom .more import *\n__all__ = ["a"]\n__all__.extend(others.__all__)',
+    ],
+)
+def test_all_takes_in_that_of_other_modules(package: Package, text: str) -> None:
+    interface = package(
+        init=f"{text}\ndef a(): pass\n",
+        more="from .deep import *\nfrom .deep import __all__ as _deep\n__all__ = [*_deep, 'b']\n"
+        "def b(): pass\ndef c(): pass\n",
+        deep="from . import more\n__all__ = ['d']\n__all__ += more.__all__\ndef d(x): pass\n",
+    )
+    assert sorted(function.name for function in interface.functions) == ["a", "b", "d"]
 
 
 def test_without_all_public_definitions_count_and_are_marked(package: Package) -> None:
@@ -99,6 +122,17 @@ def test_a_layers_package_that_brings_classes_in(package: Package) -> None:
         init='__all__ = ["layers"]\n', layers__init="from .norm import Norm\n", layers__norm="class Norm: pass\n"
     )
     assert [layer.name for layer in interface.layers] == ["Norm"]
+
+
+def test_a_layer_inherits_from_classes_of_its_own_file(package: Package) -> None:
+    interface = package(
+        init='__all__ = ["layers"]\n',
+        layers__init="from .norm import Norm\n",
+        layers__norm="class _Base:\n    has_backward = False\n    def forward(self, x): pass\n"
+        "class Norm(_Base): pass\n",
+    )
+    assert [(layer.name, str(layer.forward)) for layer in interface.layers] == [("Norm", "(x)")]
+    assert interface.layers[0].flags["has_backward"] is False
 
 
 def test_what_does_not_parse_offers_nothing(package: Package) -> None:
