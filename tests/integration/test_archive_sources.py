@@ -14,20 +14,19 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
+from kernel_builder.backends.cuda.debian import CUDA_PACKAGE, CUDA_SUITES
+from kernel_builder.backends.cuda.redistrib import Redistrib, redist_platform
 from kernel_builder.events import Silent
 from kernel_builder.store.index import SimpleIndex, choose_wheel
 from kernel_builder.store.settings import find_index
 from kernel_builder.store.transport import Transport
 from kernel_builder.toolchain.debian import (
-    CUDA_PACKAGE,
-    CUDA_SUITES,
     KEYRINGS,
     DebianArchive,
     apt_mirrors,
     debian_architecture,
     find_keyring,
 )
-from kernel_builder.toolchain.redistrib import Redistrib, redist_platform
 from published import make_tar, serve_folder
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
@@ -74,7 +73,11 @@ def test_nvcc_runs_out_of_a_redistributable_archive(redist: Path, tmp_path: Path
 @pytest.mark.parametrize("cuda", CUDA_SUITES)
 def test_the_mirror_of_this_machine_has_the_compiler_in_a_signed_index(cuda: str) -> None:
     archive = DebianArchive(
-        apt_mirrors()[0], find_keyring(), Transport(find_index(os.environ)), architecture=debian_architecture(MACHINE)
+        apt_mirrors()[0],
+        find_keyring(),
+        Transport(find_index(os.environ)),
+        architecture=debian_architecture(MACHINE),
+        environ=os.environ,
     )
     package = archive.find(CUDA_PACKAGE, CUDA_SUITES[cuda][0])
     assert package.version.startswith(f"{cuda}.")

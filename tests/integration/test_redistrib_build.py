@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ProjectMaker, Tool
-from kernel_builder.toolchain.redistrib import redist_platform
+from kernel_builder.backends.cuda.redistrib import redist_platform
 from published import serve_folder
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from conftest import BUILD_TOML, ProjectMaker, Tool
+from kernel_builder.backends import toolkit_kinds
 from kernel_builder.binary.elf import read_elf
+from kernel_builder.config.backends import Backend
 from kernel_builder.events import Recorder
 from kernel_builder.store.cache import Store
 from kernel_builder.toolchain.choice import ToolchainRequest
 from kernel_builder.toolchain.host import HostCompilers, inspect_compiler
-from kernel_builder.toolchain.model import HostCompiler
+from kernel_builder.toolchain.model import HostCompiler, Toolkit
 from kernel_builder.toolchain.provide import Toolchains
 from kernel_builder.toolchain.settings import INDEX, ToolchainSettings
 from kernel_builder.toolchain.sources import open_sources
@@ -56,7 +58,7 @@ void launch(float* x, int n, cudaStream_t stream) { twice<<<(n + 255) / 256, 256
 
 @pytest.fixture(scope="module")
 def host() -> HostCompiler:
-    found = inspect_compiler(Path("/usr/bin/g++"))
+    found = inspect_compiler(Path("/usr/bin/g++"), os.environ)
     if not isinstance(found, HostCompiler) or not found.target.startswith("x86_64"):
         pytest.skip("needs g++ on x86_64")
     return found
@@ -70,8 +72,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def toolchains(root: Path, host: HostCompiler) -> Toolchains:
     recorder = Recorder()
     store = Store(root, recorder)
-    sources = open_sources(ToolchainSettings(order=(INDEX,)), store, recorder, environ=os.environ)
-    return Toolchains(sources, store, HostCompilers(found=(host,)), recorder)
+    sources = open_sources(ToolchainSettings(order=(INDEX,)), store, recorder, toolkit_kinds(), environ=os.environ)
+    return Toolchains(sources, store, HostCompilers(found=(host,)), recorder, toolkit_kinds())
 
 
 def run(*command: object) -> None:
@@ -97,24 +99,38 @@ def test_a_cuda_toolchain_stays_below_its_limit_and_compiles_and_links(
     root: Path, tmp_path: Path, host: HostCompiler
 ) -> None:
     kit = toolchains(tmp_path / "store", host)
-    provided = kit.provide(kit.resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64, cuda="13.0")))
-    assert provided.cuda is not None
+    provided = kit.provide(
+        kit.resolve(
+            ToolchainRequest(
+                torch="2.13", machine=Machine.X86_64, toolkit=Toolkit(backend=Backend("cuda"), version="13.0")
+            )
+        )
+    )
+    assert provided.toolkit is not None
     assert kit.bytes_received <= 150 * 2**20
     binding, kernel, library = tmp_path / "b.cpp", tmp_path / "k.cu", tmp_path / "k.so"
     binding.write_text(BINDING)
     kernel.write_text(KERNEL)
-    nvcc = [provided.cuda.nvcc, "-ccbin", host.cxx, "-std=c++17", "-arch=sm_90", "-Xcompiler", "-fPIC"]
+    nvcc = [provided.toolkit.compiler, "-ccbin", host.cxx, "-std=c++17", "-arch=sm_90", "-Xcompiler", "-fPIC"]
     run(*nvcc, "-c", kernel, "-o", tmp_path / "k.o")
-    include = [f"-I{folder}" for folder in (*provided.torch.include, *provided.cuda.include)]
+    include = [f"-I{folder}" for folder in (*provided.torch.include, *provided.toolkit.include)]
     run(host.cxx, "-std=c++20", "-fPIC", "-DWITH_CUDA", *include, "-c", binding, "-o", tmp_path / "b.o")
-    link = [f"-L{provided.torch.libraries}", f"-L{provided.cuda.libraries}", "-Wl,--no-as-needed", "-ltorch"]
+    link = [f"-L{provided.torch.libraries}", f"-L{provided.toolkit.libraries}", "-Wl,--no-as-needed", "-ltorch"]
     link += ["-Wl,--as-needed", "-ltorch_cpu", "-ltorch_cuda", "-lc10_cuda", "-lc10", "-lcudart", "-lcublas"]
     run(host.cxx, "-shared", tmp_path / "k.o", tmp_path / "b.o", "-o", library, *link, "-Wl,-z,defs")
 
 
 def test_the_index_has_a_complete_compiler_for_the_cuda_releases_of_torch(root: Path, host: HostCompiler) -> None:
     for cuda in ("13.0", "13.2"):
-        chain = toolchains(root, host).resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64, cuda=cuda)).chain
+        chain = (
+            toolchains(root, host)
+            .resolve(
+                ToolchainRequest(
+                    torch="2.13", machine=Machine.X86_64, toolkit=Toolkit(backend=Backend("cuda"), version=cuda)
+                )
+            )
+            .chain
+        )
         assert {taken.source for taken in chain.taken} == {INDEX}
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from loopback_index import LoopbackIndex, make_wheel, serve
 
+from kernel_builder.backends import toolkit_kinds
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.events import FetchFinished, FetchStarted, Notice, Recorder
 from kernel_builder.store.cache import Store
@@ -22,9 +24,10 @@ from kernel_builder.store.index import SimpleIndex
 from kernel_builder.store.transport import Transport
 from kernel_builder.toolchain.choice import ToolchainRequest
 from kernel_builder.toolchain.host import HostCompilers, inspect_compiler
-from kernel_builder.toolchain.model import HostCompiler
-from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
+from kernel_builder.toolchain.model import HostCompiler, Toolkit
+from kernel_builder.toolchain.provide import Toolchains
 from kernel_builder.toolchain.recipe import WheelPart, default_recipe
+from kernel_builder.toolchain.resolved import ResolvedToolchain
 from kernel_builder.toolchain.settings import INDEX, ToolchainSettings
 from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.names import Machine
@@ -33,7 +36,7 @@ pytestmark = pytest.mark.slow
 
 TAG = "manylinux_2_28_x86_64"
 CPU = ToolchainRequest(torch="2.13", machine=Machine.X86_64)
-CUDA = ToolchainRequest(torch="2.13", machine=Machine.X86_64, cuda="13.0")
+CUDA = ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=Toolkit(backend=Backend("cuda"), version="13.0"))
 NVCC = b"""#!/bin/sh
 case $1 in
 --list-gpu-code) echo 'sm_80\nsm_75\nsm_90' ;;
@@ -44,7 +47,7 @@ esac
 
 @pytest.fixture(scope="module")
 def host() -> HostCompiler:
-    found = inspect_compiler(Path("/usr/bin/g++"))
+    found = inspect_compiler(Path("/usr/bin/g++"), os.environ)
     if not isinstance(found, HostCompiler) or not found.target.startswith("x86_64"):
         pytest.skip("needs g++ on x86_64")
     return found
@@ -179,12 +182,22 @@ def tools(
     settings = server.settings()
     index = SimpleIndex(settings, recorder, Transport(settings, read_seconds=5, backoff=0.01))
     store = Store(root, recorder)
-    sources = open_sources(ToolchainSettings(order=(INDEX,)), store, recorder, environ={}, indexes={INDEX: index})
-    return Tools(Toolchains(sources, store, HostCompilers(found=(host,)), recorder, max_age=max_age), store, recorder)
+    sources = open_sources(
+        ToolchainSettings(order=(INDEX,)), store, recorder, toolkit_kinds(), environ={}, indexes={INDEX: index}
+    )
+    return Tools(
+        Toolchains(sources, store, HostCompilers(found=(host,)), recorder, toolkit_kinds(), max_age=max_age),
+        store,
+        recorder,
+    )
 
 
 def parts(cuda: str = "13.0") -> list[WheelPart]:
-    return [component.wheel for component in default_recipe().cuda.components(cuda) if component.wheel is not None]
+    return [
+        component.wheel
+        for component in default_recipe().toolkits[Backend("cuda")].components(cuda)
+        if component.wheel is not None
+    ]
 
 
 def test_paths_are_known_before_anything_is_fetched(server: LoopbackIndex, tmp_path: Path, host: HostCompiler) -> None:
@@ -194,7 +207,7 @@ def test_paths_are_known_before_anything_is_fetched(server: LoopbackIndex, tmp_p
     assert not (tmp_path / "store").exists()
     assert resolved.expected_bytes is None
     provided = kit.toolchains.provide(resolved)
-    assert (provided.torch, provided.cuda) == (resolved.torch, resolved.cuda)
+    assert (provided.torch, provided.toolkit) == (resolved.torch, resolved.toolkit)
 
 
 def test_cpu_toolchain_compiles_and_links(server: LoopbackIndex, tmp_path: Path, host: HostCompiler) -> None:
@@ -228,9 +241,11 @@ def test_cuda_toolchain_is_one_tree_with_a_compiler_that_runs(
 ) -> None:
     kit = tools(server, tmp_path, host)
     provided = kit.toolchains.provide(kit.toolchains.resolve(CUDA))
-    sdk = provided.cuda
+    sdk = provided.toolkit
     assert sdk is not None
-    assert "release 13.0" in subprocess.run([sdk.nvcc, "--version"], check=True, capture_output=True, text=True).stdout
+    assert (
+        "release 13.0" in subprocess.run([sdk.compiler, "--version"], check=True, capture_output=True, text=True).stdout
+    )
     assert (sdk.include[0] / "nvidia-cublas.h").is_file()
     assert (sdk.libraries / "libcublas.so").is_file()
     assert all(table.is_file() for table in (*sdk.exports, *provided.torch.exports))
@@ -328,12 +343,16 @@ def test_a_kept_choice_names_no_host(server: LoopbackIndex, tmp_path: Path, host
 def test_a_cuda_version_whose_wheels_hold_no_compiler_is_refused_with_the_reason(
     server: LoopbackIndex, tmp_path: Path, host: HostCompiler
 ) -> None:
-    request = ToolchainRequest(torch="2.13", machine=Machine.X86_64, cuda="12.4")
+    request = ToolchainRequest(
+        torch="2.13", machine=Machine.X86_64, toolkit=Toolkit(backend=Backend("cuda"), version="12.4")
+    )
     with pytest.raises(ToolchainError, match=r"the nvcc of CUDA 12\.4") as caught:
         tools(server, tmp_path, host).toolchains.resolve(request)
     assert "the wheels of CUDA 12 hold ptxas alone" in caught.value.message
     with pytest.raises(ToolchainError, match=r"CUDA 10\.2 is not known") as caught:
-        tools(server, tmp_path, host).toolchains.resolve(replace(request, cuda="10.2"))
+        tools(server, tmp_path, host).toolchains.resolve(
+            replace(request, toolkit=Toolkit(backend=Backend("cuda"), version="10.2"))
+        )
     assert caught.value.hint == "CUDA majors that are: 11, 12, 13"
 
 
@@ -385,8 +404,8 @@ def test_one_failing_wheel_of_many_ends_them_all_and_the_store_stays_sound(
     server.faults.clear()
     resolved = kit.toolchains.resolve(CUDA)
     kit.toolchains.provide(resolved)
-    assert resolved.cuda_key is not None
-    for key in (resolved.torch_key, resolved.torch_stubs_key, resolved.cuda_key):
+    assert resolved.toolkit_key is not None
+    for key in (resolved.torch_key, resolved.torch_stubs_key, resolved.toolkit_key):
         assert kit.store.verify(key) == []
 
 
@@ -412,7 +431,11 @@ def test_an_index_without_ranges_serves_with_a_warning_and_leaves_no_downloads(
 _CHILD = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start with it ignored
+import os
 from pathlib import Path
+from kernel_builder.backends import toolkit_kinds
+from kernel_builder.config.backends import Backend
+from kernel_builder.toolchain.model import Toolkit
 from kernel_builder.events import Silent
 from kernel_builder.store.cache import Store
 from kernel_builder.store.index import SimpleIndex
@@ -425,9 +448,9 @@ from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.names import Machine
 index = SimpleIndex(IndexSettings(url=sys.argv[1], origin="test"), Silent())
 store = Store(Path(sys.argv[2]))
-sources = open_sources(ToolchainSettings(order=("index",)), store, Silent(), environ={}, indexes={"index": index})
-kit = Toolchains(sources, store, HostCompilers(found=(inspect_compiler(Path("/usr/bin/g++")),)), Silent())
-resolved = kit.resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64, cuda="13.0"))
+sources = open_sources(ToolchainSettings(order=("index",)), store, Silent(), toolkit_kinds(), environ={}, indexes={"index": index})
+kit = Toolchains(sources, store, HostCompilers(found=(inspect_compiler(Path("/usr/bin/g++"), os.environ),)), Silent(), toolkit_kinds())
+resolved = kit.resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=Toolkit(backend=Backend("cuda"), version="13.0")))
 print("resolved", flush=True)
 kit.provide(resolved)
 print(kit.bytes_received, flush=True)
@@ -495,6 +518,6 @@ def test_when_one_of_two_fetching_processes_is_killed_the_other_finishes(
     kit = tools(server, tmp_path, host)
     resolved = kit.toolchains.resolve(CUDA)
     assert resolved.expected_bytes == 0
-    assert resolved.cuda_key is not None
-    assert kit.store.verify(resolved.cuda_key) == []
+    assert resolved.toolkit_key is not None
+    assert kit.store.verify(resolved.toolkit_key) == []
     assert not [path.name for path in (tmp_path / "store").iterdir() if path.name.startswith(".")]

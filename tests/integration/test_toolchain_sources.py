@@ -14,14 +14,17 @@ from pathlib import Path
 import pytest
 from loopback_index import LoopbackIndex, make_wheel, serve
 
+from kernel_builder.backends import toolkit_kinds
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import NetworkError, ToolchainError
 from kernel_builder.events import Notice, Recorder
 from kernel_builder.store.cache import Store
 from kernel_builder.toolchain.choice import ToolchainRequest
 from kernel_builder.toolchain.host import HostCompilers, inspect_compiler
-from kernel_builder.toolchain.model import HostCompiler
-from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
+from kernel_builder.toolchain.model import HostCompiler, Toolkit
+from kernel_builder.toolchain.provide import Toolchains
 from kernel_builder.toolchain.recipe import default_recipe
+from kernel_builder.toolchain.resolved import ResolvedToolchain
 from kernel_builder.toolchain.settings import load_settings
 from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.names import Abi, Machine
@@ -31,7 +34,9 @@ pytestmark = pytest.mark.slow
 TAG = "manylinux_2_28_x86_64"
 OLD_CPU = ToolchainRequest(torch="2.6", machine=Machine.X86_64, abi=Abi.CXX98)
 NEW_CPU = ToolchainRequest(torch="2.6", machine=Machine.X86_64, abi=Abi.CXX11)
-OLD_CUDA = ToolchainRequest(torch="2.6", machine=Machine.X86_64, abi=Abi.CXX98, cuda="12.4")
+OLD_CUDA = ToolchainRequest(
+    torch="2.6", machine=Machine.X86_64, abi=Abi.CXX98, toolkit=Toolkit(backend=Backend("cuda"), version="12.4")
+)
 
 _C10 = "#include <string>\nnamespace c10 { void check(char const *, std::string const &) {} }\n"
 _NVCC = """#!/bin/sh
@@ -45,7 +50,7 @@ esac
 
 @pytest.fixture(scope="module")
 def host() -> HostCompiler:
-    found = inspect_compiler(Path("/usr/bin/g++"))
+    found = inspect_compiler(Path("/usr/bin/g++"), os.environ)
     if not isinstance(found, HostCompiler) or not found.target.startswith("x86_64"):
         pytest.skip("needs g++ on x86_64")
     return found
@@ -131,9 +136,9 @@ def kit(
     }
     recorder = Recorder()
     store = Store(tmp_path / "store", recorder)
-    sources = open_sources(load_settings(project, environ), store, recorder, environ=environ)
+    sources = open_sources(load_settings(project, environ), store, recorder, toolkit_kinds(), environ=environ)
     compilers = HostCompilers(found=(host,))
-    return Kit(Toolchains(sources, store, compilers, recorder, max_age=max_age), recorder)
+    return Kit(Toolchains(sources, store, compilers, recorder, toolkit_kinds(), max_age=max_age), recorder)
 
 
 def sources_of(resolved: ResolvedToolchain) -> dict[str, str]:
@@ -229,7 +234,7 @@ def test_the_flavour_of_the_very_cuda_comes_first_and_a_cpu_one_never_serves_cud
 
 def make_toolkit(root: Path, *, without: str = "") -> Path:
     """What a toolkit of CUDA 12.4 looks like from outside."""
-    components = default_recipe().cuda.components("12.4")
+    components = default_recipe().toolkits[Backend("cuda")].components("12.4")
     headers = ["crt/host_defines.h", "cuda_runtime_api.h", "thrust/version.h", "nvrtc.h", "cuda_profiler_api.h"]
     headers += ["nvtx3/nvToolsExt.h", "nvJitLink.h", "cublas_v2.h", "cusparse.h", "cusolverDn.h", "cufft.h", "curand.h"]
     programs = ["bin/nvcc", "bin/nvcc.profile", "bin/cudafe++", "bin/fatbinary", "bin/ptxas", "nvvm/bin/cicc"]
@@ -252,9 +257,9 @@ def test_a_toolkit_of_this_machine_is_used_in_place(server: LoopbackIndex, tmp_p
     root = make_toolkit(tmp_path / "cuda-12.4")
     one = kit(server, tmp_path, host, 'sources = ["index", "local"]\n', {"CUDA_HOME": str(root)})
     resolved = one.toolchains.resolve(OLD_CUDA)
-    cuda = one.toolchains.provide(resolved).cuda
+    cuda = one.toolchains.provide(resolved).toolkit
     assert cuda is not None
-    assert (cuda.nvcc, cuda.include) == (root / "bin" / "nvcc", (root / "include",))
+    assert (cuda.compiler, cuda.include) == (root / "bin" / "nvcc", (root / "include",))
     assert cuda.known_codes() == ("sm_80", "sm_90")
     assert {name for name, source in sources_of(resolved).items() if source == "index"} == {"torch"}
     assert "nvcc: index: nvcc: the wheels of CUDA 12 hold ptxas alone" in reasons_of(resolved)
@@ -304,8 +309,8 @@ def test_of_two_toolkits_the_matching_one_is_taken_and_the_other_is_named(
     settings = f'sources = ["index", "local"]\n[local]\ntoolkits = ["{other}"]\n'
     one = kit(server, tmp_path, host, settings, {"CUDA_HOME": str(root)})
     resolved = one.toolchains.resolve(OLD_CUDA)
-    assert resolved.cuda is not None
-    assert resolved.cuda.nvcc == root / "bin" / "nvcc"
+    assert resolved.toolkit is not None
+    assert resolved.toolkit.compiler == root / "bin" / "nvcc"
     with pytest.raises(ToolchainError, match=rf"{other} is CUDA 11\.8"):
         kit(server, tmp_path, host, settings).toolchains.resolve(OLD_CUDA)
 
@@ -363,7 +368,7 @@ def test_a_toolchain_from_exactly_the_files_of_a_lock(
     one = kit(server, tmp_path, host, 'sources = ["index", "local"]\n', environ).toolchains
     resolved = one.resolve(OLD_CUDA)
     locked = one.resolve_locked(OLD_CUDA, resolved.artefacts)
-    assert (locked.torch, locked.cuda) == (resolved.torch, resolved.cuda)
+    assert (locked.torch, locked.toolkit) == (resolved.torch, resolved.toolkit)
     with pytest.raises(ToolchainError, match="it has none for torch"):
         one.resolve_locked(OLD_CUDA, resolved.artefacts[1:])
     os.utime(root / "bin" / "ptxas", (1, 1))
@@ -409,9 +414,9 @@ def test_nvidias_archives_make_a_whole_toolkit(server: LoopbackIndex, tmp_path: 
     settings = f'sources = ["index", "redistrib"]\n[redistrib]\npath = "{tmp_path / "redist"}"\n'
     one = kit(server, tmp_path, host, settings)
     resolved = one.toolchains.resolve(OLD_CUDA)
-    cuda = one.toolchains.provide(resolved).cuda
+    cuda = one.toolchains.provide(resolved).toolkit
     assert cuda is not None
-    tree = cuda.nvcc.parents[1]
+    tree = cuda.compiler.parents[1]
     assert tree.is_relative_to(tmp_path / "store")
     assert sorted(path.name for path in tree.iterdir() if not path.name.startswith(".")) == [
         "bin",
@@ -428,7 +433,7 @@ def test_nvidias_archives_make_a_whole_toolkit(server: LoopbackIndex, tmp_path: 
     archives = [artefact for artefact in one.toolchains.artefacts(resolved) if artefact.source == "redistrib"]
     assert len({artefact.filename for artefact in archives}) == 12
     locked = one.toolchains.resolve_locked(OLD_CUDA, resolved.artefacts)
-    assert locked.cuda_key == resolved.cuda_key
+    assert locked.toolkit_key == resolved.toolkit_key
 
 
 def test_what_the_archives_lack_is_named(server: LoopbackIndex, tmp_path: Path, host: HostCompiler) -> None:

@@ -1,8 +1,8 @@
 """What kernel-builder must know of a backend to compile kernels for it.
 
 A backend is one module in this package, named like the backend, whose ``RULES`` meets :class:`BackendRules`; its row in
-``data/backends.toml`` holds the rest: what it is called, its keys in ``build.toml``, how its device code is read and its
-devices are found. Nothing outside of this package, tables and documentation names a backend.
+``data/backends.toml`` holds the rest: what it is called, its keys in ``build.toml``, how its device code is read and
+its devices are found. Nothing outside of this package, tables and documentation names a backend.
 """
 
 from __future__ import annotations

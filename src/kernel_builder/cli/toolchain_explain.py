@@ -8,9 +8,11 @@ from pathlib import Path
 
 import click
 
+from kernel_builder.backends import toolkit_kinds
 from kernel_builder.cli.console import mebibytes
 from kernel_builder.cli.options import offline_option, source_option
 from kernel_builder.cli.session import open_run
+from kernel_builder.config.backends import Backend
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.workflow.explain import Explanation, explain
 
@@ -65,7 +67,7 @@ def _report(found: Explanation) -> dict[str, object]:
         "variant": found.variant,
         "torch": found.request.torch,
         "abi": found.request.abi,
-        "cuda": found.request.cuda,
+        **{backend.value: _version(found, backend) for backend in toolkit_kinds()},
         "sources": list(found.settings.order),
         "settings": [str(file) for file in found.settings.files],
         "host-compiler": {
@@ -86,3 +88,9 @@ def _report(found: Explanation) -> dict[str, object]:
         ],
         "refused": [asdict(entry) for entry in chain.refused],
     }
+
+
+def _version(found: Explanation, backend: Backend) -> str | None:
+    """The version of that backend's toolkit, if it is what the variant is compiled with."""
+    toolkit = found.request.toolkit
+    return toolkit.version if toolkit is not None and toolkit.backend is backend else None

@@ -1,4 +1,4 @@
-"""Project, variants, toolchains, survey and identity -> :class:`BuildPlan`. Pure: nothing is read, started or written."""
+"""Project, variants, toolchains, survey and identity -> :class:`BuildPlan`. Pure: nothing is read or started."""
 
 from __future__ import annotations
 

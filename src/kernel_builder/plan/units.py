@@ -60,8 +60,8 @@ def _joined_flags(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str,
 def merge(backend: Backend, sections: tuple[SectionInput, ...]) -> Units:
     """Merge ``sections`` into one unit per source file.
 
-    Warnings name files whose suffix says nothing; ``misplaced`` the sources of another backend, which ``backend`` should
-    compile. (That a file has contradicting flags in two sections is said when ``build.toml`` is read.)
+    Warnings name files whose suffix says nothing; ``misplaced`` the sources of another backend, which ``backend``
+    should compile. (That a file has contradicting flags in two sections is said when ``build.toml`` is read.)
     """
     compiling = [other for other in Backend if other.has_module and other is not backend]
     others = {suffix: other for other in compiling for suffix in other.sources if suffix not in backend.sources}

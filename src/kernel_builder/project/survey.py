@@ -24,7 +24,8 @@ class Survey:
     """The tree of one project.
 
     ``package`` are the package's files, ``includable`` every file that a source may include, ``marks`` what these
-    files say; ``has_csrc`` and ``has_registration`` whether the project has such a directory and such a header of its own.
+    files say; ``has_csrc`` and ``has_registration`` whether the project has such a directory and such a header of its
+    own.
     """
 
     package: PackageFiles

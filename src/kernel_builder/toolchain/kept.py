@@ -79,7 +79,7 @@ class Resolutions:
         return tuple(sorted(found, key=str))
 
     def keep(self, request: ToolchainRequest, chain: Chain) -> None:
-        """Keep what was chosen for ``request``. It only saves time: a store that cannot be written is told elsewhere."""
+        """Keep what was chosen for ``request``. It saves time only: others tell of a store that cannot be written."""
         table = {
             "format": _FORMAT,
             "torch": request.torch,

@@ -44,6 +44,14 @@ class OpenedSource:
     at_hand: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Installed:
+    """A toolkit that is installed on this machine. ``version`` is what its compiler says (``13.0.88``)."""
+
+    version: str
+    root: Path
+
+
 class ToolkitKind(Protocol):
     """The toolkit of one backend: what it is made of, where that comes from, and what comes out."""
 
@@ -78,6 +86,19 @@ class ToolkitKind(Protocol):
 
     def where_else(self, toolkit: Toolkit, labels: Sequence[str]) -> str:
         """What helps somebody whose sources, named by ``labels``, do not have a part of ``toolkit``."""
+        ...
+
+    @property
+    def debian_releases(self) -> tuple[str, ...]:
+        """The versions whose compiler Debian's archive is known to have."""
+        ...
+
+    def installed(self, environ: Mapping[str, str], settings: ToolchainSettings) -> tuple[Installed, ...]:
+        """The toolkits on this machine."""
+        ...
+
+    def devices(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """The backend's devices on this machine, each described for people."""
         ...
 
 

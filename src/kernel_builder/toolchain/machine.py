@@ -70,15 +70,6 @@ class Program:
     version: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gpu:
-    """A GPU, as its driver describes it. ``capability`` is the compute capability (``9.0``)."""
-
-    name: str
-    capability: str
-    driver: str
-
-
 def install_command(what: str, environ: Mapping[str, str]) -> str:
     """The command that installs ``what`` (a key of the table above) with this machine's package manager."""
     for manager, package in _PACKAGES[what].items():
@@ -88,7 +79,7 @@ def install_command(what: str, environ: Mapping[str, str]) -> str:
     return f"install the package {' or '.join(names)}"
 
 
-def _answer(command: list[str | Path], environ: Mapping[str, str]) -> str | None:
+def program_answer(command: list[str | Path], environ: Mapping[str, str]) -> str | None:
     """What a program prints; ``None`` when it cannot be run, fails or takes too long."""
     try:
         completed = subprocess.run(
@@ -111,7 +102,7 @@ def find_program(name: str, environ: Mapping[str, str]) -> Program | None:
     found = shutil.which(name, path=environ.get("PATH", ""))
     if found is None:
         return None
-    lines = (_answer([found, "--version"], environ) or "").splitlines()
+    lines = (program_answer([found, "--version"], environ) or "").splitlines()
     version = _VERSION.search(lines[0]) if lines else None
     return Program(path=Path(found), version=version[0] if version else "")
 
@@ -137,7 +128,7 @@ def missing_tools(host: HostCompiler, environ: Mapping[str, str]) -> tuple[str, 
     """Which of the assembler, linker and archiver the compiler does not find."""
     missing = []
     for tool in ("as", "ld", "ar"):
-        answer = _answer([host.cxx, f"-print-prog-name={tool}"], environ) or tool
+        answer = program_answer([host.cxx, f"-print-prog-name={tool}"], environ) or tool
         if shutil.which(answer, path=environ.get("PATH")) is None:
             missing.append(tool)
     return tuple(missing)
@@ -171,13 +162,3 @@ def try_compiler(host: HostCompiler, environ: Mapping[str, str]) -> str | None:
             words = [line for line in completed.stderr.splitlines() if "error" in line] or completed.stderr.splitlines()
             return f"{host.cxx} cannot make a shared library: {words[0].strip() if words else 'it says nothing'}"
     return None
-
-
-def find_gpus(environ: Mapping[str, str]) -> tuple[Gpu, ...]:
-    """NVIDIA's GPUs, out of ``nvidia-smi``; none where that is absent or fails."""
-    program = shutil.which("nvidia-smi", path=environ.get("PATH", ""))
-    if program is None:
-        return ()
-    answer = _answer([program, "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"], environ) or ""
-    rows = [[part.strip() for part in line.split(",")] for line in answer.splitlines()]
-    return tuple(Gpu(name=row[0], capability=row[1], driver=row[2]) for row in rows if len(row) == 3)

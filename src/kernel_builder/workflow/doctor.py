@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
+from kernel_builder.backends import toolkit_kinds
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.engine.resources import measure
@@ -30,19 +31,18 @@ from kernel_builder.store.inventory import list_entries
 from kernel_builder.store.offline import OfflineError
 from kernel_builder.store.settings import find_index, redact
 from kernel_builder.store.transport import Transport
-from kernel_builder.toolchain.debian import CUDA_SUITES, KEYRINGS, apt_mirrors
-from kernel_builder.toolchain.host import build_machine, find_host_compilers, variable_for, why_unfit
-from kernel_builder.toolchain.local import find_toolkits
+from kernel_builder.toolchain.debian import KEYRINGS, apt_mirrors
+from kernel_builder.toolchain.host import Purpose, build_machine, find_host_compilers, variable_for, why_unfit
+from kernel_builder.toolchain.kinds import ToolkitKind
 from kernel_builder.toolchain.machine import (
     find_compilers,
-    find_gpus,
     find_program,
     install_command,
     missing_tools,
     try_compiler,
 )
-from kernel_builder.toolchain.model import HostCompiler
-from kernel_builder.toolchain.recipe import default_recipe
+from kernel_builder.toolchain.model import HostCompiler, Toolkit
+from kernel_builder.toolchain.recipe import bound_for
 from kernel_builder.toolchain.settings import DEBIAN, INDEX, ToolchainSettings
 from kernel_builder.variants.matrix import Matrix
 from kernel_builder.variants.names import Platform
@@ -56,36 +56,39 @@ LOW_DISK = 3 << 30
 LOW_MEMORY = 2 << 30
 """Bytes: one compile of torch's headers takes up to 1.5 GB."""
 _INDEX_SECONDS = 20.0
-_MINIMAL = {
-    FILE_NAME: """\
+
+
+def _minimal_project() -> Mapping[str, str]:
+    """The files of a smallest project that is compiled for every backend that can be."""
+    compiled = [backend for backend in Backend if backend.has_module]
+    sources = {backend: f"{backend}/kernel{(*backend.sources, '.cpp')[0]}" for backend in compiled}
+    sections = "".join(
+        f'\n[kernel.{backend}]\nbackend = "{backend}"\ndepends = ["torch"]\nsrc = ["{source}"]\n'
+        for backend, source in sources.items()
+    )
+    names = ", ".join(f'"{backend}"' for backend in compiled)
+    return {
+        FILE_NAME: _MINIMAL.replace("BACKENDS", names) + sections,
+        "torch-ext/binding.cpp": "int binding;\n",
+        "torch-ext/any_kernel/__init__.py": "",
+        **dict.fromkeys(sources.values(), "int kernel;\n"),
+    }
+
+
+_MINIMAL = """\
 [general]
 name = "any-kernel"
 version = 1
 edition = 5
 license = "Apache-2.0"
-backends = ["cpu", "cuda"]
+backends = [BACKENDS]
 
 [general.hub]
 repo-id = "any/any-kernel"
 
 [torch]
 src = ["torch-ext/binding.cpp"]
-
-[kernel.cpu]
-backend = "cpu"
-depends = ["torch"]
-src = ["cpu/kernel.cpp"]
-
-[kernel.cuda]
-backend = "cuda"
-depends = ["torch"]
-src = ["cuda/kernel.cu"]
-""",
-    "torch-ext/binding.cpp": "int binding;\n",
-    "torch-ext/any_kernel/__init__.py": "",
-    "cpu/kernel.cpp": "int cpu;\n",
-    "cuda/kernel.cu": "int cuda;\n",
-}
+"""
 
 
 class Standing(StrEnum):
@@ -213,7 +216,7 @@ def _compilers(environ: Mapping[str, str], machine: str) -> Iterator[Check]:
         yield Check(name="C++ compiler", standing=Standing.OK, found=found)
     if hosts:
         host = hosts[0]
-        missing = missing_tools(host)
+        missing = missing_tools(host, environ)
         if missing:
             yield Check(
                 name="binutils",
@@ -223,7 +226,7 @@ def _compilers(environ: Mapping[str, str], machine: str) -> Iterator[Check]:
             )
         else:
             yield Check(name="binutils", standing=Standing.OK, found="as, ld and ar")
-            problem = try_compiler(host)
+            problem = try_compiler(host, environ)
             yield Check(
                 name="static libstdc++",
                 standing=Standing.OK if problem is None else Standing.MISSING,
@@ -244,14 +247,21 @@ def _limits(host: HostCompiler) -> str:
     """What a compiler does not serve, of all that is in the support table."""
     rows = [row for row in load_support().rows if row.platform.machine.value == host.machine]
     releases = sorted({row.torch for row in rows})
-    fitting = [str(torch) for torch in releases if why_unfit(host, torch=str(torch), cuda=None) is None]
+    fitting = [str(torch) for torch in releases if why_unfit(host, Purpose(torch=str(torch))) is None]
     old = [str(torch) for torch in releases if str(torch) not in fitting]
     limits = [f"too old for torch {old[0]} and later"] if old else []
-    toolkits = sorted({row.toolkit for row in rows if row.variant.backend is Backend("cuda") and row.toolkit})
-    new = [str(cuda) for cuda in toolkits if fitting and why_unfit(host, torch=fitting[0], cuda=str(cuda)) is not None]
-    if new:
-        limits.append(f"not for CUDA {', '.join(new)}")
+    for backend, kind in toolkit_kinds().items():
+        versions = sorted({row.toolkit for row in rows if row.variant.backend is backend and row.toolkit})
+        new = [str(version) for version in versions if fitting and not _serves(host, fitting[0], kind, str(version))]
+        if new:
+            limits.append(f"not for {backend.label} {', '.join(new)}")
     return "".join(f"; {limit}" for limit in limits)
+
+
+def _serves(host: HostCompiler, torch: str, kind: ToolkitKind, version: str) -> bool:
+    bound = bound_for(kind.recipe.host_compilers, version)
+    purpose = Purpose(torch=torch, toolkit=Toolkit(backend=kind.backend, version=version), bound=bound)
+    return why_unfit(host, purpose) is None
 
 
 def _cross(environ: Mapping[str, str]) -> Iterator[Check]:
@@ -288,7 +298,8 @@ def _tools(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterator[
 
 
 def _debian(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterator[Check]:
-    purpose = f"for CUDA {' and '.join(CUDA_SUITES)} out of Debian's archive"
+    releases = [f"{kind.backend.label} {' and '.join(kind.debian_releases)}" for kind in toolkit_kinds().values()]
+    purpose = f"for {', '.join(releases)} out of Debian's archive"
     verifier = find_program("gpgv", environ)
     keyrings = KEYRINGS if settings.debian_keyring is None else (settings.debian_keyring,)
     keyring = next((path for path in keyrings if path.is_file()), None)
@@ -313,11 +324,14 @@ def _debian(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterator
 
 
 def _devices(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterator[Check]:
-    toolkits, _ = find_toolkits(environ, settings.toolkits)
-    for toolkit in toolkits:
-        yield Check(name="CUDA toolkit", standing=Standing.OK, found=f"{toolkit.version}, {toolkit.root}")
-    if not toolkits:
-        yield Check(name="CUDA toolkit", standing=Standing.OK, found="none installed; compilers come from packages")
+    kinds = toolkit_kinds()
+    for backend, kind in kinds.items():
+        name = f"{backend.label} toolkit"
+        toolkits = kind.installed(environ, settings)
+        for toolkit in toolkits:
+            yield Check(name=name, standing=Standing.OK, found=f"{toolkit.version}, {toolkit.root}")
+        if not toolkits:
+            yield Check(name=name, standing=Standing.OK, found="none installed; compilers come from packages")
     environment = find_environment(None, environ)
     if isinstance(environment, Environment):
         found = f"{environment.label} and kernels {environment.client}, {environment.python}"
@@ -325,11 +339,10 @@ def _devices(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterato
     else:
         remedy = "to prove that what was built loads: pip install torch kernels"
         yield Check(name="torch", standing=Standing.ABSENT, found=environment.reason, remedy=remedy)
-    gpus = find_gpus(environ)
-    for gpu in gpus:
-        found = f"{gpu.name}, compute capability {gpu.capability}, driver {gpu.driver}"
+    devices = [found for kind in kinds.values() for found in kind.devices(environ)]
+    for found in devices:
         yield Check(name="GPU", standing=Standing.OK, found=found)
-    if not gpus:
+    if not devices:
         yield Check(name="GPU", standing=Standing.OK, found="none found; building needs none")
 
 
@@ -384,18 +397,19 @@ def _index(run: Run) -> tuple[Check, KernelBuilderError | None]:
     """The package index, and what is wrong with it if it was asked."""
     if run.offline:
         return Check(name="package index", standing=Standing.OK, found="not asked (--offline)"), None
+    project = next(iter(toolkit_kinds().values())).recipe.compiler_project
     try:
         settings = find_index(run.environ)
         transport = Transport(settings, read_seconds=_INDEX_SECONDS)
         try:
-            files = SimpleIndex(settings, Silent(), transport).files(default_recipe().cuda.compiler_project)
+            files = SimpleIndex(settings, Silent(), transport).files(project)
         finally:
             transport.close()
     except KernelBuilderError as error:
         # Not MISSING: what is in the store can be built with.
         return Check(name="package index", standing=Standing.ABSENT, found=error.message, remedy=error.hint), error
     origin = "nothing else is configured" if settings.url is None else f"set by {settings.origin}"
-    found = f"answers, with {len(files)} wheels of {default_recipe().cuda.compiler_project} ({origin})"
+    found = f"answers, with {len(files)} wheels of {project} ({origin})"
     return Check(name="package index", standing=Standing.OK, found=found), None
 
 
@@ -406,7 +420,7 @@ def _root(project: Path | None) -> Iterator[Path]:
         yield project
         return
     with tempfile.TemporaryDirectory(prefix="kernel-builder-") as scratch:
-        for name, text in _MINIMAL.items():
+        for name, text in _minimal_project().items():
             file = Path(scratch) / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")

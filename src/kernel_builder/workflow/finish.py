@@ -1,4 +1,4 @@
-"""What becomes of a variant once its actions have ended: it is installed if it loads and conforms, or its failure told."""
+"""What becomes of a variant once its actions have ended: it is installed if it loads and conforms."""
 
 from __future__ import annotations
 

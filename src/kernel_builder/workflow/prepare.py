@@ -34,8 +34,8 @@ from kernel_builder.workflow.toolchains import Chosen, ToolchainOptions, choose_
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A plan with what it follows from. ``without_variant`` are backends that were asked for and that no variant is for,
-    with the reason; ``warnings`` are those about ``build.toml``.
+    """A plan with what it follows from. ``without_variant`` are backends that were asked for and that no variant is
+    for, with the reason; ``warnings`` are those about ``build.toml``.
     """
 
     project: Project

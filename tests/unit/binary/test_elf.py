@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 from pathlib import Path
 
@@ -85,7 +86,7 @@ def test_other_files_are_refused(data: bytes) -> None:
 
 
 def test_the_c_library_agrees_with_an_independent_reader() -> None:
-    path = compiler_file(find_host_compiler(), "libc.so.6")
+    path = compiler_file(find_host_compiler(os.environ), "libc.so.6", os.environ)
     mine = {(symbol.name, symbol.version, symbol.default) for symbol in read_elf(path.read_bytes()).exports}
     elf = ELFFile(io.BytesIO(path.read_bytes()))
     versions = elf.get_section_by_name(".gnu.version")
@@ -118,7 +119,7 @@ def test_a_stub_offers_what_it_was_told_to(tmp_path: Path) -> None:
         Symbol(name="new", version="LIB_2.0"),
     )
     path = tmp_path / "libthing.so"
-    write_stub(path, soname="libthing.so.7", symbols=symbols, host=find_host_compiler())
+    write_stub(path, soname="libthing.so.7", symbols=symbols, host=find_host_compiler(os.environ), environ=os.environ)
     elf = read_elf(path.read_bytes())
     assert elf.soname == "libthing.so.7"
     assert elf.needed == ()

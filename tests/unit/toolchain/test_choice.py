@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from kernel_builder.backends.cuda.archives import CudaArchives
+from kernel_builder.backends.cuda.debian import CudaDebian
+from kernel_builder.backends.cuda.kind import CudaToolkit
+from kernel_builder.backends.cuda.local import LocalCuda
+from kernel_builder.backends.cuda.redistrib import Redistrib
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import NetworkError, ToolchainError
 from kernel_builder.store.settings import IndexSettings
 from kernel_builder.store.transport import Transport
 from kernel_builder.toolchain.choice import ComponentSource, ToolchainRequest, choose_components, choose_torch
-from kernel_builder.toolchain.cuda_archives import CudaArchives
-from kernel_builder.toolchain.cuda_debian import CudaDebian
-from kernel_builder.toolchain.local import LocalCuda, LocalTorch
+from kernel_builder.toolchain.local_torch import LocalTorch
+from kernel_builder.toolchain.model import Toolkit
 from kernel_builder.toolchain.recipe import default_recipe
-from kernel_builder.toolchain.redistrib import Redistrib
 from kernel_builder.toolchain.settings import Place, ToolchainSettings
 from kernel_builder.variants.names import Machine
 
-COMPONENTS = default_recipe().cuda.components("12.6")
+KIND = CudaToolkit()
+COMPONENTS = KIND.recipe.components("12.6")
 
 
 def transport() -> Transport:
@@ -37,11 +43,14 @@ def local(tmp_path: Path) -> LocalCuda:
 
 @pytest.fixture
 def debian(tmp_path: Path) -> CudaDebian:
-    return CudaDebian(ToolchainSettings(debian_mirror=Place(path=tmp_path)), transport(), tmp_path / "downloads")
+    return CudaDebian(
+        ToolchainSettings(debian_mirror=Place(path=tmp_path)), transport(), tmp_path / "downloads", os.environ
+    )
 
 
 def choose(*sources: ComponentSource) -> None:
-    choose_components(COMPONENTS, "12.7", Machine.X86_64, sources)
+    toolkit = Toolkit(backend=Backend("cuda"), version="12.7")
+    choose_components(COMPONENTS, toolkit, Machine.X86_64, sources, KIND.where_else)
 
 
 def test_a_part_that_nobody_has_is_an_error_with_all_reasons(local: LocalCuda, debian: CudaDebian) -> None:
@@ -85,4 +94,4 @@ def test_without_any_source_of_torch_that_is_said(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match="those that are configured have no such thing at all"):
         choose_torch(request, ())
     with pytest.raises(ToolchainError, match=r"local: torch 2\.13: no environment here has torch"):
-        choose_torch(request, (LocalTorch((tmp_path,), default_recipe()),))
+        choose_torch(request, (LocalTorch((tmp_path,), default_recipe().torch),))

@@ -14,16 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from kernel_builder.backends.cuda.debian import CUDA_MEMBERS, CUDA_PACKAGE, NVCC_PROFILE, cuda_target
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.store.settings import IndexSettings
 from kernel_builder.store.transport import Transport
 from kernel_builder.toolchain.debian import (
-    CUDA_MEMBERS,
-    CUDA_PACKAGE,
-    NVCC_PROFILE,
     DebianArchive,
     apt_mirrors,
-    cuda_target,
     debian_architecture,
     find_keyring,
     newest_package,
@@ -152,7 +149,7 @@ def test_the_compiler_comes_out_of_a_verified_package(
     base: str, site: LoopbackSite, signer: Signer, transport: Transport, tmp_path: Path
 ) -> None:
     mirror: str | Path = site.root if base == "folder" else site.url if base == "url" else f"file:{site.root}"
-    archive = DebianArchive(mirror, signer.keyring, transport if base == "url" else None)
+    archive = DebianArchive(mirror, signer.keyring, transport if base == "url" else None, environ=os.environ)
     package = archive.find(CUDA_PACKAGE, "trixie")
     assert (package.version, package.suite) == ("12.4.131~12.4.1-2", "trixie")
     assert package.depends == "g++-13,\nlibc6 (>= 2.34)"
@@ -170,8 +167,10 @@ def test_the_compiler_comes_out_of_a_verified_package(
 def test_an_index_is_found_under_its_plain_name_too(tmp_path: Path, signer: Signer, transport: Transport) -> None:
     publish(tmp_path, signer, by_hash=False)
     with serve_folder(tmp_path) as served:
-        assert DebianArchive(served.url, signer.keyring, transport).find(CUDA_PACKAGE, "trixie").size
-    assert DebianArchive(tmp_path, signer.keyring, None).find(CUDA_PACKAGE, "trixie").size
+        assert (
+            DebianArchive(served.url, signer.keyring, transport, environ=os.environ).find(CUDA_PACKAGE, "trixie").size
+        )
+    assert DebianArchive(tmp_path, signer.keyring, None, environ=os.environ).find(CUDA_PACKAGE, "trixie").size
 
 
 @needs_gpg
@@ -179,14 +178,14 @@ def test_an_altered_release_file_is_refused(site: LoopbackSite, signer: Signer) 
     file = site.root / "dists/trixie/InRelease"
     file.write_bytes(file.read_bytes().replace(b"Origin: Test", b"Origin: Evil"))
     with pytest.raises(IntegrityError, match="its signature does not fit its contents"):
-        DebianArchive(site.root, signer.keyring, None).find(CUDA_PACKAGE, "trixie")
+        DebianArchive(site.root, signer.keyring, None, environ=os.environ).find(CUDA_PACKAGE, "trixie")
 
 
 @needs_gpg
 def test_an_unsigned_release_file_is_refused(site: LoopbackSite, signer: Signer) -> None:
     (site.root / "dists/trixie/InRelease").write_text("Suite: stable\nCodename: trixie\n")
     with pytest.raises(IntegrityError, match="cannot be trusted: it is not signed"):
-        DebianArchive(site.root, signer.keyring, None).find(CUDA_PACKAGE, "trixie")
+        DebianArchive(site.root, signer.keyring, None, environ=os.environ).find(CUDA_PACKAGE, "trixie")
 
 
 @needs_gpg
@@ -194,7 +193,7 @@ def test_only_what_was_signed_is_read(signer: Signer) -> None:
     signed = signer.sign("Suite: stable\n")
     framed = b"Evil: before\n\n" + signed + b"\nEvil: after\n"
     try:
-        text = verify_clearsigned(framed, signer.keyring, "it")
+        text = verify_clearsigned(framed, signer.keyring, "it", environ=os.environ)
     except IntegrityError:
         return  # newer versions of gpgv refuse it
     assert "Evil" not in text
@@ -205,7 +204,7 @@ def test_a_key_that_is_not_in_the_keyring_is_refused(site: LoopbackSite) -> None
     other = new_signer()
     try:
         with pytest.raises(IntegrityError, match="none of the keys that signed it"):
-            DebianArchive(site.root, other.keyring, None).find(CUDA_PACKAGE, "trixie")
+            DebianArchive(site.root, other.keyring, None, environ=os.environ).find(CUDA_PACKAGE, "trixie")
     finally:
         end(other)
 
@@ -214,28 +213,28 @@ def test_a_key_that_is_not_in_the_keyring_is_refused(site: LoopbackSite) -> None
 def test_a_key_that_has_expired_is_refused(expired: Signer) -> None:
     signed = expired.sign("Suite: stable\n", "--faked-system-time", "20200101T010000")
     with pytest.raises(IntegrityError, match="the key that signed it has expired"):
-        verify_clearsigned(signed, expired.keyring, "it")
+        verify_clearsigned(signed, expired.keyring, "it", environ=os.environ)
 
 
 @needs_gpg
 def test_a_release_file_past_its_date_is_refused(tmp_path: Path, signer: Signer) -> None:
     publish(tmp_path, signer, extra="Valid-Until: Sat, 02 Jan 2021 00:00:00 UTC\n")
     with pytest.raises(IntegrityError, match="was valid until Sat, 02 Jan 2021"):
-        DebianArchive(tmp_path, signer.keyring, None).find(CUDA_PACKAGE, "trixie")
+        DebianArchive(tmp_path, signer.keyring, None, environ=os.environ).find(CUDA_PACKAGE, "trixie")
     publish(tmp_path, signer, extra="Valid-Until: Sat, 02 Jan 2094 00:00:00 UTC\n")
-    assert DebianArchive(tmp_path, signer.keyring, None).find(CUDA_PACKAGE, "trixie").size
+    assert DebianArchive(tmp_path, signer.keyring, None, environ=os.environ).find(CUDA_PACKAGE, "trixie").size
 
 
 @needs_gpg
 def test_the_release_file_of_another_suite_is_refused(tmp_path: Path, signer: Signer) -> None:
     publish(tmp_path, signer, codename="bookworm")
     with pytest.raises(IntegrityError, match="is of bookworm, not of trixie"):
-        DebianArchive(tmp_path, signer.keyring, None).find(CUDA_PACKAGE, "trixie")
+        DebianArchive(tmp_path, signer.keyring, None, environ=os.environ).find(CUDA_PACKAGE, "trixie")
 
 
 @needs_gpg
 def test_an_altered_index_or_package_is_refused(site: LoopbackSite, signer: Signer, tmp_path: Path) -> None:
-    archive = DebianArchive(site.root, signer.keyring, None)
+    archive = DebianArchive(site.root, signer.keyring, None, environ=os.environ)
     package = archive.find(CUDA_PACKAGE, "trixie")
     for pattern in ("pool/**/*.deb", "dists/**/SHA256/*"):
         (file,) = site.root.glob(pattern)
@@ -250,19 +249,23 @@ def test_an_altered_index_or_package_is_refused(site: LoopbackSite, signer: Sign
 
 @needs_gpg
 def test_what_is_missing_is_named(site: LoopbackSite, signer: Signer, transport: Transport) -> None:
-    archive = DebianArchive(site.url, signer.keyring, transport)
+    archive = DebianArchive(site.url, signer.keyring, transport, environ=os.environ)
     with pytest.raises(ToolchainError, match="has no package nothing in trixie/non-free for amd64"):
         archive.find("nothing", "trixie")
     with pytest.raises(ToolchainError, match="has no suite forky"):
         archive.find(CUDA_PACKAGE, "forky")
     with pytest.raises(ToolchainError, match="has no suite forky"):
-        DebianArchive(site.root, signer.keyring, None).find(CUDA_PACKAGE, "forky")
+        DebianArchive(site.root, signer.keyring, None, environ=os.environ).find(CUDA_PACKAGE, "forky")
     with pytest.raises(ToolchainError, match="has no non-free/binary-arm64"):
-        DebianArchive(site.url, signer.keyring, transport, architecture="arm64").find(CUDA_PACKAGE, "trixie")
+        DebianArchive(site.url, signer.keyring, transport, architecture="arm64", environ=os.environ).find(
+            CUDA_PACKAGE, "trixie"
+        )
     with pytest.raises(NetworkError):
-        DebianArchive("http://127.0.0.1:9", signer.keyring, transport).find(CUDA_PACKAGE, "trixie")
+        DebianArchive("http://127.0.0.1:9", signer.keyring, transport, environ=os.environ).find(CUDA_PACKAGE, "trixie")
     with pytest.raises(ToolchainError, match=r"gpgv.*is not installed") as caught:
-        DebianArchive(site.url, signer.keyring, transport, gpgv="no-such-gpgv").find(CUDA_PACKAGE, "trixie")
+        DebianArchive(site.url, signer.keyring, transport, gpgv="no-such-gpgv", environ=os.environ).find(
+            CUDA_PACKAGE, "trixie"
+        )
     assert "apt-get install gpgv" in (caught.value.hint or "")
 
 

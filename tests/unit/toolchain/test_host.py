@@ -6,16 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from kernel_builder.backends import toolkit_kinds
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ToolchainError
+from kernel_builder.toolchain.choice import ToolchainRequest
 from kernel_builder.toolchain.host import (
     HostCompilers,
+    Purpose,
     choose_host_compiler,
     compiler_file,
     find_host_compilers,
     host_limits,
     judge_host_compilers,
 )
-from kernel_builder.toolchain.model import Family, HostCompiler
+from kernel_builder.toolchain.model import Family, HostCompiler, Toolkit
+from kernel_builder.toolchain.provide import purpose_of
+from kernel_builder.variants.names import Machine
 
 
 def fake_compiler(directory: Path, name: str, *, version: str, banner: str = "g++ (GCC)") -> Path:
@@ -45,15 +51,22 @@ def fake_clang(directory: Path, name: str, *, version: str, library: int | None 
     return path
 
 
+def purpose(torch: str, cuda: str | None) -> Purpose:
+    if cuda is None:
+        return Purpose(torch=torch)
+    toolkit = Toolkit(backend=Backend("cuda"), version=cuda)
+    return purpose_of(ToolchainRequest(torch=torch, machine=Machine.X86_64, toolkit=toolkit), toolkit_kinds())
+
+
 def choose(compilers: HostCompilers, *, torch: str = "2.13", cuda: str | None = None) -> HostCompiler:
-    return choose_host_compiler(compilers, torch=torch, cuda=cuda)
+    return choose_host_compiler(compilers, purpose(torch, cuda))
 
 
 def test_the_machines_compiler_is_found() -> None:
-    host = find_host_compilers().found[0]
+    host = find_host_compilers(os.environ).found[0]
     assert host.cxx.is_absolute()
     assert host.target.endswith("linux-gnu")
-    assert compiler_file(host, "libstdc++.a").is_file()
+    assert compiler_file(host, "libstdc++.a", os.environ).is_file()
 
 
 def test_the_newest_that_the_toolkit_accepts_is_taken(tmp_path: Path) -> None:
@@ -104,7 +117,7 @@ def test_the_headers_of_torch_set_the_oldest(tmp_path: Path) -> None:
     ],
 )
 def test_bounds_hold_from_a_release_on(torch: str, cuda: str | None, gcc: str, clang: str) -> None:
-    limits = host_limits(torch, cuda)
+    limits = host_limits(purpose(torch, cuda))
     assert {family: limit.specifier for family, limit in limits.items()} == {Family.GCC: gcc, Family.CLANG: clang}
 
 
@@ -113,7 +126,7 @@ def test_a_gcc_that_fits_goes_before_every_clang(tmp_path: Path) -> None:
     clang = fake_clang(tmp_path, "clang++", version="19.1.7")
     compilers = find_host_compilers({"PATH": str(tmp_path)})
     assert str(choose(compilers)) == "g++ 12.2.0"
-    _, refused = judge_host_compilers(compilers, torch="2.13", cuda=None)
+    _, refused = judge_host_compilers(compilers, Purpose(torch="2.13"))
     assert [str(entry) for entry in refused] == [
         f"{clang}: it is clang++ 19.1.7, which serves; g++ 12.2.0 goes before it"
     ]
@@ -205,7 +218,7 @@ def test_the_documented_bounds_are_those_that_hold() -> None:
                 documented[release] = (gcc, newest)
     assert {"11.8", "12.4", "12.6", "13.0", "13.3", "13.4"} <= documented.keys()
     for cuda, newest in documented.items():
-        limits = host_limits("2.6", cuda)
+        limits = host_limits(purpose("2.6", cuda))
         assert (str(limits[Family.GCC].newest), str(limits[Family.CLANG].newest)) == newest, cuda
 
 

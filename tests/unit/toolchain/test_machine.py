@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from kernel_builder.backends.cuda.kind import CudaToolkit
 from kernel_builder.toolchain.host import find_host_compiler
 from kernel_builder.toolchain.machine import (
     find_compilers,
-    find_gpus,
     find_program,
     install_command,
     missing_tools,
@@ -64,9 +64,9 @@ def test_compilers_are_found_with_what_they_compile_for(tmp_path: Path) -> None:
 
 @needs_gcc
 def test_the_compiler_of_this_machine_passes_its_trial() -> None:
-    host = find_host_compiler()
-    assert missing_tools(host) == ()
-    assert try_compiler(host) is None
+    host = find_host_compiler(os.environ)
+    assert missing_tools(host, os.environ) == ()
+    assert try_compiler(host, os.environ) is None
 
 
 @needs_gcc
@@ -78,18 +78,18 @@ def test_a_compiler_without_its_parts_is_caught(tmp_path: Path) -> None:
         f'-print-file-name=*) exec {gcc} "$1";; *) echo "fatal error: string: No such file" >&2; exit 1;; esac',
     )
     host = HostCompiler(cxx=hollow, version="12.0.0", target="x86_64-linux-gnu", library=12)
-    assert missing_tools(host) == ("as",)
-    assert "fatal error: string: No such file" in (try_compiler(host) or "")
+    assert missing_tools(host, os.environ) == ("as",)
+    assert "fatal error: string: No such file" in (try_compiler(host, os.environ) or "")
     without_library = script(tmp_path / "bare" / "g++", 'echo "${1#-print-file-name=}"')
-    assert "has no libstdc++.a" in (
-        try_compiler(HostCompiler(cxx=without_library, version="12.0.0", target="x86_64-linux-gnu", library=12)) or ""
-    )
+    bare = HostCompiler(cxx=without_library, version="12.0.0", target="x86_64-linux-gnu", library=12)
+    assert "has no libstdc++.a" in (try_compiler(bare, os.environ) or "")
 
 
 def test_gpus_are_what_the_driver_says(tmp_path: Path) -> None:
     script(tmp_path / "nvidia-smi", 'echo "NVIDIA H100 80GB HBM3, 9.0, 550.163.01"; echo "odd line"')
+    find_gpus = CudaToolkit().devices
     (gpu,) = find_gpus(path_of(tmp_path))
-    assert (gpu.name, gpu.capability, gpu.driver) == ("NVIDIA H100 80GB HBM3", "9.0", "550.163.01")
+    assert gpu == "NVIDIA H100 80GB HBM3, compute capability 9.0, driver 550.163.01"
     script(tmp_path / "nvidia-smi", 'echo "NVIDIA-SMI has failed"; exit 9')
     assert find_gpus(path_of(tmp_path)) == ()
     assert find_gpus({}) == ()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ToolchainError
 from kernel_builder.toolchain.recipe import Component, bound_for, default_recipe, parse_recipe
 
+CUDA = default_recipe().toolkits[Backend("cuda")]
+
 
 def components(cuda: str) -> dict[str, Component]:
-    return {component.name: component for component in default_recipe().cuda.components(cuda)}
+    return {component.name: component for component in CUDA.components(cuda)}
 
 
 def sonames(cuda: str) -> set[str]:
@@ -58,11 +61,11 @@ def test_a_component_is_there_since_its_release() -> None:
 
 def test_an_unknown_major_is_refused() -> None:
     with pytest.raises(ToolchainError, match=r"CUDA 14\.0 is not known"):
-        default_recipe().cuda.components("14.0")
+        CUDA.components("14.0")
 
 
 def test_a_bound_holds_from_its_release_to_the_next() -> None:
-    bounds = default_recipe().cuda.host_compilers
+    bounds = CUDA.host_compilers
     found = [bound_for(bounds, cuda) for cuda in ("11.8", "12.3", "12.4", "12.6", "12.8", "13.0", "13.3", "13.5")]
     assert [bound.gcc for bound in found if bound] == [11, 12, 13, 13, 14, 15, 15, 16]
     assert [bound.clang for bound in found if bound] == [14, 16, 17, 18, 19, 20, 21, 22]
@@ -97,6 +100,9 @@ def test_the_digest_follows_what_is_taken_and_not_the_bounds() -> None:
     plain = parse_recipe(TABLE.format(minimum=9, folder="include"))
     bound = parse_recipe(TABLE.format(minimum=10, folder="include"))
     other = parse_recipe(TABLE.format(minimum=9, folder="headers"))
-    assert (plain.torch.digest, plain.cuda.digest) == (bound.torch.digest, bound.cuda.digest)
+    assert (plain.torch.digest, plain.toolkits[Backend("cuda")].digest) == (
+        bound.torch.digest,
+        bound.toolkits[Backend("cuda")].digest,
+    )
     assert plain.torch.digest == other.torch.digest
-    assert plain.cuda.digest != other.cuda.digest
+    assert plain.toolkits[Backend("cuda")].digest != other.toolkits[Backend("cuda")].digest

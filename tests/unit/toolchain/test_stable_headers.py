@@ -28,7 +28,11 @@ def torch_in(folder: Path, headers: dict[str, str]) -> TorchSdk:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="ascii")
     return TorchSdk(
-        version="2.13.0", include=(folder / "include", folder / "api"), libraries=folder / "stubs", exports=()
+        version="2.13.0",
+        include=(folder / "include", folder / "api"),
+        libraries=folder / "stubs",
+        exports=(),
+        identity="torch-2.13.0",
     )
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def test_the_newest_version_below_the_floor_is_taken_and_newer_names_are_left_ou
 @pytest.fixture(scope="module")
 def sysroot(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("sysroot")
-    write_sysroot(directory, find_host_compiler())
+    write_sysroot(directory, find_host_compiler(os.environ), os.environ)
     return directory
 
 
@@ -58,7 +59,7 @@ def test_no_stub_offers_anything_above_the_floor(sysroot: Path) -> None:
 
 
 def test_making_it_twice_gives_the_same_bytes(sysroot: Path, tmp_path: Path) -> None:
-    write_sysroot(tmp_path, find_host_compiler())
+    write_sysroot(tmp_path, find_host_compiler(os.environ), os.environ)
     for path in sorted(sysroot.rglob("*")):
         if path.is_file():
             assert (tmp_path / path.relative_to(sysroot)).read_bytes() == path.read_bytes(), path.name
@@ -147,4 +148,4 @@ def test_a_full_disk_is_not_blamed_on_the_compiler(tmp_path: Path) -> None:
     compiler.chmod(0o755)
     host = HostCompiler(cxx=compiler, version="12.2.0", target="x86_64-linux-gnu", library=12)
     with pytest.raises(MachineError, match=r"no room for the link stub of libthing\.so\.1"):
-        write_stub(tmp_path / "libthing.so", soname="libthing.so.1", symbols=[], host=host)
+        write_stub(tmp_path / "libthing.so", soname="libthing.so.1", symbols=[], host=host, environ=os.environ)

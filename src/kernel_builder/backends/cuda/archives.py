@@ -87,8 +87,8 @@ class CudaArchives:
             archive = by_name.get(taken.artefact.filename)
             if archive is None or archive.sha256 != taken.artefact.sha256:
                 raise ToolchainError(
-                    f"NVIDIA's manifest of CUDA {tree.version} does not list {taken.artefact.filename} any more, which was"
-                    " chosen earlier",
+                    f"NVIDIA's manifest of CUDA {tree.version} does not list {taken.artefact.filename} any more, which"
+                    " was chosen earlier",
                     hint="'kernel-builder lock --upgrade' chooses anew",
                 )
         wanted: dict[str, list[Component]] = {}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kernel_builder.backends.cuda.archives import CudaArchives
-from kernel_builder.backends.cuda.debian import CudaDebian
-from kernel_builder.backends.cuda.local import LocalCuda, header_directories
+from kernel_builder.backends.cuda.debian import CUDA_SUITES, CudaDebian
+from kernel_builder.backends.cuda.local import LocalCuda, find_toolkits, header_directories
 from kernel_builder.backends.cuda.redistrib import PUBLIC_BASE, Redistrib
 from kernel_builder.backends.cuda.wheels import CudaWheels
 from kernel_builder.config.backends import Backend
@@ -16,11 +17,12 @@ from kernel_builder.errors import ToolchainError
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.settings import split_credentials
 from kernel_builder.toolchain.choice import Taken
-from kernel_builder.toolchain.kinds import OpenedSource, Opening
+from kernel_builder.toolchain.kinds import Installed, OpenedSource, Opening
 from kernel_builder.toolchain.link_tables import EXPORTS
+from kernel_builder.toolchain.machine import program_answer
 from kernel_builder.toolchain.model import Toolkit, ToolkitSdk
 from kernel_builder.toolchain.recipe import Component, ToolkitRecipe, default_recipe
-from kernel_builder.toolchain.settings import DEBIAN, LOCAL, REDISTRIB, Place
+from kernel_builder.toolchain.settings import DEBIAN, LOCAL, REDISTRIB, Place, ToolchainSettings
 
 GPU_CODES = "gpu-codes.txt"
 _PROBE_SECONDS = 60
@@ -99,6 +101,26 @@ class CudaToolkit:
             return elsewhere
         order = ",".join([*labels, REDISTRIB])
         return f"KERNEL_BUILDER_SOURCES={order} asks NVIDIA's archives, too; or {elsewhere}"
+
+    @property
+    def debian_releases(self) -> tuple[str, ...]:
+        """See :class:`~kernel_builder.toolchain.kinds.ToolkitKind`."""
+        return tuple(CUDA_SUITES)
+
+    def installed(self, environ: Mapping[str, str], settings: ToolchainSettings) -> tuple[Installed, ...]:
+        """See :class:`~kernel_builder.toolchain.kinds.ToolkitKind`."""
+        found, _ = find_toolkits(environ, settings.toolkits)
+        return tuple(Installed(version=toolkit.version, root=toolkit.root) for toolkit in found)
+
+    def devices(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """NVIDIA's GPUs, out of ``nvidia-smi``; none where that is absent or fails."""
+        program = shutil.which("nvidia-smi", path=environ.get("PATH", ""))
+        if program is None:
+            return ()
+        query = "--query-gpu=name,compute_cap,driver_version"
+        answer = program_answer([program, query, "--format=csv,noheader"], environ) or ""
+        rows = [[part.strip() for part in line.split(",")] for line in answer.splitlines()]
+        return tuple(f"{row[0]}, compute capability {row[1]}, driver {row[2]}" for row in rows if len(row) == 3)
 
 
 def _redistrib(opening: Opening) -> OpenedSource:

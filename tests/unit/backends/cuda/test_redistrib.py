@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from kernel_builder.backends.cuda.redistrib import RedistArchive, Redistrib, redist_platform
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.store.settings import IndexSettings
 from kernel_builder.store.transport import Transport
-from kernel_builder.toolchain.redistrib import RedistArchive, Redistrib, redist_platform
 from published import LoopbackSite, make_tar, serve_folder
 
 PLATFORMS = ("linux-x86_64", "linux-sbsa")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_builder.toolchain.local import find_toolkits
+from kernel_builder.backends.cuda.local import find_toolkits
 
 _NVCC = r"""#!/bin/sh
 case "$*" in
