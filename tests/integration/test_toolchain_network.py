@@ -11,16 +11,16 @@ import pytest
 from conftest import BUILD_TOML, ProjectMaker, Tool
 from kernel_builder.backends import toolkit_kinds
 from kernel_builder.binary.elf import read_elf
-from kernel_builder.config.backends import Backend
 from kernel_builder.events import Recorder
 from kernel_builder.store.cache import Store
 from kernel_builder.toolchain.choice import ToolchainRequest
 from kernel_builder.toolchain.host import HostCompilers, inspect_compiler
-from kernel_builder.toolchain.model import HostCompiler, Toolkit
+from kernel_builder.toolchain.model import HostCompiler
 from kernel_builder.toolchain.provide import Toolchains
 from kernel_builder.toolchain.settings import INDEX, ToolchainSettings
 from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.names import Machine
+from toolkits import cuda
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
@@ -99,13 +99,7 @@ def test_a_cuda_toolchain_stays_below_its_limit_and_compiles_and_links(
     root: Path, tmp_path: Path, host: HostCompiler
 ) -> None:
     kit = toolchains(tmp_path / "store", host)
-    provided = kit.provide(
-        kit.resolve(
-            ToolchainRequest(
-                torch="2.13", machine=Machine.X86_64, toolkit=Toolkit(backend=Backend("cuda"), version="13.0")
-            )
-        )
-    )
+    provided = kit.provide(kit.resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=cuda("13.0"))))
     assert provided.toolkit is not None
     assert kit.bytes_received <= 150 * 2**20
     binding, kernel, library = tmp_path / "b.cpp", tmp_path / "k.cu", tmp_path / "k.so"
@@ -121,14 +115,10 @@ def test_a_cuda_toolchain_stays_below_its_limit_and_compiles_and_links(
 
 
 def test_the_index_has_a_complete_compiler_for_the_cuda_releases_of_torch(root: Path, host: HostCompiler) -> None:
-    for cuda in ("13.0", "13.2"):
+    for version in ("13.0", "13.2"):
         chain = (
             toolchains(root, host)
-            .resolve(
-                ToolchainRequest(
-                    torch="2.13", machine=Machine.X86_64, toolkit=Toolkit(backend=Backend("cuda"), version=cuda)
-                )
-            )
+            .resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=cuda(version)))
             .chain
         )
         assert {taken.source for taken in chain.taken} == {INDEX}

@@ -24,19 +24,20 @@ from kernel_builder.store.index import SimpleIndex
 from kernel_builder.store.transport import Transport
 from kernel_builder.toolchain.choice import ToolchainRequest
 from kernel_builder.toolchain.host import HostCompilers, inspect_compiler
-from kernel_builder.toolchain.model import HostCompiler, Toolkit
+from kernel_builder.toolchain.model import HostCompiler
 from kernel_builder.toolchain.provide import Toolchains
 from kernel_builder.toolchain.recipe import WheelPart, default_recipe
 from kernel_builder.toolchain.resolved import ResolvedToolchain
 from kernel_builder.toolchain.settings import INDEX, ToolchainSettings
 from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.names import Machine
+from toolkits import cuda
 
 pytestmark = pytest.mark.slow
 
 TAG = "manylinux_2_28_x86_64"
 CPU = ToolchainRequest(torch="2.13", machine=Machine.X86_64)
-CUDA = ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=Toolkit(backend=Backend("cuda"), version="13.0"))
+CUDA = ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=cuda("13.0"))
 NVCC = b"""#!/bin/sh
 case $1 in
 --list-gpu-code) echo 'sm_80\nsm_75\nsm_90' ;;
@@ -343,16 +344,12 @@ def test_a_kept_choice_names_no_host(server: LoopbackIndex, tmp_path: Path, host
 def test_a_cuda_version_whose_wheels_hold_no_compiler_is_refused_with_the_reason(
     server: LoopbackIndex, tmp_path: Path, host: HostCompiler
 ) -> None:
-    request = ToolchainRequest(
-        torch="2.13", machine=Machine.X86_64, toolkit=Toolkit(backend=Backend("cuda"), version="12.4")
-    )
+    request = ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=cuda("12.4"))
     with pytest.raises(ToolchainError, match=r"the nvcc of CUDA 12\.4") as caught:
         tools(server, tmp_path, host).toolchains.resolve(request)
     assert "the wheels of CUDA 12 hold ptxas alone" in caught.value.message
     with pytest.raises(ToolchainError, match=r"CUDA 10\.2 is not known") as caught:
-        tools(server, tmp_path, host).toolchains.resolve(
-            replace(request, toolkit=Toolkit(backend=Backend("cuda"), version="10.2"))
-        )
+        tools(server, tmp_path, host).toolchains.resolve(replace(request, toolkit=cuda("10.2")))
     assert caught.value.hint == "CUDA majors that are: 11, 12, 13"
 
 
@@ -435,22 +432,25 @@ import os
 from pathlib import Path
 from kernel_builder.backends import toolkit_kinds
 from kernel_builder.config.backends import Backend
-from kernel_builder.toolchain.model import Toolkit
 from kernel_builder.events import Silent
 from kernel_builder.store.cache import Store
 from kernel_builder.store.index import SimpleIndex
 from kernel_builder.store.settings import IndexSettings
 from kernel_builder.toolchain.choice import ToolchainRequest
 from kernel_builder.toolchain.host import HostCompilers, inspect_compiler
+from kernel_builder.toolchain.model import Toolkit
 from kernel_builder.toolchain.provide import Toolchains
 from kernel_builder.toolchain.settings import ToolchainSettings
 from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.names import Machine
 index = SimpleIndex(IndexSettings(url=sys.argv[1], origin="test"), Silent())
 store = Store(Path(sys.argv[2]))
-sources = open_sources(ToolchainSettings(order=("index",)), store, Silent(), toolkit_kinds(), environ={}, indexes={"index": index})
-kit = Toolchains(sources, store, HostCompilers(found=(inspect_compiler(Path("/usr/bin/g++"), os.environ),)), Silent(), toolkit_kinds())
-resolved = kit.resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=Toolkit(backend=Backend("cuda"), version="13.0")))
+given = {"environ": {}, "indexes": {"index": index}}
+sources = open_sources(ToolchainSettings(order=("index",)), store, Silent(), toolkit_kinds(), **given)
+hosts = HostCompilers(found=(inspect_compiler(Path("/usr/bin/g++"), os.environ),))
+kit = Toolchains(sources, store, hosts, Silent(), toolkit_kinds())
+toolkit = Toolkit(backend=Backend("cuda"), version="13.0")
+resolved = kit.resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=toolkit))
 print("resolved", flush=True)
 kit.provide(resolved)
 print(kit.bytes_received, flush=True)

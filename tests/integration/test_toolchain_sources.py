@@ -21,22 +21,21 @@ from kernel_builder.events import Notice, Recorder
 from kernel_builder.store.cache import Store
 from kernel_builder.toolchain.choice import ToolchainRequest
 from kernel_builder.toolchain.host import HostCompilers, inspect_compiler
-from kernel_builder.toolchain.model import HostCompiler, Toolkit
+from kernel_builder.toolchain.model import HostCompiler
 from kernel_builder.toolchain.provide import Toolchains
 from kernel_builder.toolchain.recipe import default_recipe
 from kernel_builder.toolchain.resolved import ResolvedToolchain
 from kernel_builder.toolchain.settings import load_settings
 from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.names import Abi, Machine
+from toolkits import cuda
 
 pytestmark = pytest.mark.slow
 
 TAG = "manylinux_2_28_x86_64"
 OLD_CPU = ToolchainRequest(torch="2.6", machine=Machine.X86_64, abi=Abi.CXX98)
 NEW_CPU = ToolchainRequest(torch="2.6", machine=Machine.X86_64, abi=Abi.CXX11)
-OLD_CUDA = ToolchainRequest(
-    torch="2.6", machine=Machine.X86_64, abi=Abi.CXX98, toolkit=Toolkit(backend=Backend("cuda"), version="12.4")
-)
+OLD_CUDA = ToolchainRequest(torch="2.6", machine=Machine.X86_64, abi=Abi.CXX98, toolkit=cuda("12.4"))
 
 _C10 = "#include <string>\nnamespace c10 { void check(char const *, std::string const &) {} }\n"
 _NVCC = """#!/bin/sh
@@ -275,10 +274,10 @@ def test_an_updated_toolkit_is_another_one(server: LoopbackIndex, tmp_path: Path
     first = before.resolve(OLD_CUDA)
     before.provide(first)
     again = kit(server, tmp_path, host, 'sources = ["index", "local"]\n', environ).toolchains
-    assert again.resolve(OLD_CUDA).cuda_key == first.cuda_key
+    assert again.resolve(OLD_CUDA).toolkit_key == first.toolkit_key
     os.utime(root / "bin" / "ptxas", (1, 1))
     changed = kit(server, tmp_path, host, 'sources = ["index", "local"]\n', environ).toolchains
-    assert changed.resolve(OLD_CUDA).cuda_key != first.cuda_key
+    assert changed.resolve(OLD_CUDA).toolkit_key != first.toolkit_key
 
 
 @pytest.mark.parametrize(

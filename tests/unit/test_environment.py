@@ -13,15 +13,6 @@ import kernel_builder
 PACKAGE = Path(kernel_builder.__file__).parent
 READER = "cli/__init__.py"
 ELSEWHERE = {"load/probe.py": "runs in another interpreter, whose environment it is"}
-NOT_YET = {
-    "engine/ninja.py",
-    "toolchain/debian.py",
-    "toolchain/dependencies.py",
-    "toolchain/host.py",
-    "toolchain/machine.py",
-}
-"""Modules that still read it themselves."""
-
 _READS = {"environ", "environb", "getenv", "getenvb"}
 _WRITES = {"putenv", "unsetenv"}
 _CHANGES = {"update", "setdefault", "pop", "popitem", "clear"}
@@ -72,8 +63,7 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
 def test_one_module_reads_the_environment() -> None:
     readers = {name: len(list(uses(tree))) for name, tree in modules()}
     found = {name for name, count in readers.items() if count} - ELSEWHERE.keys()
-    assert found - NOT_YET == {READER}
-    assert found >= NOT_YET, "what does not read it any more is struck off"
+    assert found == {READER}
     assert readers[READER] == 1
 
 

@@ -212,7 +212,7 @@ def _members(old: Class, new: Class) -> Iterator[Change]:
         subject = f"{old.name}.{name}"
         if name not in new.members:
             effect = Effect.BREAKING if new.is_whole else Effect.NOTE
-            message = "it is gone" if new.is_whole else "it is gone, unless a class outside of the package has it"
+            message = "it was removed" if new.is_whole else "it was removed, unless a class outside the package has it"
             yield Change(effect=effect, subject=subject, message=message)
             continue
         other = new.members[name]

@@ -77,7 +77,7 @@ def export_store(store: Store, entries: Sequence[StoreEntry], resolutions: Itera
     """
     folder = target.absolute().parent
     if not folder.is_dir():
-        raise MachineError(f"{folder} is no directory", hint="make it, or name another file")
+        raise MachineError(f"{folder} is not a directory", hint="create it, or choose another file")
     try:
         count = _write_whole(store, entries, sorted(resolutions), target)
         size = target.stat().st_size

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from packaging.version import Version
 
-from kernel_builder.config.backends import Backend
+from kernel_builder.config.backends import HOST, Backend
 from kernel_builder.errors import NetworkError, ToolchainError
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.progress import Progress
@@ -25,9 +25,6 @@ from kernel_builder.toolchain.settings import LOCAL
 from kernel_builder.variants.names import Abi, Machine
 
 _Answer = TypeVar("_Answer")
-
-HOST = next(backend.value for backend in Backend if backend.is_host)
-"""What names call builds and variants for the host's processor alone."""
 
 TORCH = "torch"
 """What the torch part of a toolchain is called; the others are named as the table names components."""
@@ -49,7 +46,7 @@ class ToolchainRequest:
         """A glob for the names of the variants that need it."""
         torch = "".join(self.torch.split(".")[:2])
         abi = self.abi.value if self.abi else "*"
-        compute = self.toolkit.compute if self.toolkit else HOST
+        compute = self.toolkit.compute if self.toolkit else HOST.value
         return f"torch{torch}-{abi}-{compute}-{self.machine.value}-linux"
 
     def __str__(self) -> str:
@@ -263,7 +260,7 @@ def _in_question(decisions: _Decisions, request: ToolchainRequest, source: Torch
     candidates, refused = answer
     decisions.refused += refused
     for candidate in sorted(candidates, key=lambda c: _rank(c, request.toolkit)):
-        if request.toolkit is not None and candidate.flavour is not None and candidate.flavour.startswith(HOST):
+        if request.toolkit is not None and candidate.flavour is not None and candidate.flavour.startswith(HOST.value):
             decisions.refused.append(
                 Refused(
                     part=TORCH,
@@ -281,7 +278,7 @@ def _rank(candidate: TorchCandidate, toolkit: Toolkit | None) -> tuple[tuple[int
     newest = tuple(-part for part in candidate.version.release)
     flavour = candidate.flavour
     if toolkit is None or flavour is None:
-        return newest, 0 if flavour is None or flavour.startswith(HOST) else 1
+        return newest, 0 if flavour is None or flavour.startswith(HOST.value) else 1
     wanted = toolkit.compute
     major = f"{toolkit.backend.prefix}{toolkit.version.partition('.')[0]}"
     return newest, 0 if flavour.startswith(wanted) else 1 if flavour.startswith(major) else 2

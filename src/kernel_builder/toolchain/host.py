@@ -301,7 +301,8 @@ def _how_to_get_one(gcc: Limits, compilers: HostCompilers) -> str:
         return f"install a cross compiler with its C library ({package}), {gcc}, or name one with {variable}"
     if gcc.newest is None:
         return f"install {gcc} (apt-get install g++; dnf install gcc-c++ libstdc++-static), or name one with {variable}"
-    apt = shutil.which("apt-cache", path=compilers.environ.get("PATH"))
+    # A program of the system, whatever PATH says.
+    apt = shutil.which("apt-cache", path=f"{compilers.environ.get('PATH', '')}{os.pathsep}/usr/bin")
     beside = " beside what is there" if compilers.right else ""
     for major in range(gcc.newest, gcc.oldest - 1, -1):
         package = f"g++-{major}{cross}"

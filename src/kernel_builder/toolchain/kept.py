@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from kernel_builder.config.backends import Backend
+from kernel_builder.config.backends import HOST, Backend
 from kernel_builder.files import write_text
 from kernel_builder.store.artefact import parse_artefact
 from kernel_builder.store.cache import Store
-from kernel_builder.toolchain.choice import HOST, Chain, Refused, Taken, ToolchainRequest
+from kernel_builder.toolchain.choice import Chain, Refused, Taken, ToolchainRequest
 from kernel_builder.toolchain.host import build_machine
 from kernel_builder.toolchain.kinds import Kinds
 from kernel_builder.toolchain.model import HostCompiler, Toolkit
@@ -134,7 +134,7 @@ def _version(request: ToolchainRequest, backend: Backend) -> str | None:
 
 def _stem(request: ToolchainRequest) -> str:
     toolkit = request.toolkit
-    return f"torch-{request.torch}-{f'{toolkit.backend.value}-{toolkit.version}' if toolkit else HOST}"
+    return f"torch-{request.torch}-{f'{toolkit.backend.value}-{toolkit.version}' if toolkit else HOST.value}"
 
 
 def _parse_taken(table: Mapping[str, object]) -> Taken:

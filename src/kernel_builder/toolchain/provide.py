@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from kernel_builder.config.backends import HOST
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.store.artefact import Artefact, ArtefactKind
@@ -288,8 +289,8 @@ class Toolchains:
                     raise ToolchainError(
                         f"{resolved.artefacts[0].filename} holds no {table.stem}: it is a torch without"
                         f" {_label(resolved)}",
-                        hint=f"build the CPU variants of this release, or name an index that has its {_label(resolved)}"
-                        " build",
+                        hint=f"build the {HOST.label} variants of this release, or name an index that has its"
+                        f" {_label(resolved)} build",
                     )
         return tuple(Provided(torch=resolved.torch, toolkit=resolved.toolkit) for resolved in wanted)
 

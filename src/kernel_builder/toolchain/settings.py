@@ -100,7 +100,7 @@ _TOP = Table(
         ),
         _key("index", Kind.TEXTS, "Further indexes of wheels, one [[index]] each.", "[]"),
         _key("redistrib", Kind.TEXT, "A table: NVIDIA's redistributable archives.", "{}"),
-        _key("debian", Kind.TEXT, "A table: Debian's package of the CUDA compiler.", "{}"),
+        _key("debian", Kind.TEXT, "A table: Debian's package of a toolkit's compiler.", "{}"),
         _key("local", Kind.TEXT, "A table: what this machine has.", "{}"),
     ),
 )
@@ -126,10 +126,10 @@ _REDISTRIB = Table(
 _DEBIAN = Table(
     name="debian",
     model="ToolchainSettings",
-    summary="Debian's package of the CUDA compiler.",
+    summary="Debian's package of a toolkit's compiler.",
     keys=(
         _key("mirror", Kind.TEXT, "A URL or a folder. Default: the mirror that apt uses.", '"http://host/debian"'),
-        _key("suites", Kind.TEXTS, "Suites to look in. Default: those known to have a CUDA release.", '["trixie"]'),
+        _key("suites", Kind.TEXTS, "Suites to look in. Default: those known to have the release.", '["trixie"]'),
         _key(
             "keyring",
             Kind.TEXT,
@@ -146,8 +146,8 @@ _LOCAL = Table(
         _key(
             "toolkits",
             Kind.TEXTS,
-            "Folders of CUDA toolkits, besides CUDA_HOME, /usr/local/cuda* and PATH.",
-            '["/opt/cuda-12.4"]',
+            "Folders of toolkits, besides those in the usual places and on PATH.",
+            '["/opt/toolkit"]',
         ),
     ),
 )

@@ -128,4 +128,4 @@ def test_llvms_openmp_is_an_error_of_the_check_wherever_torch_is(workshop: Works
     for place in (library, workshop.variant(CPU, library), workshop.variant("torch25-cxx11-cpu-x86_64-linux", library)):
         (finding,) = check_paths([place], Settings(), select=["KB13"]).findings
         assert (finding.rule.code, finding.symbol) == ("KB131", "__kmpc_fork_call")
-        assert finding.message == "__kmpc_fork_call: of LLVM's OpenMP runtime, and torch brings GNU's"
+        assert finding.message == "__kmpc_fork_call: part of LLVM's OpenMP runtime, but torch ships GNU's"

@@ -70,23 +70,23 @@ DATA = "from dataclasses import dataclass, field\n__all__=['C']\n@dataclass\ncla
 @pytest.mark.parametrize(
     ("old", "new", "breaking"),
     [
-        ("class C:\n def m(self): pass\n def n(self): pass", "class C:\n def m(self): pass", ["C.n: it is gone"]),
-        ("class C:\n def m(self, x): pass", "class C:\n def m(self): pass", ["C.m: parameter 'x' is gone"]),
+        ("class C:\n def m(self): pass\n def n(self): pass", "class C:\n def m(self): pass", ["C.n: it was removed"]),
+        ("class C:\n def m(self, x): pass", "class C:\n def m(self): pass", ["C.m: parameter 'x' was removed"]),
         ("class C:\n def m(self): pass", "class B:\n def m(self): pass\nclass C(B): pass", []),
         ("class C:\n def _m(self): pass", "class C: pass", []),
         (
             "class C:\n def __init__(self, a, b=1): pass",
             "class C:\n def __init__(self, a): pass",
-            ["C: parameter 'b' is gone"],
+            ["C: parameter 'b' was removed"],
         ),
         ("class C: pass", "class C:\n def __init__(self, a): pass", ["C: new parameter 'a' has no default"]),
         (
             "class C:\n @staticmethod\n def m(x): pass",
             "class C:\n @staticmethod\n def m(): pass",
-            ["C.m: parameter 'x' is gone"],
+            ["C.m: parameter 'x' was removed"],
         ),
         ("class C:\n @property\n def m(self): pass", "class C:\n m = 1", []),
-        ("class C:\n LIMIT = 1", "class C: pass", ["C.LIMIT: it is gone"]),
+        ("class C:\n LIMIT = 1", "class C: pass", ["C.LIMIT: it was removed"]),
         ("class C(X):\n def m(self): pass", "class C(X): pass", []),  # X may have it
     ],
 )
@@ -103,16 +103,16 @@ def test_classes(read: Read, old: str, new: str, breaking: list[str]) -> None:
         ("", "    b: list[int] = field(default_factory=list)\n", []),
         ("", "    b: int = field(init=False)\n", []),
         ("", "    b: ClassVar[int] = 3\n", []),
-        ("    b: int = 1\n", "", ["C: parameter 'b' is gone", "C.b: it is gone"]),
+        ("    b: int = 1\n", "", ["C: parameter 'b' was removed", "C.b: it was removed"]),
         (
             "    b: int = 1\n",
             "    _: KW_ONLY\n    b: int = 1\n",
-            ["C: parameter 'b' cannot be passed by position any more"],
+            ["C: parameter 'b' can no longer be passed by position"],
         ),
         (
             "    b: int = 1\n",
             "    c: int = 0\n    b: int = 1\n",
-            ["C: 'b' is at another place among the positional parameters"],
+            ["C: positional parameter 'b' has moved"],
         ),
     ],
 )
