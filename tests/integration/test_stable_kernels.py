@@ -113,9 +113,9 @@ def test_what_is_available_is_built_and_the_rest_is_said(tool: Tool, make_projec
     assert not (root / "build").exists()
     built = tool("build", root, "--available")
     assert built.code == 7, built.stderr
-    assert "torch213-cxx11-rocm72-x86_64-linux  left out: only cpu and cuda" in built.stdout
+    assert "torch213-cxx11-rocm72-x86_64-linux  skipped: only cpu and cuda" in built.stdout
     assert "1 of 3 variants in" in built.stdout
-    assert "nothing is built for metal: its variants are for aarch64-darwin" in built.stderr
+    assert "nothing to build for metal: its variants are for aarch64-darwin" in built.stderr
     assert [path.name for path in (root / "build").iterdir()] == ["torch213-cxx11-cpu-x86_64-linux"]
     plan = tool("build", root, "--available", "--dry-run", "--json")
     assert (plan.code, len(plan.json["unavailable"])) == (7, 2)  # type: ignore[arg-type]

@@ -73,18 +73,18 @@ def test_the_required_variants_that_can_be_compiled_are_listed(tool: Tool, proje
 
 def test_what_is_missing_from_the_list_is_told_to_people_alone(tool: Tool, project: Path) -> None:
     result = tool("list-variants", project)
-    rocm = "note: 2 variants are left out: only cpu and cuda kernels can be compiled by this version of kernel-builder"
+    rocm = "note: 2 variants are excluded: only cpu and cuda kernels can be compiled by this version of kernel-builder"
     assert result.stderr.splitlines() == [
-        f"{rocm} (--why names them)",
-        "note: there is nothing for metal: its variants are for aarch64-darwin",
+        f"{rocm} (list them with --why)",
+        "note: nothing to build for metal: its variants are for aarch64-darwin",
     ]
     matrix = tool("list-variants", project, "--format", "github", "--backend", "metal", "--all-platforms")
     assert json.loads(matrix.stdout) == {"include": []}
-    assert "1 variant is left out: this version of kernel-builder compiles for Linux alone" in matrix.stderr
+    assert "1 variant is excluded: this version of kernel-builder compiles for Linux alone" in matrix.stderr
     assert tool("list-variants", project, "--json").stderr == ""
     empty = tool("list-variants", project, "--set", "legacy", "--backend", "cpu")
     assert (empty.stdout, empty.code) == ("", 0)
-    assert "note: there is nothing for cpu: it does not belong to the set 'legacy'" in empty.stderr
+    assert "note: nothing to build for cpu: it does not belong to the set 'legacy'" in empty.stderr
 
 
 def test_sets_backends_and_platforms_narrow_or_widen_the_list(tool: Tool, project: Path) -> None:
@@ -139,8 +139,8 @@ def test_a_workflow_gets_a_matrix_with_a_runner_for_each(tool: Tool, project: Pa
     [
         (("--set", "newest"), 2, "newest"),
         (("--backend", "xpu"), 2, "this kernel has no backend xpu"),
-        (("--format", "github", "--why"), 2, "--format github goes neither"),
-        (("--json", "--why"), 2, "leave out --why"),
+        (("--format", "github", "--why"), 2, "--format github cannot be combined"),
+        (("--json", "--why"), 2, "remove --why"),
     ],
 )
 def test_mistakes_are_said(tool: Tool, project: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
@@ -180,7 +180,7 @@ def test_names_of_another_platform_lead_to_the_option(tool: Tool, project: Path)
     assert result.code == 2
     assert f"--platform {'-'.join(other.rsplit('-', 2)[1:])} builds for it" in result.stderr
     both = tool("build", project, "--local", "--set", "latest")
-    assert (both.code, "leave out --set and --platform" in both.stderr) == (2, True)
+    assert (both.code, "remove --set and --platform" in both.stderr) == (2, True)
 
 
 def test_a_backend_of_another_platform_is_the_reason_for_nothing(tool: Tool, project: Path) -> None:

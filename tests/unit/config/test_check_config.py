@@ -38,7 +38,7 @@ def make(root: Path, text: str) -> Path:
 def test_a_good_file_exits_with_0_and_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["check-config", str(make(tmp_path, GOOD))]) == 0
     said = capfd.readouterr()
-    assert said.out == "build.toml (edition 4) is in order: ab version 1, for cuda\n"
+    assert said.out == "build.toml (edition 4) is valid: ab version 1, for cuda\n"
     assert said.err.startswith(f"{tmp_path}/build.toml:1:1: warning: general: the file is in edition 4")
 
 

@@ -259,7 +259,7 @@ def test_writes_in_place_once(project: Path, capfd: pytest.CaptureFixture[str]) 
     assert run(["update-build", str(project)]) == ExitCode.OK
     assert (project / "build.toml").stat() == before
     assert os.listdir(project) == ["build.toml"]  # noqa: PTH208
-    assert "in edition 5 already" in capfd.readouterr().err
+    assert "already uses edition 5" in capfd.readouterr().err
 
 
 def test_check_changes_nothing_and_tells_by_its_exit_code(project: Path) -> None:

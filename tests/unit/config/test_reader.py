@@ -237,7 +237,7 @@ def test_thousands_of_mistakes_are_counted_not_listed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read_project(text.encode(), file=tmp_path, root=tmp_path, tree=False)
     assert len(caught.value.diagnostics) == 201
-    assert caught.value.diagnostics[-1].message == "and 4800 more like these"
+    assert caught.value.diagnostics[-1].message == "and 4800 more like this"
 
 
 def test_a_source_behind_a_link_out_of_the_project_is_warned_of(tmp_path: Path) -> None:
