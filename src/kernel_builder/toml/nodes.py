@@ -80,7 +80,7 @@ def describe(node: Node) -> str:
         case bool() as value:
             text = "true" if value else "false"
         case str() as value:
-            text = f"the text {quoted(value)}"
+            text = f"the string {quoted(value)}"
         case int() as value if abs(value) >= 2**63:
             text = "a number too large for TOML"
         case int() | float() as value:
