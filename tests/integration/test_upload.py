@@ -473,7 +473,7 @@ def test_an_upload_that_fails_in_the_files_publishes_nothing_and_goes_on_later(h
     name = hashlib.sha256(large).hexdigest()
     hub.fault(rf"PUT /incoming/{name}", status=403, message="the address has expired", times=9)
     text = refusal(project)
-    assert 'the Hub's storage rejected a file (403): "the address has expired"' in text
+    assert 'the Hub\'s storage rejected a file (403): "the address has expired"' in text
     assert set(hub.heads(REPO)) == {"main"}
     assert published(hub, "main") == set()
     hub.faults.clear()
