@@ -67,7 +67,7 @@ def _show_finding(console: Console, finding: Finding, others: int, told: set[str
     console.print(head, soft_wrap=True)
     _paragraph(console, printable(finding.message), 6)
     text = advice(finding)
-    if text not in told:  # said once: many findings of a rule are mended alike
+    if text not in told:  # said once: many findings of a rule have the same remedy
         told.add(text)
         _paragraph(console, f"-> {text}", 6, "green")
 

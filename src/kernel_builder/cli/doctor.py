@@ -1,4 +1,4 @@
-"""``kernel-builder doctor``: what this machine has, what can be built on it, and what would mend the rest."""
+"""``kernel-builder doctor``: what this machine has, what can be built on it, and how to fix the rest."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Placed(NamedTuple):
     reader: TableReader
 
     def path_of(self, source: str) -> Where:
-        """Where a source stands in the file; its last mention, when there are several."""
+        """Where a source is listed in the file; the last mention, when there are several."""
         entries = self.reader.texts("src") or ()
         return next((entry.path for entry in reversed(entries) if entry.text == source), self.reader.path)
 

@@ -34,7 +34,7 @@ RETIRED = {
 
 
 class Entry(NamedTuple):
-    """A piece of text and where it stands."""
+    """A piece of text and its place."""
 
     text: str
     path: Where

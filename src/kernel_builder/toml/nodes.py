@@ -1,4 +1,4 @@
-"""A TOML document as values that know where in the file they stand.
+"""A TOML document as values that know their place in the file.
 
 A node's ``path`` is its origin: moving a node elsewhere (as reading an older edition does) keeps it, so that
 messages always point at what the user wrote. Nodes are named tuples because a large file has thousands of

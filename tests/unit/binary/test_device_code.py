@@ -53,9 +53,9 @@ def test_code_for_exactly_the_named_architectures_passes(workshop: Workshop) -> 
 
 def test_missing_code_is_refused(workshop: Workshop) -> None:
     variant = cuda(workshop, fatbin((SASS, 80, 0)), "8.0", "9.0a", "12.0+PTX")
-    assert messages(variant, "KB141") == ["there is no GPU code for 12.0, 9.0a, 12.0+PTX; there is some for: 8.0"]
+    assert messages(variant, "KB141") == ["no GPU code for 12.0, 9.0a, 12.0+PTX; found code for: 8.0"]
     empty = workshop.variant(CUDA, workshop.library(INIT), backend={"type": "cuda", "archs": ["8.0"]})
-    assert messages(empty, "KB141") == ["there is no GPU code for 8.0; there is some for: none at all"]
+    assert messages(empty, "KB141") == ["no GPU code for 8.0; found code for: none"]
 
 
 def test_ordinary_code_is_not_that_of_one_chip_alone(workshop: Workshop) -> None:
@@ -64,7 +64,7 @@ def test_ordinary_code_is_not_that_of_one_chip_alone(workshop: Workshop) -> None
 
 def test_unnamed_code_is_refused(workshop: Workshop) -> None:
     variant = cuda(workshop, fatbin((SASS, 80, 0), (SASS, 86, 0), (PTX, 80, 0)), "8.0")
-    assert messages(variant, "KB142") == ["there is GPU code for 8.6, 8.0+PTX, and the metadata does not name them"]
+    assert messages(variant, "KB142") == ["the metadata does not list 8.6, 8.0+PTX, but the libraries have GPU code for them"]
 
 
 @pytest.mark.parametrize(

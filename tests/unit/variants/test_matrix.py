@@ -101,7 +101,7 @@ def test_a_stable_backend_has_one_variant_per_toolkit_built_with_the_newest_torc
     assert why["torch213-cxx11-cu130-x86_64-linux"] == (
         "torch-stable-abi210-cu130-x86_64-linux covers it, built with torch 2.14"
     )
-    assert why["torch29-cxx11-cu130-x86_64-linux"] == "torch 2.9 is older than 2.10, whose stable ABI is wanted"
+    assert why["torch29-cxx11-cu130-x86_64-linux"] == "torch 2.9 is older than 2.10, whose stable ABI is needed"
     assert "torch 2.7 is the newest with cuda 11.8" in why["torch-stable-abi210-cu118-x86_64-linux"]
 
 
