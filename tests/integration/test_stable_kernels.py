@@ -113,7 +113,10 @@ def test_what_is_available_is_built_and_the_rest_is_said(tool: Tool, make_projec
     assert not (root / "build").exists()
     built = tool("build", root, "--available")
     assert built.code == 7, built.stderr
-    assert "torch213-cxx11-rocm72-x86_64-linux  skipped: this version of kernel-builder compiles only cpu and cuda" in built.stdout
+    assert (
+        "torch213-cxx11-rocm72-x86_64-linux  skipped: this version of kernel-builder compiles only cpu"
+        " and cuda" in built.stdout
+    )
     assert "1 of 3 variants in" in built.stdout
     assert "nothing to build for metal: its variants are for aarch64-darwin" in built.stderr
     assert [path.name for path in (root / "build").iterdir()] == ["torch213-cxx11-cpu-x86_64-linux"]

@@ -64,7 +64,9 @@ def test_ordinary_code_is_not_that_of_one_chip_alone(workshop: Workshop) -> None
 
 def test_unnamed_code_is_refused(workshop: Workshop) -> None:
     variant = cuda(workshop, fatbin((SASS, 80, 0), (SASS, 86, 0), (PTX, 80, 0)), "8.0")
-    assert messages(variant, "KB142") == ["the metadata does not list 8.6, 8.0+PTX, but the libraries have GPU code for them"]
+    assert messages(variant, "KB142") == [
+        "the metadata does not list 8.6, 8.0+PTX, but the libraries have GPU code for them"
+    ]
 
 
 @pytest.mark.parametrize(
