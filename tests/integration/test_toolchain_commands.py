@@ -365,11 +365,11 @@ def test_a_lock_that_does_not_fit_is_refused_with_what_differs(setting: Setting)
     published = setting.server.pages["torch"].pop(wheel)
     gone = setting("build", "--locked", "--variant", CPU)
     assert gone.code == ExitCode.TOOLCHAIN
-    assert f"has no {wheel} any more" in gone.stderr
+    assert f"no longer has {wheel}" in gone.stderr
     setting.server.add(wheel, published[:-1] + b"\1")
     other = setting("build", "--locked", "--variant", CPU)
     assert other.code == ExitCode.NETWORK
-    assert "is not the file that was chosen earlier: its SHA-256 was" in other.stderr
+    assert "is not the file that was locked: its SHA-256 was" in other.stderr
     assert wheel in setting("lock", "--check").stdout
 
     lock.write_text(text.replace('gcc = ">=11"', 'gcc = ">=99"'))
