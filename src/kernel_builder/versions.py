@@ -25,7 +25,7 @@ class Version:
         """Read ``text`` (blanks around it are ignored). Raises ``ValueError`` with a sentence for the user."""
         stripped = text.strip()
         if not stripped.isascii() or _PATTERN.fullmatch(stripped) is None or len(stripped) > 64:
-            raise ValueError(f"{text!r} is not a version; write numbers joined by dots, such as '2.10'")
+            raise ValueError(f"{text!r} is not a version; use numbers joined by dots, such as '2.10'")
         return cls(stripped, tuple(int(part) for part in stripped.split(".")))
 
     @property

@@ -126,7 +126,7 @@ def test_a_busy_server_is_asked_again(server: LoopbackIndex, recorder: Recorder)
     assert len(client(server, recorder).files("demo")) == 1
     server.faults["demo"] = ["error*"]
     server.requests.clear()
-    with pytest.raises(NetworkError, match=r"answered 503.*3 times in a row"):
+    with pytest.raises(NetworkError, match=r"responded with 503.*3 times in a row"):
         client(server, recorder).files("demo")
     assert len(server.requests) == 3
 
@@ -158,7 +158,7 @@ def test_a_transfer_that_always_breaks_is_given_up(
 
 def test_a_refusal_in_the_middle_is_final(server: LoopbackIndex, recorder: Recorder, tmp_path: Path) -> None:
     server.faults[NAME] = ["ok", "forbidden*"]
-    with pytest.raises(NetworkError, match="answered 403") as caught:
+    with pytest.raises(NetworkError, match="responded with 403") as caught:
         fetch(client(server, recorder), tmp_path)
     assert caught.value.hint is not None
     assert len([path for path, _ in server.requests if "/files/" in path]) == 2
@@ -220,7 +220,7 @@ def test_credentials_reach_the_index_and_no_message(server: LoopbackIndex, recor
     settings = replace(server.settings(), credentials=("user", "hunter2"))
     fetch(SimpleIndex(settings, recorder), tmp_path)
     wrong = replace(server.settings(), credentials=("user", "wrong-secret"))
-    with pytest.raises(NetworkError, match="answered 401") as caught:
+    with pytest.raises(NetworkError, match="responded with 401") as caught:
         SimpleIndex(wrong, recorder).files("demo")
     assert "secret" not in f"{caught.value.message} {caught.value.hint} {wrong!r}"
 

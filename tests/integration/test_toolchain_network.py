@@ -177,7 +177,7 @@ def test_explain_tells_parts_sources_and_reasons(tool: Tool, make_project: Proje
     assert [entry["part"] for entry in taken][:3] == ["torch", "nvcc", "nvvm"]
     assert {entry["source"] for entry in taken} == {"index"}
     text = tool("toolchain", "explain", "torch213-cxx11-cu130-x86_64-linux", cwd=project).stdout
-    assert "sources, in their order: index, debian, local" in text
+    assert "sources, in order: index, debian, local" in text
     assert "host compiler" in text
 
 

@@ -112,7 +112,7 @@ def test_the_first_upload_makes_the_repository_the_branch_and_the_readme(hub: Hu
     assert published(hub, "main") == {"README.md"}
     assert hub.files(REPO, "v1")[f"build/{CPU}/__init__.py"] == (project / "build" / CPU / "__init__.py").read_bytes()
     assert "get_kernel" in hub.files(REPO, "main")["README.md"].decode()
-    assert f"made the public repository {REPO}" in notices(recorder)
+    assert f"created the public repository {REPO}" in notices(recorder)
     total = sum((project / path).stat().st_size for path in BOTH)
     started = next(event for event in recorder.events if isinstance(event, UploadStarted))
     finished = next(event for event in recorder.events if isinstance(event, UploadFinished))
@@ -255,7 +255,7 @@ def test_an_older_version_leaves_the_readme_alone(hub: Hub, project: Path) -> No
     run(project, recorder)
     assert f"build/{CPU}/fix.py" in published(hub)
     assert hub.files(REPO, "main")["README.md"] == readme
-    assert "because it tells of version 2" in notices(recorder)
+    assert "because it describes version 2" in notices(recorder)
     run(project, readme=True)
     assert "version=1" in hub.files(REPO, "main")["README.md"].decode()
 
@@ -269,7 +269,7 @@ def test_dirty_builds_are_warned_about_in_the_readme(hub: Hub, project: Path) ->
     write_variant(project / "build", CUDA, dirty=True)
     recorder = Recorder()
     run(project, recorder)
-    assert f"again: {CUDA}" in notices(recorder)
+    assert f"nobody can reproduce this build: {CUDA}" in notices(recorder)
     readme = hub.files(REPO, "main")["README.md"].decode()
     assert "[!WARNING]" in readme
     # The build of the other variant alone does not make the first one clean.
@@ -300,7 +300,7 @@ def test_missing_variants_are_named(hub: Hub, project: Path) -> None:
     write_variant(project / "build", CUDA)
     recorder = Recorder()
     run(project, recorder)
-    assert "must have" not in notices(recorder)
+    assert "required variants" not in notices(recorder)
 
 
 def test_an_interface_that_breaks_users_is_warned_about(hub: Hub, project: Path) -> None:
@@ -310,13 +310,13 @@ def test_an_interface_that_breaks_users_is_warned_about(hub: Hub, project: Path)
         project / "build", CPU, {"__init__.py": b'__all__ = ["scale"]\n\n\ndef scale(x, by):\n    return x\n'}
     )
     run(project, recorder)
-    assert "users of version 1 would notice this:\n  scale: " in notices(recorder)
-    assert "write version = 2" in notices(recorder)
+    assert "this would break users of version 1:\n  scale: " in notices(recorder)
+    assert "set version = 2" in notices(recorder)
     recorder = Recorder()
     text = b'__all__ = ["scale"]\n\n\ndef scale(x, by, more=None):\n    return x\n'
     write_variant(project / "build", CPU, {"__init__.py": text})
     run(project, recorder)
-    assert "would notice" not in notices(recorder)
+    assert "this would break users of version" not in notices(recorder)
 
 
 def test_a_signature_goes_with_what_it_signs(hub: Hub, project: Path) -> None:
@@ -473,7 +473,7 @@ def test_an_upload_that_fails_in_the_files_publishes_nothing_and_goes_on_later(h
     name = hashlib.sha256(large).hexdigest()
     hub.fault(rf"PUT /incoming/{name}", status=403, message="the address has expired", times=9)
     text = refusal(project)
-    assert 'the storage behind the Hub refuses a file (403): "the address has expired"' in text
+    assert 'the Hub\'s storage rejected a file (403): "the address has expired"' in text
     assert set(hub.heads(REPO)) == {"main"}
     assert published(hub, "main") == set()
     hub.faults.clear()
@@ -551,7 +551,7 @@ def test_commits_that_are_there_are_named_when_the_next_fails(hub: Hub, project:
         write_variant(project / "build", variant, {"more.py": b""})
     hub.fault(r"POST .*/commit/", status=400, message="no commits today", skip=1)
     text = refusal(project, commit_operations=2)
-    assert "1 of 2 commits are on v1; the same command again does the rest" in text
+    assert "1 of 2 commits are on v1; run the same command again to do the rest" in text
     # Each commit holds a whole variant.
     assert f"build/{CPU}/more.py" in published(hub)
     assert f"build/{CUDA}/more.py" not in published(hub)
@@ -573,7 +573,7 @@ def test_a_readme_that_cannot_be_written_does_not_hide_what_is_published(hub: Hu
 def test_a_gitignore_on_the_hub_drops_nothing_in_silence(hub: Hub, project: Path) -> None:
     hub.write(REPO, "main", {".gitignore": b"build/\n"})
     text = refusal(project, BuildError)
-    assert "the .gitignore of me/scale keeps 4 files out" in text
+    assert "the .gitignore of me/scale excludes 4 files" in text
     assert set(hub.heads(REPO)) == {"main"}
 
 
@@ -703,7 +703,7 @@ def test_the_plan_is_printed_and_is_plain_data(hub: Hub, project: Path, command:
     result = command("upload", project, "--ignore", "KB", "--dry-run")
     assert result.code == 0
     assert f"upload to {hub.url}/kernels/{REPO}/tree/v1" in result.stdout
-    assert "branch v1 (new, made from main): 4 to add" in result.stdout
+    assert "branch v1 (new, from main): 4 to add" in result.stdout
     assert f"build/{CPU}/__init__.py" in result.stdout
     data = command("upload", project, "--ignore", "KB", "--dry-run", "--json").json
     assert data["creates_repository"] is True

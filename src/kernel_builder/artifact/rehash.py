@@ -48,7 +48,7 @@ def _read(file: Path) -> tuple[bytes, dict[str, object]]:
 
 
 def _with_digest(document: dict[str, object], files: dict[str, str]) -> dict[str, object]:
-    """The document with its digest replaced where it stands, or put before the provenance."""
+    """The document with its digest replaced in place, or inserted before the provenance."""
     digest = {"algorithm": "sha256", "files": files}
     if "digest" in document:
         return {key: digest if key == "digest" else value for key, value in document.items()}

@@ -22,7 +22,7 @@ _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE
 
 
 def advice(finding: Finding) -> str:
-    """How to mend what was found: the finding's own hint, else the rule's remedy."""
+    """How to fix what was found: the finding's own hint, else the rule's remedy."""
     return finding.hint or finding.rule.remedy
 
 

@@ -47,7 +47,7 @@ class Placed(Protocol):
 class Rule:
     """A conformance rule.
 
-    ``summary`` is one line that says what is required; ``rationale`` why; ``remedy`` how to mend it; ``source``
+    ``summary`` is one line that says what is required; ``rationale`` why; ``remedy`` how to fix it; ``source``
     where the rule comes from.
     """
 

@@ -290,7 +290,7 @@ class LibraryFile:
 
     @cached_property
     def _read(self) -> ElfFile | tuple[MachOSlice, ...] | PeFile | str:
-        """The file as its loader would see it, or why that is not to be had."""
+        """The file as its loader would see it, or why it is not available."""
         try:
             if self.format == "ELF":
                 return read_elf_file(self.path)
@@ -305,7 +305,7 @@ class LibraryFile:
 
     @property
     def elf(self) -> ElfFile | None:
-        """Its dynamic view; ``None`` when it is no ELF file, or one that cannot be read."""
+        """Its dynamic view; ``None`` when it is not an ELF file, or one that cannot be read."""
         return self._read if isinstance(self._read, ElfFile) else None
 
     @property
@@ -393,7 +393,7 @@ class VariantDir:
 
     @cached_property
     def metadata_bytes(self) -> bytes | None:
-        """``metadata.json`` as it stands; ``None`` when there is none, or it cannot be read."""
+        """``metadata.json`` as is; ``None`` when there is none, or it cannot be read."""
         path = self.path / METADATA
         try:
             if not path.is_file() or path.stat().st_size > MAX_TEXT:

@@ -22,24 +22,24 @@ from kernel_builder.cli.lazy import Entry, LazyGroup
 from kernel_builder.errors import ConfigError, ExitCode, KernelBuilderError, MachineError
 
 COMMANDS: dict[str, Entry] = {
-    "init": Entry("init", "Write a new kernel project that builds as it stands."),
+    "init": Entry("init", "Create a new kernel project that builds as is."),
     "build": Entry("build", "Build the project's variants into build/<variant>/."),
-    "build-and-copy": Entry("build", "The same as build."),
-    "list-variants": Entry("list_variants", "List the variants that the project is built into."),
-    "check": Entry("check", "Is the kernel fit for the Hub? Judge sources, variants and libraries."),
-    "check-abi": Entry("check_abi", "Judge the libraries of built variants alone."),
-    "check-builds": Entry("check_builds", "Judge names, files and metadata of built variants alone."),
-    "check-config": Entry("check_config", "Judge build.toml: all mistakes in one run."),
-    "update-build": Entry("update_build", "Bring build.toml to the newest edition, comments and layout kept."),
-    "card": Entry("card", "Preview the card that goes to the Hub with the kernel."),
-    "api-diff": Entry("api_diff", "Say whether a change of the kernel's interface needs a new version."),
-    "attest": Entry("attest", "Say what built variants were made from; sign them; verify signatures."),
+    "build-and-copy": Entry("build", "Alias of build."),
+    "list-variants": Entry("list_variants", "List the variants that the project builds."),
+    "check": Entry("check", "Check sources, variants and libraries against the Hub's requirements."),
+    "check-abi": Entry("check_abi", "Check only the libraries of built variants."),
+    "check-builds": Entry("check_builds", "Check only names, files and metadata of built variants."),
+    "check-config": Entry("check_config", "Check build.toml and report all errors at once."),
+    "update-build": Entry("update_build", "Update build.toml to the newest edition, keeping comments and layout."),
+    "card": Entry("card", "Preview the card that is uploaded with the kernel."),
+    "api-diff": Entry("api_diff", "Tell whether changes to the kernel's interface need a new version."),
+    "attest": Entry("attest", "Write provenance for built variants; sign them; verify signatures."),
     "upload": Entry("upload", "Publish built variants on the Hub."),
     "build-and-upload": Entry("build_and_upload", "Build the project's variants, then publish them on the Hub."),
-    "hash": Entry("hash", "Write the digest of built variants into their metadata."),
-    "doctor": Entry("doctor", "Say what this machine has, what can be built on it, and what would mend the rest."),
-    "lock": Entry("lock", "Write down exactly what each variant is compiled with, or compare."),
-    "toolchain": Entry("toolchain", "Fetch, inspect, verify and move what kernels are compiled with."),
+    "hash": Entry("hash", "Write the digests of built variants to their metadata."),
+    "doctor": Entry("doctor", "Show what this machine has, what it can build, and how to fix the rest."),
+    "lock": Entry("lock", "Lock exactly what each variant is compiled with, or check the lock."),
+    "toolchain": Entry("toolchain", "Fetch, inspect, verify and move toolchains."),
     "schema": Entry("schema", "Print the JSON schema of build.toml, for editors."),
 }
 
@@ -111,7 +111,7 @@ def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> in
     except UnicodeEncodeError as error:
         shown = error.object.encode("utf-8", "backslashreplace").decode("ascii", "backslashreplace")
         _show(
-            MachineError(f"a name cannot be written in this locale: {shown}", hint="set LC_ALL=C.UTF-8, or rename it")
+            MachineError(f"this locale cannot display a name: {shown}", hint="set LC_ALL=C.UTF-8, or rename the file")
         )
         return ExitCode.SYSTEM
     except OSError as error:
@@ -120,7 +120,7 @@ def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> in
     except Exception:  # noqa: BLE001  (the last line of defence: a bug is named as one)
         traceback.print_exc()
         click.echo(
-            "\nThis is a bug in kernel-builder, not a mistake of yours. Please report it with the lines above"
+            "\nThis is a bug in kernel-builder, not in your project. Please report it with the lines above"
             f" (kernel-builder {__version__}, Python {sys.version.split()[0]}).",
             err=True,
         )
@@ -131,10 +131,10 @@ def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> in
 def _from_os_error(error: OSError) -> MachineError:
     name = error.filename if isinstance(error.filename, str) else None
     if name is None:
-        return MachineError(f"the output cannot be written: {error.strerror or error}")
+        return MachineError(f"cannot write the output: {error.strerror or error}")
     return MachineError(
-        f"{name} cannot be used: {error.strerror or error}",
-        hint="check that the place exists and can be written (KERNEL_BUILDER_CACHE moves the store of toolchains)",
+        f"cannot use {name}: {error.strerror or error}",
+        hint="check that the path exists and is writable (KERNEL_BUILDER_CACHE moves the toolchain store)",
     )
 
 

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 @click.option(
     "--against",
     metavar="REVISION|DIR",
-    help="What to compare with: a branch or commit on the Hub, or a directory (default: the branch of this version,"
-    " or of the one before it).",
+    help="What to compare with: a branch or commit on the Hub, or a directory (default: the branch of this version"
+    " or the previous one).",
 )
 @click.option("--repo-id", help="Repository on the Hub (default: general.hub.repo-id of build.toml).")
 @click.option("--json", "as_json", is_flag=True, help="Print the changes as JSON.")
 def command(directory: Path, *, against: str | None, repo_id: str | None, as_json: bool) -> int:
     """Compare the interface of the kernel in DIRECTORY with a published one, or with another build.
 
-    Names of __all__, signatures, layers, op schemas and supported torch releases. Exits with 1 when users of the
-    earlier one would notice and the version is still the same. What is built counts; without a build, the sources do.
+    Compares names in __all__, signatures, layers, op schemas and supported torch releases. Exits with 1 when the
+    changes break users and the version is still the same. Reads the build; without one, the sources.
     """
     from kernel_builder.interface.diff import compare  # noqa: PLC0415  (start-up time)
 
@@ -39,7 +39,7 @@ def command(directory: Path, *, against: str | None, repo_id: str | None, as_jso
     else:
         found = _remote(directory, against, repo_id, new)
         if found is None:
-            click.echo("nothing is published yet, so any interface will do", err=True)
+            click.echo("nothing is published yet, so any interface is fine", err=True)
             return ExitCode.OK
         old = found
     click.echo(f"from {old.place}\nto   {new.place}", err=True)
@@ -70,8 +70,8 @@ def _remote(directory: Path, revision: str | None, repo_id: str | None, new: Sid
         repo_id = load_project(directory)[0].hub.repo_id
     if repo_id is None:
         raise UsageError(
-            "there is no repository to compare with",
-            hint="write repo-id in [general.hub] of build.toml, give --repo-id, or name a directory with --against",
+            "no repository to compare with",
+            hint="set repo-id in [general.hub] of build.toml, pass --repo-id, or pass a directory with --against",
         )
     with ConsoleReporter() as reporter, tempfile.TemporaryDirectory(prefix="kernel-builder-api-") as scratch:
         remote = Remote(repo_id, "kernel", reporter)
@@ -90,14 +90,14 @@ def _text(verdict: Verdict) -> str:
     lines = [f"{change.effect.value:<8}  {change}" for change in verdict.changes] or ["no differences"]
     old, new = verdict.old_version, verdict.new_version
     if not verdict.breaking:
-        lines.append(f"version {new} can take this: users notice nothing")
+        lines.append(f"version {new} is fine: nothing breaks for users")
     elif not verdict.demands_new_version:
-        lines.append("version 0 promises nothing, so it can take this")
+        lines.append("version 0 makes no promises, so this is fine")
     elif verdict.is_satisfied:
-        lines.append(f"the version was raised from {old} to {new}, as these changes demand")
+        lines.append(f"the version was raised from {old} to {new}, as these changes require")
     else:
         lines.append(
-            f"users of version {old} would notice: write version = {old + 1} in build.toml, or keep what they rely on"
+            f"this breaks users of version {old}: set version = {old + 1} in build.toml, or keep what they rely on"
         )
     return "\n".join(lines)
 

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     "--output", "-o", type=click.Path(path_type=Path), help="Write the statements to this file ('-': stdout)."
 )
 @click.option("--sign", "signs", is_flag=True, help="Sign each variant's metadata with Sigstore.")
-@click.option("--verify", "verifies", is_flag=True, help="Verify the signatures that are there; write nothing.")
-@click.option("--identity", help="With --verify: who must have signed (e-mail address, or URI of a workflow).")
-@click.option("--issuer", help="With --verify: the OIDC issuer that vouches for --identity.")
+@click.option("--verify", "verifies", is_flag=True, help="Verify existing signatures; write nothing.")
+@click.option("--identity", help="With --verify: the expected signer (e-mail address or workflow URI).")
+@click.option("--issuer", help="With --verify: the OIDC issuer of --identity.")
 @click.option(
-    "--trust-config", type=click.Path(path_type=Path, exists=True), help="With --verify: a Sigstore of your own."
+    "--trust-config",
+    type=click.Path(path_type=Path, exists=True),
+    help="With --verify: trust configuration of your own Sigstore instance.",
 )
-@click.option("--offline", is_flag=True, help="With --verify: use the trust root at hand, ask no server.")
+@click.option("--offline", is_flag=True, help="With --verify: use the local trust root, contact no server.")
 def command(
     directory: Path,
     *,
@@ -41,15 +43,15 @@ def command(
 ) -> int:
     """Write provenance statements about the variants built in DIRECTORY to build/provenance.intoto.jsonl.
 
-    Each names every file of the variant with its SHA-256, the commit and the tool it was built with, and the files of
-    its toolchain if kernel-builder.lock tells them. Variants whose files are not as they were built are refused.
+    Each lists every file of the variant with its SHA-256, the commit and tool it was built with, and the files of its
+    toolchain if kernel-builder.lock has them. Fails for variants whose files have changed since the build.
     """
     from kernel_builder.hub.local import find_source  # noqa: PLC0415  (start-up time)
 
     source = find_source(directory)
     if verifies:
         if signs or output is not None:
-            raise UsageError("--verify writes nothing", hint="leave out --sign and --output")
+            raise UsageError("--verify writes nothing", hint="remove --sign and --output")
         return _verify(source.variants, identity, issuer, trust_config, offline=offline)
     extra = [
         name
@@ -57,7 +59,7 @@ def command(
         if value is not None
     ] + (["--offline"] if offline else [])
     if extra:
-        raise UsageError(f"{', '.join(extra)} goes with --verify")
+        raise UsageError(f"{', '.join(extra)} needs --verify")
     _attest(source, output, signs=signs)
     return ExitCode.OK
 
@@ -75,7 +77,7 @@ def _attest(source: UploadSource, output: Path | None, *, signs: bool) -> None:
 
     for variant in source.variants:
         if variant.is_dirty:
-            click.echo(f"warning: {variant.name} was built from sources that are in no commit", err=True)
+            click.echo(f"warning: {variant.name} was built from uncommitted sources", err=True)
     lock = read_lock(source.project.root) if source.project is not None else None
     statements = []
     for variant in source.variants:

@@ -40,7 +40,7 @@ def _root(directory: Path | None) -> Path:
             return below[0].parent
         return here
     if not directory.is_dir():
-        raise UsageError(f"{directory} is not a directory", hint="name the directory that holds build.toml")
+        raise UsageError(f"{directory} is not a directory", hint="pass the directory that contains build.toml")
     return directory.resolve()
 
 
@@ -68,8 +68,8 @@ build_options = together(
         "variants",
         metavar="NAME",
         multiple=True,
-        help="Build this variant; a glob such as 'torch213-*' means all that match. Can be given several times."
-        " Without it, everything that Hub kernels must have now is built.",
+        help="Build this variant, or all that match a glob such as 'torch213-*'. Can be repeated."
+        " Default: all variants currently required of Hub kernels.",
     ),
     click.option(
         "--backend",
@@ -77,38 +77,38 @@ build_options = together(
         metavar="NAME",
         multiple=True,
         type=click.Choice([backend.value for backend in Backend], case_sensitive=False),
-        help="Build variants of this backend only. Can be given several times.",
+        help="Build only variants of this backend. Can be repeated.",
     ),
     click.option(
         "--set",
         "within",
         type=click.Choice([which.value for which in VariantSet]),
-        help="Build the variants of this set; 'list-variants' shows them. Default: required, or with --variant all.",
+        help="Build the variants of this set; see 'list-variants'. Default: required, or all with --variant.",
     ),
     platform_option,
     click.option(
         "--available",
         is_flag=True,
-        help="Build what can be built here and leave out the rest, instead of building nothing. Exit code 7 says"
-        " that something was left out.",
+        help="Build what can be built here and skip the rest, instead of building nothing. Exit code 7 means"
+        " that something was skipped.",
     ),
-    click.option("--local", is_flag=True, help="Build the one variant that fits the torch in the active environment."),
+    click.option("--local", is_flag=True, help="Build only the variant for the torch in the active environment."),
     click.option(
         "-j",
         "--jobs",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Run N compilers at once. Default: as many as processors and free memory allow.",
+        help="Run N compilers in parallel. Default: as many as processors and free memory allow.",
     ),
     click.option(
-        "-k", "--keep-going", is_flag=True, help="After a failure, go on with the other sources and variants."
+        "-k", "--keep-going", is_flag=True, help="After a failure, continue with the other sources and variants."
     ),
-    click.option("-v", "-L", "--verbose", "verbose", is_flag=True, help="Show every command and the compilers' words."),
+    click.option("-v", "-L", "--verbose", "verbose", is_flag=True, help="Show every command and all compiler output."),
     click.option(
         "--locked",
         is_flag=True,
-        help="Compile with exactly what kernel-builder.lock names, and refuse when anything differs. Without it,"
-        " the lock is used for the variants that it has.",
+        help="Compile with exactly what kernel-builder.lock lists, and fail if anything differs. Without it,"
+        " the lock is used for the variants it contains.",
     ),
     source_option,
     offline_option,
@@ -116,8 +116,8 @@ build_options = together(
         "--python",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="The interpreter, with torch and kernels, that variants are loaded with. Default: the first that has"
-        " both of this one, the active environment's, and python3 on PATH.",
+        help="Interpreter, with torch and kernels, to load variants with. Default: the first that has"
+        " both out of this one, the active environment's, and python3 on PATH.",
     ),
 )
 """The options of everything that builds."""
@@ -127,7 +127,7 @@ def build_request(options: BuildOptions, *, ignore: tuple[str, ...], output: Pat
     """What the options ask for. Raises :class:`UsageError` for options that contradict each other."""
     local, within, platform, python = options["local"], options["within"], options["platform"], options["python"]
     if local and (within or platform):
-        raise UsageError("--local chooses the variant by the torch that is installed; leave out --set and --platform")
+        raise UsageError("--local chooses the variant by the installed torch; remove --set and --platform")
     return BuildRequest(
         root=_root(options["directory"]),
         patterns=options["variants"],
@@ -155,17 +155,17 @@ def build_request(options: BuildOptions, *, ignore: tuple[str, ...], output: Pat
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Where variants are installed. Default: build/ in the project.",
+    help="Where to install variants. Default: build/ in the project.",
 )
 @click.option(
     "--ignore",
     multiple=True,
     metavar="RULE",
-    help="Build although this conformance rule is broken (KB302, KB3 or python-newer). Can be given several times.",
+    help="Build even if this conformance rule is broken (KB302, KB3 or python-newer). Can be repeated.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
-@click.option("--dry-run", is_flag=True, help="Print what would be built and run, and do nothing of it.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result (or with --dry-run the plan) as JSON.")
+@click.option("--dry-run", is_flag=True, help="Print what would be built and run, without doing it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result (the plan with --dry-run) as JSON.")
 def command(
     *,
     output: Path | None,
@@ -177,7 +177,7 @@ def command(
 ) -> int:
     """Build the kernel in DIR (default: here, or the only project right below) into DIR/build/<variant>/.
 
-    Every variant is replaced as a whole when it is complete and has been loaded, and not touched otherwise.
+    A variant is replaced as a whole once it is complete and has been loaded; otherwise it is left untouched.
     """
     request = build_request(options, output=output, ignore=ignore)
     started = time.monotonic()
@@ -226,15 +226,15 @@ def _plan_json(prepared: Prepared) -> dict[str, object]:
 
 def _plan_text(prepared: Prepared) -> str:
     plan = prepared.plan
-    lines = [f"{entry.name} cannot be built here: {entry.summary}" for entry in prepared.unavailable]
-    lines += [f"nothing is built for {backend.value}: {reason}" for backend, reason in prepared.without_variant]
+    lines = [f"cannot build {entry.name} here: {entry.summary}" for entry in prepared.unavailable]
+    lines += [f"nothing to build for {backend.value}: {reason}" for backend, reason in prepared.without_variant]
     for text in plan.warnings:
         lines.append(f"warning: {text}")
     for text in plan.notes:
         lines.append(f"note: {text}")
     if plan.hub.repo_id is not None:
         branch = f", branch {plan.hub.branch}" if plan.hub.branch is not None else ""
-        lines.append(f"meant for {plan.hub.repo_id}{branch}")
+        lines.append(f"upload target: {plan.hub.repo_id}{branch}")
     for variant in plan.variants:
         tools = ", ".join(f"{name} {version}" for name, version in variant.toolchain.items())
         lines.append(f"{variant.name}: {variant.ops_id}" + (f" ({tools})" if tools else " (Python only)"))
@@ -274,9 +274,9 @@ def _summary(outcome: BuildOutcome, seconds: float) -> str:
             details = ["see above"]
         elif variant.plan.library is None:
             details = ["Python only", _load_text(variant)]
-        status = "the same as before" if variant.status is VariantStatus.UNCHANGED else variant.status.value
+        status = "unchanged" if variant.status is VariantStatus.UNCHANGED else variant.status.value
         lines.append(f"{variant.plan.name:<{width}}  {status}: {'; '.join(filter(None, details))}")
-    lines += [f"{entry.name:<{width}}  left out: {entry.summary}" for entry in outcome.unavailable]
+    lines += [f"{entry.name:<{width}}  skipped: {entry.summary}" for entry in outcome.unavailable]
     good = sum(variant.path is not None for variant in outcome.variants)
     lines.append(
         f"{good} of {len(names)} variants in {outcome.plan.places.output};"

@@ -21,10 +21,10 @@ class BothOptions(BuildOptions, UploadOptions):
 @upload_options
 @click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
 def command(*, quiet: bool, **options: Unpack[BothOptions]) -> int:
-    """Build the kernel in DIR (default: here) as build does, then publish what was built as upload does.
+    """Build the kernel in DIR (default: here) as 'build' does, then publish it as 'upload' does.
 
-    Nothing is published when a variant cannot be built. With --dry-run the variants are built, and what would change on
-    the Hub is printed.
+    Nothing is published if a variant cannot be built. With --dry-run, builds the variants and prints what would change
+    on the Hub.
     """
     with errors_as_json(options["as_json"]):
         outcome = run_build(build_request(options, ignore=options["ignore"]), quiet=quiet)
@@ -32,7 +32,7 @@ def command(*, quiet: bool, **options: Unpack[BothOptions]) -> int:
         built = tuple(variant.plan.name for variant in outcome.variants if variant.path is not None)
         code = exit_code(outcome)
         if code is ExitCode.FAILED or not built:
-            raise BuildError("nothing was uploaded, because the build failed", hint="see above")
+            raise BuildError("nothing was uploaded because the build failed", hint="see above")
     # The very folder: a link named result beside it is not what was built now.
     uploaded = run_upload(outcome.plan.places.output, options, quiet=quiet, only=built)
     return code if uploaded == ExitCode.OK else uploaded

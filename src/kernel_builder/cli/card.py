@@ -10,12 +10,12 @@ import click
 @click.command(name="card")
 @click.argument("directory", default=".", type=click.Path(path_type=Path))
 @click.option("--repo-id", help="Repository on the Hub (default: general.hub.repo-id of build.toml).")
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the card to this file instead.")
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the card to this file instead of stdout.")
 def command(directory: Path, *, repo_id: str | None, output: Path | None) -> int:
-    """Fill in CARD.md of the project in DIRECTORY and print it.
+    """Render CARD.md of the project in DIRECTORY and print it.
 
-    The text of CARD.md is kept; functions and layers are read from the sources without running them, the table of
-    variants from build/. A project without CARD.md gets a plain card.
+    Keeps the text of CARD.md; reads functions and layers from the sources without running them, and the table of
+    variants from build/. A project without CARD.md gets a simple card.
     """
     from kernel_builder.artifact.built import CARD, variants_in  # noqa: PLC0415  (start-up time)
     from kernel_builder.config.reader import load_project  # noqa: PLC0415
@@ -29,7 +29,7 @@ def command(directory: Path, *, repo_id: str | None, output: Path | None) -> int
     variants = variants_in(project.root / OUTPUT_DIRECTORY)
     text = fill_card(project, variants, repo_id=repo_id)
     if not (project.root / CARD).is_file():
-        click.echo(f"note: there is no {CARD}, so this is the built-in one", err=True)
+        click.echo(f"note: no {CARD}, so this is the built-in card", err=True)
     if not variants:
         click.echo("note: nothing is built yet, so the card lists no variants", err=True)
     if output is None:

@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 @click.command(name="check")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice(["text", "json", "github", "sarif"]), default="text",
-              show_default=True, help="How to say what was found.")  # fmt: skip
-@click.option("--select", multiple=True, metavar="RULE", help="Apply these rules alone: KB103, KB1 or run-path.")
-@click.option("--ignore", multiple=True, metavar="RULE", help="Do not apply these rules.")
+              show_default=True, help="Output format.")  # fmt: skip
+@click.option("--select", multiple=True, metavar="RULE", help="Apply only these rules: KB103, KB1 or run-path.")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Skip these rules.")
 @click.option("--policy", default="glibc-2.27-static", show_default=True, metavar="NAME",
-              help="Which C and C++ runtimes libraries may need: this, or manylinux_2_28 and its like.")  # fmt: skip
+              help="Which C and C++ runtimes libraries may need: this, or another such as manylinux_2_28.")  # fmt: skip
 @click.option("--python-floor", default="3.9", show_default=True, metavar="VERSION", help="Oldest supported Python.")
 @click.option("--torch-stable-abi", metavar="VERSION",
-              help="Libraries must keep to the stable ABI of this torch (those of torch-stable-abi variants"
-              " must keep to theirs in any case).")  # fmt: skip
+              help="Libraries must stay within the stable ABI of this torch (those of torch-stable-abi variants"
+              " always must stay within theirs).")  # fmt: skip
 @click.option("--load", is_flag=True,
-              help="Load the variants that fit this machine, each in a process of its own, with another version of it"
-              " beside it, and call its ops. This runs the kernel's code.")  # fmt: skip
+              help="Load the variants that fit this machine, each in its own process, with another version"
+              " of it, and call its ops. This runs the kernel's code.")  # fmt: skip
 @click.option("--python", type=click.Path(path_type=Path), metavar="FILE",
-              help="The interpreter, with torch and kernels, that --load uses. Default: the first that has both of the"
+              help="Interpreter, with torch and kernels, for --load. Default: the first that has both out of the"
               " active environment's, this one, and python3 on PATH.")  # fmt: skip
-@click.option("--strict", is_flag=True, help="Warnings fail the check as well.")
-@click.option("--verbose", "-v", is_flag=True, help="Show notes, too: what was not or could not be looked at.")
-@click.option("--explain", metavar="RULE", help="Say what a rule wants, why, and where it comes from; check nothing.")
+@click.option("--strict", is_flag=True, help="Let warnings fail the check too.")
+@click.option("--verbose", "-v", is_flag=True, help="Also show notes: what was not or could not be checked.")
+@click.option("--explain", metavar="RULE", help="Explain a rule: what it requires, why, and its source; check nothing.")
 @click.option("--list", "lists", is_flag=True, help="List all rules; check nothing.")
 def command(
     paths: tuple[Path, ...],
@@ -59,16 +59,16 @@ def command(
     explain: str | None,
     lists: bool,
 ) -> int:
-    """Judge kernels: source trees, build folders, single variants, downloaded repositories or libraries (default: .).
+    """Check kernels: source trees, build folders, single variants, downloaded repositories or libraries (default: .).
 
-    Exits with 0 when there are no errors, with 1 when there are (or, with --strict, warnings), and with another
-    code when it could not look. Nothing that is checked is executed, unless --load is given.
+    Exits with 0 when there are no errors, with 1 when there are (with --strict, also for warnings), and with another
+    code when the check could not run. Executes nothing that it checks, unless --load is given.
     """
     if explain is not None or lists:
         return _about_rules(explain)
     settings = make_settings(policy=policy, python_floor=python_floor, torch_stable_abi=torch_stable_abi)
     if python is not None and not load:
-        raise UsageError("--python says what to load with, and nothing is loaded", hint="add --load")
+        raise UsageError("--python needs --load", hint="add --load")
     if load:
         # Not resolved: a virtual environment's python is a link, and what it is depends on where it lies.
         chosen = Path(os.path.abspath(python)) if python is not None else None  # noqa: PTH100
@@ -93,7 +93,7 @@ def two_numbers(text: str, option: str, example: str) -> tuple[int, int]:
     """``3.9`` -> ``(3, 9)``. Raises :class:`UsageError` naming the option."""
     match = re.fullmatch(r"([0-9]{1,4})\.([0-9]{1,4})", text.strip())
     if match is None:
-        raise UsageError(f"{option} {text}: that is not a version", hint=f"write two numbers, such as {example}")
+        raise UsageError(f"{option} {text}: not a version", hint=f"use two numbers, such as {example}")
     return int(match[1]), int(match[2])
 
 
@@ -106,7 +106,7 @@ def make_settings(
 
     floor = two_numbers(python_floor, "the Python version", "3.9")
     if floor[0] != 3 or floor[1] < 2:
-        raise UsageError(f"{python_floor} is no Python with a limited API", hint="write a version such as 3.9")
+        raise UsageError(f"Python {python_floor} has no limited API", hint="use a version such as 3.9")
     return Settings(
         policy=find_policy(policy).name,
         python_floor=floor,

@@ -11,13 +11,28 @@ from kernel_builder.cli.check import make_settings, run_check
 
 @click.command(name="check-abi")
 @click.argument("directory", default=".", type=click.Path(path_type=Path))
-@click.option("--manylinux", "-m", default="manylinux_2_28", show_default=True, metavar="NAME", help="The policy.")
-@click.option("--macos", "-o", default=None, metavar="VERSION", help="Newest macOS to need [15.0; for Metal 26.0].")
-@click.option("--python-abi", "-p", default="3.9", show_default=True, metavar="VERSION", help="Oldest Python.")
-@click.option("--torch-stable-abi", metavar="VERSION", help="Libraries must keep to the stable ABI of this torch.")
+@click.option(
+    "--manylinux",
+    "-m",
+    default="manylinux_2_28",
+    show_default=True,
+    metavar="NAME",
+    help="Policy for the C and C++ runtimes.",
+)
+@click.option(
+    "--macos",
+    "-o",
+    default=None,
+    metavar="VERSION",
+    help="Newest macOS that libraries may need [15.0; for Metal 26.0].",
+)
+@click.option(
+    "--python-abi", "-p", default="3.9", show_default=True, metavar="VERSION", help="Oldest supported Python."
+)
+@click.option("--torch-stable-abi", metavar="VERSION", help="Libraries must stay within the stable ABI of this torch.")
 def command(
     directory: Path, *, manylinux: str, macos: str | None, python_abi: str, torch_stable_abi: str | None
 ) -> int:
-    """Check the libraries of the variants in DIRECTORY: what 'check --select KB1' does, with other defaults."""
+    """Check the libraries of the variants in DIRECTORY: like 'check --select KB1', with other defaults."""
     settings = make_settings(policy=manylinux, python_floor=python_abi, torch_stable_abi=torch_stable_abi, macos=macos)
     return run_check((directory,), settings, select=("KB0", "KB1"))

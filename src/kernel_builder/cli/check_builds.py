@@ -12,7 +12,7 @@ from kernel_builder.cli.check import run_check
 @click.command(name="check-builds")
 @click.argument("directory", default=".", type=click.Path(path_type=Path))
 def command(directory: Path) -> int:
-    """Check names, files and metadata of the variants in DIRECTORY: what 'check --select KB4' does."""
+    """Check names, files and metadata of the variants in DIRECTORY: like 'check --select KB4'."""
     from kernel_builder.check.model import Settings  # noqa: PLC0415  (start-up time)
 
     return run_check((directory,), Settings(), select=("KB0", "KB4"))

@@ -22,13 +22,12 @@ from kernel_builder.errors import ConfigError, Diagnostic, Severity
     type=click.Choice(["text", "json", "github"]),
     default="text",
     show_default=True,
-    help="How to say what was found: json has the project as read, too; github makes annotations.",
+    help="Output format: json includes the parsed project; github prints annotations.",
 )
 def command(directory: Path, *, as_json: bool, form: str) -> int:
-    """Judge build.toml in DIRECTORY: all mistakes in one run.
+    """Check build.toml in DIRECTORY and report all errors at once.
 
-    A file of any edition is read. Exits with 3 when there are mistakes, with 0 when there are none or
-    warnings alone.
+    Reads files of any edition. Exits with 3 when there are errors, with 0 when there are none or only warnings.
     """
     form = "json" if as_json else form
     try:
@@ -67,7 +66,7 @@ def _summary(project: Project) -> str:
         f"{backend.value}{'' if project.is_compiled_for(backend) else ' (Python only)'}" for backend in project.backends
     )
     edition = f"{FILE_NAME} (edition {project.edition})"
-    return f"{edition} is in order: {project.name} version {project.version}, for {backends}"
+    return f"{edition} is valid: {project.name} version {project.version}, for {backends}"
 
 
 def _report(project: Project | None, diagnostics: Sequence[Diagnostic], directory: Path) -> dict[str, object]:

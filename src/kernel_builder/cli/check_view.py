@@ -67,7 +67,7 @@ def _show_finding(console: Console, finding: Finding, others: int, told: set[str
     console.print(head, soft_wrap=True)
     _paragraph(console, printable(finding.message), 6)
     text = advice(finding)
-    if text not in told:  # said once: many findings of a rule are mended alike
+    if text not in told:  # said once: many findings of a rule have the same remedy
         told.add(text)
         _paragraph(console, f"-> {text}", 6, "green")
 
@@ -116,13 +116,14 @@ def _summary(report: Report, *, verbose: bool) -> Text:
     text = Text()
     if errors or warnings:
         text.append(f"{_count(errors, 'error')}, {_count(warnings, 'warning')}", style="red" if errors else "yellow")
-        text.append(f"{where}. Why a rule is there: kernel-builder check --explain CODE")
+        text.append(f"{where}. To explain a rule: kernel-builder check --explain CODE")
     else:
         text.append("No errors, no warnings", style="bold green")
         text.append(f"{where}.")
     if notes and not verbose:
         text.append(
-            f" {_count(notes, 'note')} about what was not looked at: --verbose shows {'it' if notes == 1 else 'them'}."
+            f" {_count(notes, 'note')} about what was not checked: show {'it' if notes == 1 else 'them'}"
+            " with --verbose."
         )
     return text
 
@@ -136,7 +137,7 @@ def show_rule(rule: Rule) -> None:
     for title, text in (
         ("Required", rule.summary),
         ("Why", rule.rationale),
-        ("How to mend it", rule.remedy),
+        ("How to fix it", rule.remedy),
         ("Source", rule.source),
     ):
         console.print(Text(f"  {title}", style="bold"))

@@ -1,4 +1,4 @@
-"""``kernel-builder doctor``: what this machine has, what can be built on it, and what would mend the rest."""
+"""``kernel-builder doctor``: what this machine has, what can be built on it, and how to fix the rest."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _COLOURS = {Standing.OK: "green", Standing.ABSENT: "yellow", Standing.MISSING: "
 @source_option
 @offline_option
 def command(directory: Path, *, platform: Platform | None, as_json: bool) -> int:
-    """Say what this machine has, and which variants that Hub kernels must have can be built on it.
+    """Show what this machine has, and which required variants it can build.
 
     The variants are those of the project in DIR (default: here); without a build.toml, those of any kernel with CPU
-    and CUDA code. What is missing is named with the command that mends it. Exits with 0 when all of them can be
-    built, with 4 when something is missing.
+    and CUDA code. For anything missing, prints the command that fixes it. Exits with 0 when all of them can be built,
+    with 4 when something is missing.
     """
     if not directory.is_dir():
-        raise UsageError(f"{directory} is not a directory", hint="name the directory of a project, or leave it out")
+        raise UsageError(f"{directory} is not a directory", hint="pass the directory of a project, or none")
     with open_run(silent=True) as run:
         diagnosis = examine(directory.resolve(), run, platform)
     if as_json:

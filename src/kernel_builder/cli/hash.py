@@ -12,9 +12,9 @@ from kernel_builder.errors import UsageError
 @click.command(name="hash")
 @click.argument("directory", default=".", type=click.Path(path_type=Path))
 def command(directory: Path) -> int:
-    """Write the SHA-256 of every file of the variants in DIRECTORY into their metadata.json.
+    """Write the SHA-256 of every file of the variants in DIRECTORY to their metadata.json.
 
-    Everything else in the file is kept, and a digest that is right already is not written again.
+    Keeps everything else in the file, and does not rewrite a digest that is already correct.
     """
     from kernel_builder.artifact.digest import METADATA  # noqa: PLC0415  (start-up time)
     from kernel_builder.artifact.rehash import rehash_variants  # noqa: PLC0415
@@ -24,11 +24,11 @@ def command(directory: Path) -> int:
     variants = [variant for variant in found.variants if (variant.path / METADATA).is_file()]
     if not variants:
         raise UsageError(
-            f"there is no variant with {METADATA} in {directory}", hint="build the kernel first: kernel-builder build"
+            f"no variant with {METADATA} in {directory}", hint="build the kernel first: kernel-builder build"
         )
     changed = rehash_variants([variant.path for variant in variants])
     for variant, rewritten in zip(variants, changed, strict=True):
-        click.echo(f"{variant.shown}: {'digest written' if rewritten else 'digest is right already'}")
+        click.echo(f"{variant.shown}: {'digest written' if rewritten else 'digest is already correct'}")
     for note in found.notes:
         click.echo(f"note: {note}", err=True)
     return 0

@@ -1,4 +1,4 @@
-"""``kernel-builder init``: write a new kernel project that builds as it stands."""
+"""``kernel-builder init``: create a new kernel project that builds as is."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def spread_backends(args: Sequence[str]) -> list[str]:
             return [*result, word, *words]
         if word == _OPTION:
             if not words or words[0].startswith("-"):
-                raise UsageError(f"{_OPTION} names no backend", hint=f"for instance {_OPTION} {' '.join(BACKENDS)}")
+                raise UsageError(
+                    f"{_OPTION} needs at least one backend", hint=f"for example {_OPTION} {' '.join(BACKENDS)}"
+                )
             result.append(f"{_OPTION}={words.pop(0)}")
         elif word.startswith(f"{_OPTION}="):
             result.append(word)
@@ -59,7 +61,7 @@ def _refuse_misspelled(word: str) -> None:
     if near and Path(word).name == word and not Path(word).exists():
         raise UsageError(
             f"{word!r} is not a backend",
-            hint=f"write {near[0]}, or ./{word} if it is the directory of the project",
+            hint=f"use {near[0]}, or ./{word} if it is the project directory",
         )
 
 
@@ -76,16 +78,15 @@ class _InitCommand(click.Command):
     "--name",
     "repo_id",
     metavar="OWNER/REPO",
-    help="Where the kernel will live on the Hub; REPO is also the kernel's name. OWNER/ may be left out.",
+    help="The kernel's repository on the Hub; REPO is also the kernel's name. OWNER/ is optional.",
 )
 @click.option(
     _OPTION,
     "backends",
     multiple=True,
     metavar="BACKEND...",
-    help=f"What the kernel is for: {', '.join(BACKENDS)}, or all of them. Several words, commas and"
-    " repetition work. A directory with the name of a backend is written"
-    f" ./{BACKENDS[0]}.  "
+    help=f"Backends of the kernel: {', '.join(BACKENDS)}, or all. Several words, commas and"
+    f" repetition work. Write a directory named like a backend as ./{BACKENDS[0]}.  "
     f"[default: {' '.join(BACKENDS)}]",
 )
 @click.option(
@@ -93,17 +94,16 @@ class _InitCommand(click.Command):
     "license_id",
     default="Apache-2.0",
     show_default=True,
-    help="Identifier of the kernel's license.",
+    help="The kernel's license identifier.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace files of an earlier project that are in the way.")
+@click.option("--overwrite", is_flag=True, help="Overwrite files of an existing project.")
 def command(
     path: Path | None, repo_id: str | None, backends: tuple[str, ...], license_id: str, overwrite: bool
 ) -> None:
-    """Write a new kernel project that builds as it stands.
+    """Create a new kernel project that builds as is.
 
-    The project goes to PATH, or to ./REPO when only --name is given, or to the current directory when
-    neither is. Without --name the kernel is called like that directory, and build.toml leaves open who
-    owns it.
+    The project goes to PATH; without PATH, to ./REPO if --name is given, else to the current directory. Without --name,
+    the kernel is named after that directory, and build.toml leaves its owner open.
 
     \b
       kernel-builder init --name me/my-kernel
@@ -138,9 +138,7 @@ def _place(path: Path | None, repo_id: str | None) -> tuple[ProjectName, Path, t
 
 def _check_license(license_id: str) -> str:
     if not license_id.strip() or not license_id.isprintable():
-        raise UsageError(
-            f"{license_id!r} cannot be the identifier of a license", hint="for instance --license Apache-2.0"
-        )
+        raise UsageError(f"{license_id!r} is not a valid license identifier", hint="for example --license Apache-2.0")
     return license_id.strip()
 
 

@@ -45,7 +45,7 @@ class LazyGroup(click.Group):
 
             near = get_close_matches(args[0], self.entries, n=1)
             hint = f" Did you mean '{near[0]}'?" if near else f" Commands: {', '.join(self.entries)}."
-            raise click.UsageError(f"There is no command '{args[0]}'.{hint}", ctx)
+            raise click.UsageError(f"No such command: '{args[0]}'.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -30,8 +30,8 @@ RUNNERS = {"x86_64-linux": "ubuntu-latest", "aarch64-linux": "ubuntu-24.04-arm"}
     type=click.Choice([which.value for which in VariantSet]),
     default=VariantSet.REQUIRED.value,
     show_default=True,
-    help="required: what Hub kernels must have now; latest: that and every newer torch; legacy: the first twelve, of"
-    " torch 2.5 and 2.6; all: every build of torch that is known.",
+    help="required: what Hub kernels must have now; latest: required and every newer torch; legacy: the first twelve,"
+    " for torch 2.5 and 2.6; all: every known torch build.",
 )
 @click.option(
     "--backend",
@@ -39,18 +39,18 @@ RUNNERS = {"x86_64-linux": "ubuntu-latest", "aarch64-linux": "ubuntu-24.04-arm"}
     metavar="NAME",
     multiple=True,
     type=click.Choice([backend.value for backend in Backend], case_sensitive=False),
-    help="Variants of this backend only. Can be given several times.",
+    help="Only variants of this backend. Can be repeated.",
 )
-@click.option("--all-platforms", is_flag=True, help="Variants of every platform, not just of this machine's.")
-@click.option("--why", is_flag=True, help="Also name every variant that is left out, with the reason.")
-@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON, with all that is left out.")
+@click.option("--all-platforms", is_flag=True, help="Variants of every platform, not only this machine's.")
+@click.option("--why", is_flag=True, help="Also list every excluded variant and why.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON, including excluded variants.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["text", "github"]),
     default="text",
     show_default=True,
-    help='github: a matrix for a workflow, {"include": [...]}, on one line.',
+    help='github: a workflow matrix, {"include": [...]}, on one line.',
 )
 @offline_option
 def command(
@@ -63,15 +63,15 @@ def command(
     as_json: bool,
     form: str,
 ) -> int:
-    """List the variants that the project in DIR (default: here) would be built into.
+    """List the variants that the project in DIR (default: here) would build.
 
-    Whether this version of kernel-builder has a compiler for a backend is part of the answer; whether this machine has
-    a toolchain for each variant is not: 'kernel-builder build --dry-run' says that.
+    Excludes backends that this version of kernel-builder cannot compile, but does not check whether this machine has a
+    toolchain for each variant: 'kernel-builder build --dry-run' does.
     """
     if form == "github" and (as_json or why):
-        raise click.UsageError("--format github goes neither with --json nor with --why")
+        raise click.UsageError("--format github cannot be combined with --json or --why")
     if why and as_json:
-        raise click.UsageError("--json tells why as it is; leave out --why")
+        raise click.UsageError("--json already includes the reasons; remove --why")
     project, _ = load_project(directory)
     chosen = tuple(Backend(name) for name in backends)
     refuse_unknown_backends(project, chosen)
@@ -117,17 +117,17 @@ def _tell_what_is_missing(matrix: Matrix, project: Project, chosen: tuple[Backen
     reasons = Counter(entry.obstacle for entry in matrix.kept if entry.obstacle is not None)
     for reason, count in reasons.items():
         what = "1 variant is" if count == 1 else f"{count} variants are"
-        click.echo(f"note: {what} left out: {reason} (--why names {'it' if count == 1 else 'them'})", err=True)
+        click.echo(f"note: {what} excluded: {reason} (list {'it' if count == 1 else 'them'} with --why)", err=True)
     for backend, reason in matrix.silent_backends(project):
         if not chosen or backend in chosen:
-            click.echo(f"note: there is nothing for {backend.value}: {reason}", err=True)
+            click.echo(f"note: nothing to build for {backend.value}: {reason}", err=True)
 
 
 def _tell_why(dropped: tuple[Dropped, ...]) -> None:
     if not dropped:
         return
     width = max(len(entry.name) for entry in dropped)
-    click.echo("\nleft out:")
+    click.echo("\nexcluded:")
     for entry in dropped:
         click.echo(f"  {entry.name:<{width}}  {entry.reason}")
 

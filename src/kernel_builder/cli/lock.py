@@ -24,19 +24,19 @@ from kernel_builder.workflow.lock import Locking, LockRequest, drift, make_lock
     "variants",
     metavar="NAME",
     multiple=True,
-    help="Lock this variant instead of what Hub kernels must have now, and keep what is locked already; a glob means"
-    " all that match. Can be given several times.",
+    help="Lock this variant, or all that match a glob, instead of the required ones, and keep what is already locked."
+    " Can be repeated.",
 )
 @click.option(
     "--set",
     "within",
     type=click.Choice([which.value for which in VariantSet]),
-    help="The variants of this set. Default: what Hub kernels must have now, and what is locked already.",
+    help="Lock the variants of this set. Default: required variants and those already locked.",
 )
 @platform_option
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 and a list when something differs.")
-@click.option("--upgrade", is_flag=True, help="Choose anew what the variants are compiled with, and show what changed.")
-@click.option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
+@click.option("--check", is_flag=True, help="Write nothing; list differences and exit with 1 if there are any.")
+@click.option("--upgrade", is_flag=True, help="Choose everything again, and show what changed.")
+@click.option("--dry-run", is_flag=True, help="Show what would change without writing it.")
 @source_option
 @offline_option
 def command(
@@ -51,11 +51,11 @@ def command(
 ) -> int:
     """Write kernel-builder.lock for the project in DIR: every file that its variants are compiled with.
 
-    What is locked stays as it is, variants that are new in build.toml are added, those that are gone are left out.
-    'build' compiles with what the lock names; 'build --locked' refuses everything else.
+    Keeps what is locked, adds variants that are new in build.toml, and removes those that are gone. 'build' compiles
+    with what is locked; 'build --locked' fails for anything else.
     """
     if check and (upgrade or dry_run):
-        raise UsageError("--check writes nothing; leave out --upgrade and --dry-run")
+        raise UsageError("--check writes nothing; remove --upgrade and --dry-run")
     request = LockRequest(
         root=directory.resolve(),
         patterns=variants,
@@ -78,12 +78,12 @@ def command(
 
 def _tell_drift(problems: tuple[str, ...]) -> int:
     if not problems:
-        click.echo(f"{LOCK_NAME} is in order")
+        click.echo(f"{LOCK_NAME} is up to date")
         return ExitCode.OK
-    click.echo(f"{LOCK_NAME} is not in order:")
+    click.echo(f"{LOCK_NAME} is out of date:")
     for problem in problems:
         click.echo(f"  {problem}")
-    hint = "kernel-builder lock follows build.toml and keeps the files that are locked; lock --upgrade chooses all anew"
+    hint = "run kernel-builder lock to follow build.toml and keep locked files, or lock --upgrade to choose all again"
     click.echo(f"  hint: {hint}", err=True)
     return ExitCode.FAILED
 

@@ -40,7 +40,7 @@ def offline_option(command: _Command) -> _Command:
         is_flag=True,
         expose_value=False,
         callback=_keep_offline,
-        help="Never use the network; what is not in the store is an error. KERNEL_BUILDER_OFFLINE=1 does the same.",
+        help="Never use the network; fail if something is not in the store. Same as KERNEL_BUILDER_OFFLINE=1.",
     )(command)
 
 
@@ -59,8 +59,8 @@ def source_option(command: _Command) -> _Command:
         multiple=True,
         expose_value=False,
         callback=_keep_sources,
-        help="Take toolchains from this source, and others given so, in this order, instead of those that are"
-        " configured. KERNEL_BUILDER_SOURCES does the same.",
+        help="Take toolchains from this source instead of the configured ones. Can be repeated; order matters."
+        " Same as KERNEL_BUILDER_SOURCES.",
     )(command)
 
 

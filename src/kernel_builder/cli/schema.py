@@ -11,5 +11,5 @@ from kernel_builder.config.jsonschema import json_schema
 
 @click.command(name="schema")
 def command() -> None:
-    """Print the JSON schema of build.toml, current edition, for editors to complete and check it by."""
+    """Print the JSON schema of the current edition of build.toml, for completion and validation in editors."""
     click.echo(json.dumps(json_schema(), indent=2))

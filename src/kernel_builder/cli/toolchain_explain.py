@@ -23,15 +23,15 @@ from kernel_builder.workflow.explain import Explanation, explain
     "--project",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
-    help="The project whose kernel-builder.toml counts. Default: here.",
+    help="The project whose kernel-builder.toml applies. Default: here.",
 )
 @source_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @offline_option
 def command(variant: str, *, project: Path | None, as_json: bool) -> None:
-    """Tell what VARIANT is compiled with: where each part comes from, and why other candidates were not taken.
+    """Show what VARIANT is compiled with: where each part comes from, and why other candidates were not used.
 
-    Sources are asked anew, in the order of kernel-builder.toml. Nothing is fetched but what that takes.
+    Queries the sources again, in the order of kernel-builder.toml. Fetches nothing more than that requires.
     """
     with open_run() as run:
         found = explain(variant, run, root=(project or Path.cwd()).resolve())
@@ -46,11 +46,11 @@ def _text(found: Explanation) -> str:
     refused += [(entry.part, entry.source, f"{entry.candidate}: {entry.reason}") for entry in resolved.chain.refused]
     width = max(len(part) for part, _, _ in rows + refused)
     across = max(len(source) for _, source, _ in rows + refused)
-    lines = [f"{found.variant}: {found.request}", f"sources, in their order: {', '.join(found.settings.order)}"]
+    lines = [f"{found.variant}: {found.request}", f"sources, in order: {', '.join(found.settings.order)}"]
     lines += [f"settings: {file}" for file in found.settings.files]
     lines += ["taken:", *(f"  {part:<{width}}  {source:<{across}}  {text}" for part, source, text in rows)]
     if refused:
-        lines += ["not taken:", *(f"  {part:<{width}}  {source:<{across}}  {text}" for part, source, text in refused)]
+        lines += ["not used:", *(f"  {part:<{width}}  {source:<{across}}  {text}" for part, source, text in refused)]
     return "\n".join(lines)
 
 

@@ -21,13 +21,13 @@ from kernel_builder.workflow.fetch import FetchRequest, everything, portion
     "--project",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
-    help=f"The project whose variants are meant. Default: here, if there is a {FILE_NAME}.",
+    help=f"The project whose variants to use. Default: here, if there is a {FILE_NAME}.",
 )
 def command(file: Path, *, variants: tuple[str, ...], project: Path | None) -> None:
-    """Write what VARIANTs are compiled with (names or globs; default: all that is in the store) into FILE.
+    """Write the toolchains of VARIANTs (names or globs; default: everything in the store) to FILE.
 
-    FILE is a tar archive, packed with gzip if its name ends with .gz. 'toolchain fetch' first, if it is not in the
-    store; 'toolchain import' brings it into the store of another machine, where 'build --offline' uses it.
+    FILE is a tar archive, compressed with gzip if its name ends in .gz. Run 'toolchain fetch' first if the toolchains
+    are not in the store; 'toolchain import' adds them to the store of another machine, for 'build --offline'.
     """
     with open_run() as run:
         store = run.store
@@ -38,7 +38,7 @@ def command(file: Path, *, variants: tuple[str, ...], project: Path | None) -> N
             wanted = everything(store)
         if not wanted.entries:
             raise UsageError(
-                f"there is nothing to export in {store.root}", hint="kernel-builder toolchain fetch brings it there"
+                f"nothing to export in {store.root}", hint="fetch it first: kernel-builder toolchain fetch"
             )
         written = export_store(store, wanted.entries, wanted.resolutions, file)
     for name in written.entries:

@@ -25,14 +25,16 @@ from kernel_builder.workflow.fetch import Fetched, FetchRequest, fetch
     "--project",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
-    help=f"The project whose variants are meant. Default: here, if there is a {FILE_NAME}.",
+    help=f"The project whose variants to use. Default: here, if there is a {FILE_NAME}.",
 )
-@click.option("--no-project", is_flag=True, help=f"Variants of the support table, even if there is a {FILE_NAME} here.")
+@click.option(
+    "--no-project", is_flag=True, help=f"Use variants of the support table, even if there is a {FILE_NAME} here."
+)
 @click.option(
     "--set",
     "within",
     type=click.Choice([which.value for which in VariantSet]),
-    help="The variants of this set. Default: required for a project, latest without one.",
+    help="Fetch for the variants of this set. Default: required in a project, latest elsewhere.",
 )
 @click.option(
     "--backend",
@@ -40,10 +42,10 @@ from kernel_builder.workflow.fetch import Fetched, FetchRequest, fetch
     metavar="NAME",
     multiple=True,
     type=click.Choice([backend.value for backend in Backend], case_sensitive=False),
-    help="Variants of this backend only. Can be given several times.",
+    help="Only variants of this backend. Can be repeated.",
 )
 @platform_option
-@click.option("--available", is_flag=True, help="Leave out what cannot be had instead of refusing.")
+@click.option("--available", is_flag=True, help="Skip what is not available instead of failing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
 @source_option
@@ -60,13 +62,13 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Fetch what VARIANTs are compiled with: names, or globs such as 'torch213-*'.
+    """Fetch the toolchains of VARIANTs: names, or globs such as 'torch213-*'.
 
-    In a project, its required variants by default; elsewhere, those of the newest torch releases for this machine. What
-    was cut off goes on where it stopped. With --offline it says whether everything is there.
+    Default: the required variants in a project; elsewhere, those of the newest torch releases for this machine. Resumes
+    interrupted downloads. With --offline, reports whether everything is in the store.
     """
     if project is not None and no_project:
-        raise click.UsageError("--project and --no-project do not go together")
+        raise click.UsageError("--project and --no-project cannot be combined")
     if project is None and not no_project and Path(FILE_NAME).is_file():
         project = Path.cwd()
     request = FetchRequest(
@@ -88,7 +90,7 @@ def command(
         for name in fetched.variants:
             click.echo(f"{name}  ready")
         for entry in fetched.unavailable:
-            click.echo(f"{entry.name}  not to be had: {entry.reason}")
+            click.echo(f"{entry.name}  not available: {entry.reason}")
         click.echo(f"{len(fetched.variants)} toolchains; {mebibytes(fetched.received)} fetched; {seconds:.1f} s")
     return ExitCode.INCOMPLETE if fetched.unavailable else ExitCode.OK
 

@@ -20,7 +20,7 @@ def _duration(_ctx: click.Context, _parameter: click.Parameter, value: str | Non
         return None
     match = re.fullmatch(r"(\d+)([mhdw])", value.strip().lower())
     if match is None:
-        raise click.BadParameter(f"{value!r} is no span of time; write 30d, 12h, 90m or 2w")
+        raise click.BadParameter(f"{value!r} is not a duration; use 30d, 12h, 90m or 2w")
     return int(match[1]) * _SECONDS[match[2]]
 
 
@@ -29,28 +29,32 @@ def _size(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -
         return None
     match = re.fullmatch(r"(\d+)([KMGT]?)(?:IB|B)?", value.strip().upper())
     if match is None:
-        raise click.BadParameter(f"{value!r} is no size; write 5G or 800M")
+        raise click.BadParameter(f"{value!r} is not a size; use 5G or 800M")
     return int(match[1]) * _BYTES[match[2]]
 
 
 @click.command(name="gc")
-@click.option("--older-than", metavar="30d", callback=_duration, help="What was not used for so long (m, h, d, w).")
+@click.option(
+    "--older-than", metavar="30d", callback=_duration, help="Remove entries unused for this long (m, h, d, w)."
+)
 @click.option(
     "--keep-size",
     metavar="5G",
     callback=_size,
-    help="The least recently used entries, until the rest is no larger (K, M, G, T).",
+    help="Remove the least recently used entries until the rest fits in this size (K, M, G, T).",
 )
-@click.option("--all", "everything", is_flag=True, help="Everything that no running build uses.")
-@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@click.option("--all", "everything", is_flag=True, help="Remove everything that no running build uses.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed without removing it.")
 def command(*, older_than: float | None, keep_size: int | None, everything: bool, dry_run: bool) -> None:
-    """Remove from the store what has not been used for long.
+    """Remove entries from the store that have not been used for a while.
 
-    Without an option only debris goes: what killed processes left, and beginnings of downloads that nobody went on with
-    for a week. What a running build uses is never removed.
+    Without options, removes only leftovers: files of killed processes, and partial downloads not resumed for a week.
+    Never removes what a running build uses.
     """
     if everything and (older_than is not None or keep_size is not None):
-        raise UsageError("--all and a limit do not go together", hint="give --all alone, or --older-than, --keep-size")
+        raise UsageError(
+            "--all cannot be combined with a limit", hint="use --all alone, or --older-than and --keep-size"
+        )
     with open_run(silent=True) as run:
         removal = collect(run.store, older_than=older_than, keep_size=keep_size, everything=everything, dry_run=dry_run)
     verb = "would remove" if dry_run else "removed"
@@ -59,5 +63,5 @@ def command(*, older_than: float | None, keep_size: int | None, everything: bool
     for name in removal.kept:
         click.echo(f"kept {name}: a running build uses it", err=True)
     if removal.debris:
-        click.echo(f"{verb} {removal.debris} {'thing' if removal.debris == 1 else 'things'} that processes left behind")
+        click.echo(f"{verb} {removal.debris} {'leftover' if removal.debris == 1 else 'leftovers'} of earlier processes")
     click.echo(f"{mebibytes(removal.freed)} {'would be ' if dry_run else ''}freed")

@@ -13,14 +13,14 @@ from kernel_builder.store.transfer import import_store
 @click.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def command(file: Path) -> None:
-    """Bring the toolchains in FILE into the store of this machine.
+    """Import the toolchains in FILE into the store of this machine.
 
-    Every file is compared with the manifest of its entry first; if anything is wrong, nothing is imported.
+    Compares every file with the manifest of its entry first; if anything is wrong, imports nothing.
     """
     with open_run() as run:
         brought = import_store(run.store, file)
     for name in brought.entries:
         click.echo(f"{name}  imported")
     for name in brought.present:
-        click.echo(f"{name}  was there already")
+        click.echo(f"{name}  already present")
     click.echo(f"{len(brought.entries)} entries imported into {run.store.root}")

@@ -15,9 +15,9 @@ from kernel_builder.store.inventory import StoreEntry, list_entries
 
 
 @click.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON, with every file that entries came from.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON, with the source files of each entry.")
 def command(*, as_json: bool) -> None:
-    """List what is in the store: its size, when it was last used, and where it came from.
+    """List the entries of the store: size, last use and origin.
 
     The store is KERNEL_BUILDER_CACHE, or kernel-builder in the user's cache directory.
     """

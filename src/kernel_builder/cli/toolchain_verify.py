@@ -21,14 +21,14 @@ _SHOWN = 20
 
 @click.command(name="verify")
 @click.argument("names", metavar="[ENTRY]...", nargs=-1)
-@click.option("--repair", is_flag=True, help="Delete what is damaged and fetch it again.")
+@click.option("--repair", is_flag=True, help="Delete damaged entries and fetch them again.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @offline_option
 def command(names: tuple[str, ...], *, repair: bool, as_json: bool) -> int:
-    """Read every file in the store again and compare it with the manifest of its entry.
+    """Verify every file in the store against the manifest of its entry.
 
-    ENTRY is a name that 'toolchain list' shows, or a glob; without any, all entries are verified. Exits with 1 when
-    something is damaged and was not repaired.
+    ENTRY is a name from 'toolchain list', or a glob; default: all entries. Exits with 1 if something is damaged and was
+    not repaired.
     """
     with open_run() as run:
         store = run.store
@@ -43,16 +43,18 @@ def command(names: tuple[str, ...], *, repair: bool, as_json: bool) -> int:
         click.echo(json.dumps(_report(store, verdicts, outcome), indent=2))
     else:
         for name, what in outcome.items():
-            click.echo(f"{name}: {what or 'is in use by another process; run this again when that has ended'}")
+            click.echo(f"{name}: {what or 'is in use by another process; run this again when it has finished'}")
         if damaged and not repair:
-            click.echo("  hint: kernel-builder toolchain verify --repair", err=True)
+            click.echo("  hint: run: kernel-builder toolchain verify --repair", err=True)
     return ExitCode.FAILED if left else ExitCode.OK
 
 
 def _select(entries: tuple[StoreEntry, ...], names: tuple[str, ...]) -> list[StoreEntry]:
     for name in names:
         if not any(fnmatchcase(entry.name, name) for entry in entries):
-            raise UsageError(f"the store has no entry {name}", hint="'kernel-builder toolchain list' shows them all")
+            raise UsageError(
+                f"the store has no entry {name}", hint="run 'kernel-builder toolchain list' to list all entries"
+            )
     return [entry for entry in entries if not names or any(fnmatchcase(entry.name, name) for name in names)]
 
 
@@ -78,9 +80,9 @@ def _repair(damaged: list[str], run: Run) -> dict[str, str | None]:
     outcome: dict[str, str | None] = dict.fromkeys(stayed)
     try:
         restored = restore(gone, run, Path.cwd())
-        why = "nothing that was asked for so far needs it; it is provided when something does"
+        why = "nothing requested so far needs it; it is fetched when something does"
     except KernelBuilderError as error:
-        restored, why = (), f"it could not be fetched now ({error.message}); the next build that needs it fetches it"
+        restored, why = (), f"could not fetch it now ({error.message}); the next build that needs it will fetch it"
     for name in gone:
         outcome[name] = "repaired" if name in restored else f"deleted: {why}"
     return outcome

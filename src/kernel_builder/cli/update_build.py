@@ -15,29 +15,28 @@ from kernel_builder.errors import ExitCode, UsageError
 
 @click.command(name="update-build")
 @click.argument("directory", default=".", type=click.Path(path_type=Path))
-@click.option("--check", is_flag=True, help="Change nothing; exit with 1 when an update is due.")
+@click.option("--check", is_flag=True, help="Change nothing; exit with 1 if an update is due.")
 @click.option("--diff", is_flag=True, help="Change nothing; show what would change.")
-@click.option("--license", "license_", metavar="ID", help="The licence, for a file that names none.")
+@click.option("--license", "license_", metavar="ID", help="License to add to a file that has none.")
 def command(directory: Path, *, check: bool, diff: bool, license_: str | None) -> int:
-    """Bring build.toml in DIRECTORY to the current edition, in place.
+    """Update build.toml in DIRECTORY to the current edition, in place.
 
-    Comments, order and layout are kept; only what must change does. A file that cannot be updated stays as it
-    is.
+    Keeps comments, order and layout; changes only what must change. A file that cannot be updated is left unchanged.
     """
     if license_ is not None and not (license_.strip() and license_.isprintable()):
-        raise UsageError("--license must be the identifier of a licence", hint="such as: --license apache-2.0")
+        raise UsageError("--license must be a license identifier", hint="for example --license apache-2.0")
     file = directory / FILE_NAME
     change = update(read_file(file), file=file, root=directory, license_=license_)
     if diff:
         click.echo(_difference(change, file), nl=False)
     if not change.is_due:
-        click.echo(f"{file} is in edition {CURRENT_EDITION} already", err=True)
+        click.echo(f"{file} already uses edition {CURRENT_EDITION}", err=True)
         return ExitCode.OK
     if check or diff:
-        click.echo(f"{file} is in edition {change.edition}; an update to {CURRENT_EDITION} is due", err=True)
+        click.echo(f"{file} uses edition {change.edition}; an update to {CURRENT_EDITION} is due", err=True)
         return ExitCode.FAILED if check else ExitCode.OK
     write(file, change)
-    click.echo(f"{file} is now in edition {CURRENT_EDITION} (it was in {change.edition})", err=True)
+    click.echo(f"updated {file} from edition {change.edition} to {CURRENT_EDITION}", err=True)
     return ExitCode.OK
 
 

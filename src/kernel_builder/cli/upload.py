@@ -42,26 +42,25 @@ upload_options = together(
         metavar="NAME",
         help="The branch for the variants. Default: general.hub.branch, else v<version>.",
     ),
-    click.option("--private", is_flag=True, help="Make the repository private, if it is made now."),
+    click.option("--private", is_flag=True, help="Make the repository private if it is created now."),
     click.option(
         "--repo-type",
         type=click.Choice(["kernel", "model"]),
         default="kernel",
         show_default=True,
-        help="The type of the repository. get_kernel loads from kernel repositories alone.",
+        help="Repository type. get_kernel loads only from kernel repositories.",
     ),
-    click.option("--create-pr", is_flag=True, help="Propose the changes: one pull request for each branch."),
+    click.option("--create-pr", is_flag=True, help="Open pull requests instead of committing: one per branch."),
     click.option(
         "--readme/--no-readme",
         default=None,
-        help="Put the card on main as README.md, or do not. Default: unless a newer version is published.",
+        help="Whether to put the card on main as README.md. Default: yes, unless a newer version is published.",
     ),
     click.option(
         "--ignore",
         metavar="RULE",
         multiple=True,
-        help="Pass over a conformance rule: a code (KB101), the beginning of codes (KB1) or a name. Can be given"
-        " several times.",
+        help="Ignore a conformance rule: a code (KB101), a code prefix (KB1) or a name. Can be repeated.",
     ),
     click.option(
         "--commit-size",
@@ -69,15 +68,15 @@ upload_options = together(
         default=1000,
         show_default=True,
         metavar="N",
-        help="Change at most N files in one commit.",
+        help="Change at most N files per commit.",
     ),
-    click.option("--dry-run", is_flag=True, help="Print everything that would change on the Hub, and change nothing."),
-    click.option("--json", "as_json", is_flag=True, help="Print the result (or with --dry-run the plan) as JSON."),
+    click.option("--dry-run", is_flag=True, help="Print everything that would change on the Hub without changing it."),
+    click.option("--json", "as_json", is_flag=True, help="Print the result (the plan with --dry-run) as JSON."),
     click.option(
         "--output-json",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help="Write the result as JSON to FILE, too.",
+        help="Also write the result as JSON to FILE.",
     ),
 )
 """The options of everything that uploads."""
@@ -88,11 +87,11 @@ upload_options = together(
 @upload_options
 @click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
 def command(directory: Path, *, quiet: bool, **options: Unpack[UploadOptions]) -> int:
-    """Publish the variants that are built in DIR (default: here) on the Hub.
+    """Publish the variants built in DIR (default: here) on the Hub.
 
-    They go to the branch v<version> of the repository; both are made if they are missing. The card goes to main as
-    README.md. What is built is checked first. Files that the Hub has are not sent again, variants that are not built
-    here stay as they are. When an upload is cut off, the same command goes on where it stopped.
+    Uploads to the branch v<version> of the repository, creating both if necessary, and puts the card on main as
+    README.md. Checks the build first. Skips files that the Hub already has, and keeps published variants that were not
+    built here. After an interruption, run the same command again to resume.
     """
     return run_upload(directory, options, quiet=quiet)
 
@@ -128,7 +127,7 @@ def run_upload(directory: Path, options: UploadOptions, *, quiet: bool, only: tu
             document = outcome.to_json()
             text = _outcome_text(outcome)
             if outcome.status is hub.UploadStatus.NO_CHANGES and not quiet:
-                reporter.line("note: there is nothing to upload: the Hub has all of it already")
+                reporter.line("note: nothing to upload: the Hub already has everything")
     if output_json is not None:
         write_text(output_json, json.dumps(document, indent=2) + "\n")
     click.echo(json.dumps(document, indent=2) if as_json else text)
@@ -160,7 +159,7 @@ def plan_text(plan: UploadPlan, url: str) -> str:
 
     lines = [f"upload to {url}"]
     if plan.creates_repository:
-        lines.append(f"the {'private' if plan.private else 'public'} repository {plan.repo_id} is made")
+        lines.append(f"create the {'private' if plan.private else 'public'} repository {plan.repo_id}")
     for branch in plan.branches:
         lines.append(_branch_text(branch))
         width = max((len(size_text(change.size)) for change in branch.changes), default=0)
@@ -175,9 +174,9 @@ def _branch_text(branch: BranchPlan) -> str:
     from kernel_builder.cli.console import size_text  # noqa: PLC0415  (start-up time)
     from kernel_builder.hub.plan import Action  # noqa: PLC0415
 
-    made = f" (new, made from {branch.made_from})" if branch.is_new else ""
+    made = f" (new, from {branch.made_from})" if branch.is_new else ""
     if branch.continues:
-        made = " (new, an upload that was cut off goes on)"
+        made = " (new, resuming an interrupted upload)"
     counts = [f"{branch.count(action)} to {action.value}" for action in Action if branch.count(action)] or [
         "nothing to change"
     ]

@@ -19,7 +19,7 @@ CAPABILITY = r"[1-9][0-9]?\.[0-9][af]?(\+PTX)?"
 _PATTERN = re.compile(r"([1-9][0-9]?)\.([0-9])([af]?)(\+PTX)?")
 _BARE = re.compile(r"(?:(?:sm|compute)_?)?([1-9][0-9]?)([0-9])([af]?)(\+PTX)?", re.IGNORECASE)
 _LOOSE = re.compile(r"([1-9][0-9]?)(?:\.([0-9]))?([af]?)(?:[ \t]*[+, ]?[ \t]*(PTX))?", re.IGNORECASE)
-_FORM = "write major.minor, such as '8.0', with 'a' or 'f' and '+PTX' behind it where needed ('9.0a', '8.0+PTX')"
+_FORM = "write major.minor, such as '8.0', followed by 'a' or 'f' and '+PTX' where needed ('9.0a', '8.0+PTX')"
 
 _RENAMED = {(10, 1): (11, 0), (11, 0): (10, 1)}
 """Capabilities whose number changed: what CUDA 12 called 10.1, CUDA 13 calls 11.0."""
@@ -133,10 +133,10 @@ def why_dropped(capability: Capability, supported: tuple[Capability, ...]) -> st
     if other in numbers and number not in numbers:
         return f"this toolkit calls it {other[0]}.{other[1]}"
     if numbers and number < numbers[0]:
-        return f"older than {numbers[0][0]}.{numbers[0][1]}, the oldest that is built with this toolkit"
+        return f"older than {numbers[0][0]}.{numbers[0][1]}, the oldest this toolkit supports"
     if numbers and number > numbers[-1]:
-        return f"newer than {numbers[-1][0]}.{numbers[-1][1]}, the newest that is built with this toolkit"
-    return "this toolkit does not build it"
+        return f"newer than {numbers[-1][0]}.{numbers[-1][1]}, the newest this toolkit supports"
+    return "this toolkit does not support it"
 
 
 def _number(capability: Capability) -> tuple[int, int, str]:

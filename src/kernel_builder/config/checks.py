@@ -37,7 +37,7 @@ class Placed(NamedTuple):
     reader: TableReader
 
     def path_of(self, source: str) -> Where:
-        """Where a source stands in the file; its last mention, when there are several."""
+        """Where a source is listed in the file; the last mention, when there are several."""
         entries = self.reader.texts("src") or ()
         return next((entry.path for entry in reversed(entries) if entry.text == source), self.reader.path)
 
@@ -57,8 +57,8 @@ def listed_twice(entries: Sequence[TextEntry], report: Report) -> None:
     more = f" and {len(again) - 3} more" if len(again) > 3 else ""
     report.warning(
         next(iter(again.values())).path,
-        f"{shown}{more} {'is' if len(again) == 1 else 'are'} listed twice; once is enough",
-        hint="remove what is repeated",
+        f"{shown}{more} {'is' if len(again) == 1 else 'are'} listed twice",
+        hint="remove the duplicates",
     )
 
 
@@ -89,10 +89,10 @@ def shared_sources(sections: Sequence[Placed], report: Report) -> None:
             ]
             report.warning(
                 placed.path_of(source),
-                f"{quoted(source)} is in section '{first.section.id}' too, with other flags; it is built "
+                f"{quoted(source)} is also in section '{first.section.id}', with different flags; it is built "
                 f"once, with the "
                 f"flags of both: {', '.join(only[:6])}{', ...' if len(only) > 6 else ''}",
-                hint="give the sections the same flags, or each its own copy of the source",
+                hint="use the same flags in both sections, or give each its own copy of the source",
             )
 
 
@@ -115,7 +115,7 @@ def section_backends(sections: Sequence[Placed], backends: tuple[Backend, ...], 
             report.error(
                 (*placed.reader.path, "backend"),
                 f"'{backend.value}' is not in general.backends, so this section would never be built",
-                hint=f"write backends = [{listed}] in [general], or remove the section",
+                hint=f"set backends = [{listed}] in [general], or remove the section",
             )
 
 
@@ -124,8 +124,8 @@ def no_sections(sections: Sequence[Placed], report: Report) -> None:
     for placed in sections:
         report.error(
             placed.reader.path,
-            "kernel sections hold compiled code, and [torch-noarch] says that there is none",
-            hint="write [torch] instead of [torch-noarch], or remove the section",
+            "kernel sections are for compiled code, but [torch-noarch] declares that there is none",
+            hint="use [torch] instead of [torch-noarch], or remove the section",
             at_key=True,
         )
 
@@ -143,7 +143,7 @@ def backends_without_sections(
         report.warning(
             path,
             f"there is no kernel section for {' and '.join(backend.value for backend in missing)}, so "
-            f"{'its variant has' if one else 'their variants have'} Python code alone",
+            f"{'its variant has' if one else 'their variants have'} only Python code",
         )
 
 
@@ -186,14 +186,14 @@ class Tree:
         once.
         """
         if "\\" in text:
-            self.report.error(path, f"{quoted(text)} has a backslash in it", hint="write paths with '/'")
+            self.report.error(path, f"{quoted(text)} contains a backslash", hint="write paths with '/'")
         elif text.startswith("/") or (len(text) > 1 and text[1] == ":"):
             self.report.error(path, f"{quoted(text)} is an absolute path", hint="write it relative to the project")
         elif plain_path(text).split("/", 1)[0] == "..":
             self.report.error(
                 path,
-                f"{quoted(text)} is outside of the project",
-                hint="move or copy what is needed into the project: kernels are built from their own directory alone",
+                f"{quoted(text)} is outside the project",
+                hint="move or copy it into the project: kernels are built only from their own directory",
             )
         else:
             self._expected.append(_Expected(text, path, directory))
@@ -217,23 +217,25 @@ class Tree:
             mode = os.stat(where).st_mode  # noqa: PTH116
         except (OSError, ValueError):
             kind = "directory" if expected.directory else "file"
-            self.report.error(expected.path, f"there is no {kind} {quoted(expected.text)}", hint=self._hint(expected))
+            self.report.error(
+                expected.path, f"{kind} {quoted(expected.text)} does not exist", hint=self._hint(expected)
+            )
             return
         if not self._is_right(expected, mode):
             return
         if self._leads_out(where):
             self.report.warning(
                 expected.path,
-                f"{quoted(expected.text)} is reached through a link that leads out of the project",
-                hint="copy it into the project, so that it can be built from its own directory alone",
+                f"{quoted(expected.text)} is reached through a link that points outside the project",
+                hint="copy it into the project, so that the project builds from its own directory",
             )
 
     def _is_right(self, expected: _Expected, mode: int) -> bool:
         if expected.directory and not stat.S_ISDIR(mode):
-            message, hint = "is not a directory", "name the directory that it is in"
+            message, hint = "is not a directory", "use the directory that contains it"
         elif not expected.directory and not stat.S_ISREG(mode):
             message = "is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
-            hint = "list each source file by its name"
+            hint = "list each source file by name"
         else:
             return True
         self.report.error(expected.path, f"{quoted(expected.text)} {message}", hint=hint)
@@ -256,13 +258,13 @@ class Tree:
     def _hint(self, expected: _Expected) -> str | None:
         """A file of that name elsewhere nearby, or another spelling of it."""
         if "*" in expected.text:
-            return "patterns are not expanded: list each file by its name"
+            return "patterns are not expanded: list each file by name"
         pure = PurePosixPath(expected.text)
         parent = self.root / pure.parent
         try:
             names = sorted(entry.name for entry in parent.iterdir() if entry.is_dir() == expected.directory)
         except (OSError, ValueError):
-            return f"there is no directory {quoted(str(pure.parent))}"
+            return f"directory {quoted(str(pure.parent))} does not exist"
         near = self.report.near(pure.name, names)
         if near is not None:
             return f"did you mean {quoted(str(pure.parent / near))}?"
@@ -278,22 +280,20 @@ class Tree:
         if (package / python_name).is_dir():
             self.report.error(
                 path,
-                f"{shown}/{python_name} must not be there: a build puts the directory for older clients in that place",
-                hint="give the inner directory another name",
+                f"{shown}/{python_name} is not allowed: the build creates a directory there for older clients",
+                hint="rename the inner directory",
             )
         if (package / "__init__.py").is_file():
             return
         if package.is_dir():
-            self.report.error(
-                path, f"there is no {shown}/__init__.py", hint="add it: it is what users of the kernel import"
-            )
+            self.report.error(path, f"{shown}/__init__.py is missing", hint="add it: users of the kernel import it")
             return
         dashed = self.root / framework.directory / name
         if name != python_name and dashed.is_dir():
-            hint = f"rename {framework.directory}/{name} to {shown}: Python cannot import a name with dashes"
+            hint = f"rename {framework.directory}/{name} to {shown}: Python cannot import names with dashes"
         else:
             hint = f"the Python code of the kernel '{name}' is expected there"
             other = self.root / ("torch-ext" if framework.directory == "tvm-ffi-ext" else "tvm-ffi-ext") / python_name
             if other.is_dir():
                 hint = f"move {other.relative_to(self.root).as_posix()} there"
-        self.report.error(path, f"there is no Python package {shown}/__init__.py", hint=hint)
+        self.report.error(path, f"the Python package {shown}/__init__.py is missing", hint=hint)

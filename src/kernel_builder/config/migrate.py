@@ -54,22 +54,20 @@ def update(data: bytes, *, file: Path, root: Path, license_: str | None = None) 
     """
     project, diagnostics = read_project(data, file=file, root=root, tree=False)
     if license_ is not None and project.license is not None and license_ != project.license:
-        raise UsageError(
-            f"{file} names a licence already: {project.license}", hint="leave out --license, or edit the file"
-        )
+        raise UsageError(f"{file} already has a license: {project.license}", hint="remove --license, or edit the file")
     if project.edition == CURRENT_EDITION:
         return Update(before=data, after=data, edition=project.edition, warnings=diagnostics)
     if project.license is None and license_ is None:
         raise ConfigError(
-            f"{file} names no licence, and edition {CURRENT_EDITION} needs one",
-            hint="run again with an identifier: kernel-builder update-build --license apache-2.0",
+            f"{file} has no license, but edition {CURRENT_EDITION} needs one",
+            hint="run again with a license identifier: kernel-builder update-build --license apache-2.0",
         )
     text, _ = decode(data)
     editor = Editor(text)
     try:
         _Migration(editor, project, license_).run()
     except CannotEditError as error:
-        raise ConfigError(f"{file} cannot be updated in place, and was left alone", hint=str(error)) from None
+        raise ConfigError(f"cannot update {file} in place; it was left unchanged", hint=str(error)) from None
     after = _apply(data, editor)
     _confirm(after, replace(project, edition=CURRENT_EDITION, license=project.license or license_), file)
     return Update(before=data, after=after, edition=project.edition, warnings=diagnostics)
@@ -108,11 +106,11 @@ def _confirm(after: bytes, expected: Project, file: Path) -> None:
         wrong = [one for one in error.diagnostics if one.severity is Severity.ERROR]
         reason = f"{wrong[0].key}: {wrong[0].message}" if wrong else error.message
     else:
-        reason = "it would mean something else"
+        reason = "the result would mean something else"
     if outcome != expected:
         raise ConfigError(
-            f"{file} cannot be updated in place, and was left alone ({reason})",
-            hint="write every table under a header of its own, one key to a line, and run this again",
+            f"cannot update {file} in place; it was left unchanged ({reason})",
+            hint="write every table under its own header, one key per line, and run this again",
         )
 
 

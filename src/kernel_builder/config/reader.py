@@ -69,14 +69,14 @@ def read_file(file: Path) -> bytes:
         size = file.stat().st_size
         if size > MAX_BYTES:
             raise ConfigError(
-                f"{file} has {size / 2**20:.1f} MiB; a build.toml of more than {MAX_BYTES // 2**20} MiB is not read",
-                hint="is it another file under that name?",
+                f"{file} is {size / 2**20:.1f} MiB; the limit for build.toml is {MAX_BYTES // 2**20} MiB",
+                hint="check that this is the right file",
             )
         return file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise ConfigError(
-            f"there is no {file}",
-            hint="run this in a kernel project, name its directory, or make one with: kernel-builder init",
+            f"{file} does not exist",
+            hint="run this in a kernel project, pass its directory, or create one with: kernel-builder init",
         ) from None
 
 
@@ -92,7 +92,7 @@ def read_project(data: bytes, *, file: Path, root: Path, tree: bool = True) -> t
     if data.startswith(b"\xef\xbb\xbf"):
         report.warning(
             (),
-            "the file begins with a byte-order mark, which other tools refuse",
+            "the file starts with a byte-order mark, which other tools reject",
             hint="save it as UTF-8 without BOM",
         )
     project = _read(source, report, root.resolve(), tree=tree)
@@ -101,7 +101,7 @@ def read_project(data: bytes, *, file: Path, root: Path, tree: bool = True) -> t
     if errors or project is None:
         warnings = len(diagnostics) - errors
         more = f" and {_count(warnings, 'warning')}" if warnings else ""
-        raise ConfigError(f"{file} has {_count(errors, 'mistake')}{more}", diagnostics=diagnostics)
+        raise ConfigError(f"{file} has {_count(errors, 'error')}{more}", diagnostics=diagnostics)
     return project, diagnostics
 
 
@@ -157,10 +157,10 @@ def _only_tables(top: TableNode, report: Report) -> TableNode:
         else:
             owner = next((table for table in (GENERAL, KERNEL) if table.find(name)), None)
             hint = (
-                f"it belongs into a table: [{owner.name}]" if owner else "tables: [general], a framework, [kernel.<id>]"
+                f"it belongs in the table [{owner.name}]" if owner else "tables: [general], a framework, [kernel.<id>]"
             )
             hint = RETIRED.get(("", name), hint)
-            report.error(node.path, "stands outside of any table", hint=hint, at_key=True)
+            report.error(node.path, "is outside any table", hint=hint, at_key=True)
     if "kernel" in tables:
         kernels = tables["kernel"]
         for name, node in kernels.items.items():
@@ -168,7 +168,7 @@ def _only_tables(top: TableNode, report: Report) -> TableNode:
                 report.error(
                     node.path,
                     f"must be a table, not {describe(node)}",
-                    hint=f"kernel sections have a name: [kernel.my_kernel], with {quoted(name)} in it"
+                    hint=f"kernel sections need a name: put {quoted(name)} in [kernel.my_kernel]"
                     if KERNEL.find(name)
                     else "write: [kernel.<id>]",
                     at_key=True,
@@ -186,8 +186,8 @@ def _warn_of_edition(top: TableNode, edition: Edition, report: Report) -> None:
         license_hint = " --license <identifier>"
     report.warning(
         ("general",) if "general" in top.items else (),
-        f"the file is in edition {edition.number}{why}; the current edition is {CURRENT_EDITION}",
-        hint=f"it is read all the same; bring it up to date with: kernel-builder update-build{license_hint}",
+        f"the file uses edition {edition.number}{why}; the current edition is {CURRENT_EDITION}",
+        hint=f"it still works; update it with: kernel-builder update-build{license_hint}",
         at_key=True,
     )
 
@@ -213,7 +213,7 @@ class _Reader:
     def project(self, *, tree: bool) -> Project | None:
         """The project; ``None`` when anything noticed is an error."""
         if "general" not in self._top.items and ("general",) not in self._report.broken:
-            self._report.error(("general",), "the table [general] is missing", hint="begin the file with: [general]")
+            self._report.error(("general",), "the table [general] is missing", hint="start the file with: [general]")
         self._judge_tables()
         general = self._top.table("general")
         tables = {Backend(name): table for name, table in _backend_tables(general)}
@@ -272,19 +272,19 @@ class _Reader:
                 meant.add(near or name)
                 shown = [f"[{known_name}]" if known_name != "kernel" else "[kernel.<id>]" for known_name in known]
                 hint = f"did you mean {shown[known.index(near)]}?" if near else f"tables: {', '.join(shown)}"
-                self._report.error(node.path, f"there is no table [{name}]", hint=hint, at_key=True)
+                self._report.error(node.path, f"unknown table [{name}]", hint=hint, at_key=True)
         found = [name for name in FRAMEWORKS if name in self._top.items]
         if not found and not meant & set(FRAMEWORKS):
             self._report.error(
                 (),
                 "the framework table is missing",
-                hint="add [torch] for a kernel with compiled code, [torch-noarch] for Python alone, or [tvm-ffi]",
+                hint="add [torch] for a kernel with compiled code, [torch-noarch] for Python only, or [tvm-ffi]",
                 at_key=True,
             )
         for name in found[1:]:
             self._report.error(
                 self._top.items[name].path,
-                f"a kernel has one framework table, and there is [{found[0]}] already",
+                f"only one framework table is allowed, and [{found[0]}] already exists",
                 hint="remove one of the two",
                 at_key=True,
             )

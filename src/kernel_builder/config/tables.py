@@ -19,7 +19,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 class TextEntry(NamedTuple):
-    """A piece of text and where it stands."""
+    """A piece of text and its place."""
 
     text: str
     path: Where
@@ -69,10 +69,10 @@ class TableReader:
         if node is None:
             return None
         if not isinstance(node, Leaf) or not isinstance(node.value, int) or isinstance(node.value, bool):
-            self._report.error(node.path, f"must be a whole number, not {describe(node)}", hint=f"write: {name} = 1")
+            self._report.error(node.path, f"must be an integer, not {describe(node)}", hint=f"write: {name} = 1")
             return None
         if not 0 <= node.value < 2**32:
-            self._report.error(node.path, "must be a whole number from 0 to 4294967295", hint=f"write: {name} = 1")
+            self._report.error(node.path, "must be an integer from 0 to 4294967295", hint=f"write: {name} = 1")
             return None
         return node.value
 
@@ -91,7 +91,7 @@ class TableReader:
             if isinstance(node, Leaf) and isinstance(node.value, str):
                 example = f"[{self._report.written(node.path)}]"
             self._report.error(
-                node.path, f"must be a list of texts, not {describe(node)}", hint=f"write: {name} = {example}"
+                node.path, f"must be a list of strings, not {describe(node)}", hint=f"write: {name} = {example}"
             )
             return None
         found = (text_of(item, self._report, example=example) for item in node.items)
@@ -120,7 +120,7 @@ class TableReader:
                 at_key=True,
             )
         elif name != key.name and key.name in self._node.items:
-            self._report.error(path, f"is given twice, as '{key.name}' too", hint="keep one of the two", at_key=True)
+            self._report.error(path, f"is given twice, also as '{key.name}'", hint="keep one of the two", at_key=True)
         return None
 
     def _unknown(self, name: str, path: Where) -> str | None:
@@ -131,7 +131,7 @@ class TableReader:
             names = [key.name for key in self._allowed]
             near = self._report.near(name, names)
             hint = f"did you mean '{near}'?" if near else f"keys of {where}: {', '.join(names)}"
-        self._report.error(path, f"is no key of {where}", hint=hint, at_key=True)
+        self._report.error(path, f"unknown key in {where}", hint=hint, at_key=True)
         return near
 
 
@@ -141,7 +141,7 @@ def text_of(node: Node, report: Report, *, example: str) -> TextEntry | None:
         hint = f"write: {example}"
         if is_number(node):
             hint = f"put it in quotes, such as {example}"
-        report.error(node.path, f"must be text, not {describe(node)}", hint=hint)
+        report.error(node.path, f"must be a string, not {describe(node)}", hint=hint)
         return None
     if not node.value.strip():
         report.error(node.path, "must not be empty", hint=f"write something like {example}, or remove it")
@@ -149,8 +149,8 @@ def text_of(node: Node, report: Report, *, example: str) -> TextEntry | None:
     if _CONTROL.search(node.value):
         report.error(
             node.path,
-            f"must not have control characters in it: {quoted(node.value)}",
-            hint="remove them; in double quotes, a backslash begins an escape",
+            f"must not contain control characters: {quoted(node.value)}",
+            hint="remove them; in double quotes, a backslash starts an escape",
         )
         return None
     return TextEntry(node.value, node.path)
@@ -167,7 +167,7 @@ def version_of(node: Node, report: Report) -> Version | None:
         written = shortened(report.written(node.path))
         report.error(
             node.path,
-            f"must be text, not the number {written}: numbers lose zeros, and 2.10 is not 2.1",
+            f"must be a string, not the number {written}: numbers lose zeros, and 2.10 is not 2.1",
             hint=f'put it in quotes: "{written}"',
         )
         return None

@@ -22,7 +22,7 @@ from kernel_builder.versions import Version
 
 NAME = re.compile(r"[a-z][-a-z0-9]*[a-z0-9]")
 NAME_RULE = (
-    "names have at least two characters: lower-case letters, digits and dashes, beginning with a letter and "
+    "names have at least two characters: lowercase letters, digits and dashes, starting with a letter and "
     "not ending "
     "with a dash"
 )
@@ -58,8 +58,8 @@ def license_(reader: TableReader, report: Report) -> str | None:
         near = report.near(entry.text, known)
         report.warning(
             entry.path,
-            f"{quoted(entry.text)} is not on the Hub's list of licences, and will be shown as unknown",
-            hint=f"did you mean '{near}'?" if near else 'for any other licence, write: license = "other"',
+            f"{quoted(entry.text)} is not on the Hub's list of licenses and will be shown as unknown",
+            hint=f"did you mean '{near}'?" if near else 'for any other license, write: license = "other"',
         )
     return entry.text
 
@@ -70,7 +70,7 @@ def _backend(entry: TextEntry, report: Report, allowed: tuple[Backend, ...]) -> 
     if entry.text in {backend.value for backend in Backend}:
         report.error(
             entry.path,
-            f"there are no kernel sections for '{entry.text}': its variants are Python code alone",
+            f"'{entry.text}' has no kernel sections: its variants are Python only",
             hint=f"kernel sections are for {_listed(allowed)}",
         )
         return None
@@ -96,7 +96,7 @@ def backends(reader: TableReader, report: Report) -> tuple[Backend, ...] | None:
         return None
     node = reader.node("backends")
     if isinstance(node, ListNode) and not node.items:
-        report.error(node.path, "must name at least one backend", hint=f"backends: {_listed(tuple(Backend))}")
+        report.error(node.path, "must list at least one backend", hint=f"backends: {_listed(tuple(Backend))}")
         return None
     found: dict[Backend, None] = {}
     for entry in entries:
@@ -128,7 +128,7 @@ def git_url(reader: TableReader, key: str, report: Report) -> str | None:
         return text
     if match is None and "://" not in text and _SCP.fullmatch(text) is not None:
         return text
-    hint = f"write https://host/owner/name, or git@host:owner/name; schemes: {', '.join(GIT_SCHEMES)}"
+    hint = f"use https://host/owner/name or git@host:owner/name; schemes: {', '.join(GIT_SCHEMES)}"
     if match is None and re.fullmatch(r"[\w.-]+\.[a-z]+/\S+", text):
         hint = f'write: {key} = "https://{text}"'
     report.error(entry.path, f"{quoted(text)} is not the URL of a git repository", hint=hint)
@@ -148,7 +148,7 @@ def _is_repo_id(text: str) -> bool:
 def _repo_id(entry: TextEntry, report: Report) -> str | None:
     if _is_repo_id(entry.text):
         return entry.text
-    hint = 'write owner/name, in letters, digits, "-", "_" and "."'
+    hint = 'use owner/name, with letters, digits, "-", "_" and "."'
     stripped = re.sub(r"^https?://[^/]+/(kernels/)?|\.git$", "", entry.text).strip("/")
     if stripped != entry.text and _is_repo_id(stripped):
         hint = f'write: "{stripped}"'
@@ -176,7 +176,7 @@ def branch(reader: TableReader, report: Report) -> str | None:
     ):
         report.error(
             entry.path,
-            f"{quoted(text)} is not a branch name that git takes",
+            f"{quoted(text)} is not a valid git branch name",
             hint='write something like "main"',
         )
         return None
@@ -202,7 +202,7 @@ def kernel_depends(reader: TableReader, report: Report) -> tuple[KernelDependenc
         written = [key for key in ("version", "revision") if inner.node(key) is not None]
         if len(written) != 1:
             count = "both 'version' and 'revision'" if written else "neither 'version' nor 'revision'"
-            report.error(item.path, f"has {count}; it must have one of them", hint=f"write: {example}")
+            report.error(item.path, f"has {count}; exactly one is required", hint=f"write: {example}")
         repository = None if entry is None else _repo_id(entry, report)
         if repository is None or entry is None:
             continue
@@ -235,11 +235,11 @@ def _python_depends_words(text: str, backend: Backend | None, report: Report) ->
     owner = next((name for name, packages in tables.items() if text in packages), None)
     if owner is not None:
         place = "[general]" if owner == "general" else f"[general.{owner}]"
-        return f"'{text}' is not a dependency for {here}", f"write it in 'python-depends' of {place}"
+        return f"'{text}' is not a dependency for {here}", f"put it in 'python-depends' of {place}"
     allowed = list(dependencies().python_table(backend))
     if not allowed:
         return (
-            f"{quoted(text)} is not an allowed Python dependency: there is none for '{backend}'",
+            f"{quoted(text)} is not an allowed Python dependency: '{backend}' has none",
             "remove it",
         )
     near = report.near(text, allowed)
@@ -264,7 +264,7 @@ def depends(reader: TableReader, backend: Backend | None, report: Report) -> tup
             )
             hint = f"allowed: {known}"
             if new is not None:
-                hint = f"it is called '{new}' now"
+                hint = f"it is now called '{new}'"
             elif near is not None:
                 hint = f"did you mean '{near}'? {hint}"
             report.error(entry.path, f"unknown dependency {quoted(entry.text)}", hint=hint)
@@ -316,7 +316,7 @@ def architectures(
             report.error(entry.path, message, hint=hint)
             continue
         if number:
-            report.error(item.path, f"must be text, not the number {text}", hint=f'put it in quotes: "{text}"')
+            report.error(item.path, f"must be a string, not the number {text}", hint=f'put it in quotes: "{text}"')
             continue
         if architecture in found:
             report.warning(entry.path, f"'{architecture}' is listed twice")
@@ -420,12 +420,12 @@ def stable_abi(
 
 def _is_stable_target(version: Version, path: tuple[str | int, ...], maxver: Version | None, report: Report) -> bool:
     if len(version.parts) < 2:
-        report.error(path, f"'{version}' lacks the minor number", hint='write both, such as "2.11"')
+        report.error(path, f"'{version}' has no minor version", hint='write both, such as "2.11"')
         return False
     if version < OLDEST_STABLE_ABI:
         report.error(
             path,
-            f"torch {version} has no stable ABI to build kernels for; that of {OLDEST_STABLE_ABI} is the first",
+            f"torch {version} has no stable ABI to build kernels for; {OLDEST_STABLE_ABI} is the first with one",
             hint=f'write "{OLDEST_STABLE_ABI}" or newer',
         )
         return False
@@ -433,14 +433,14 @@ def _is_stable_target(version: Version, path: tuple[str | int, ...], maxver: Ver
     if not version.is_at_most(newest):
         report.error(
             path,
-            f"the newest torch that is known is {newest}; there is no stable ABI of {version}",
+            f"the newest known torch is {newest}; there is no stable ABI of {version}",
             hint=f'write "{newest}" or older',
         )
         return False
     if maxver is not None and not version.is_at_most(maxver):
         report.error(
             path,
-            f"torch {version} or newer is needed for this stable ABI, and 'maxver' allows none newer than {maxver}",
+            f"this stable ABI needs torch {version} or newer, but 'maxver' allows none newer than {maxver}",
             hint="lower it, or raise 'maxver'",
         )
         return False

@@ -52,9 +52,9 @@ def why_not_stable(symbol: str, target: Version) -> str | None:
     since = stable_functions().get(symbol)
     if since is None:
         what = "torch's C++ interface" if namespace(symbol) in _NAMESPACES else "it"
-        return f"{what} is not part of torch's stable ABI, which the kernel is for"
+        return f"{what} is not part of torch's stable ABI, which the kernel targets"
     if since > target:
-        return f"torch has it from {since} on, and the kernel is for the stable ABI of {target}"
+        return f"torch has it since {since}, but the kernel targets the stable ABI of {target}"
     return None
 
 

@@ -172,7 +172,7 @@ def make_verifier(*, offline: bool, trust_config: Path | None = None) -> Verifie
     """A verifier that trusts the public Sigstore instance, or what ``trust_config`` says.
 
     ``offline`` uses the trust root that the ``sigstore`` package has at hand. Raises :class:`UsageError` without
-    that package, :class:`KernelBuilderError` when the trust root cannot be had.
+    that package, :class:`KernelBuilderError` when no trust root is available.
     """
     try:
         from sigstore.errors import Error  # noqa: PLC0415  (an optional package)

@@ -29,7 +29,7 @@ _CANDIDATES = ("result", BUILD)
 class UploadSource:
     """What is published: ``variants`` of ``folder``, made from ``project`` (``None``: there is no build.toml).
 
-    ``is_whole`` says whether these are all variants of the folder; ``notes`` are for people: what was passed over.
+    ``is_whole`` says whether these are all variants of the folder; ``notes`` are for people: what was skipped.
     """
 
     directory: Path

@@ -92,7 +92,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class BranchPlan:
-    """All changes to one branch, sorted by path, and what is there already.
+    """All changes to one branch, sorted by path, and what already exists there.
 
     ``base`` is the commit that they are made on; ``None`` when the repository does not exist yet. ``made_from`` names
     the branch that a new one starts from. ``staging`` names the branch that commits go to until the last one is

@@ -1,4 +1,4 @@
-"""The interface of a kernel as it stands somewhere: in its sources, in built variants, or in a revision on the Hub."""
+"""The interface of a kernel in its sources, in built variants, or in a revision on the Hub."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
 Nobody sees half of an upload: large files are sent before any commit; a new version that takes several commits grows on
 a branch of its own, and its version branch is made when the last of them is there; on a branch that exists, every
-commit holds whole variants. Running the same upload again goes on where the last run stopped.
+commit holds whole variants. Running the same upload again resumes where the last run stopped.
 Reference: interoperability contract 6.4, sharp edges 33 to 38.
 """
 
@@ -173,7 +173,7 @@ def dry_run(request: UploadRequest, reporter: Reporter) -> DryRun:
 
 
 def upload(request: UploadRequest, reporter: Reporter, *, stop: threading.Event | None = None) -> Outcome:
-    """Publish. When somebody else changes a branch meanwhile, the plan is made anew, once.
+    """Publish. When somebody else changes a branch meanwhile, the plan is made again, once.
 
     ``stop`` ends sending when it is set. Raises :class:`NetworkError` and its kin for everything between here and the
     Hub; its hint says what is published by then, if anything is.

@@ -286,7 +286,7 @@ def _schema_changes(subject: str, old: str, new: str, *, published: bool) -> Ite
 
 
 def schema_signature(schema: str) -> Signature | None:
-    """An op's schema as a signature; ``None`` for text that is none.
+    """An op's schema as a signature; ``None`` for text that is not one.
 
     Grammar: torch's function schemas (``name(Type name=default, *, Type name) -> Type``).
     """

@@ -350,7 +350,7 @@ def _add_schema(found: dict[str, str], text: str) -> None:
 
 
 def ops_of_library(path: Path) -> dict[str, str]:
-    """Op schemas that stand as text in a shared library, by name; empty for an empty file.
+    """Op schemas found as text in a shared library, by name; empty for an empty file.
 
     The file is searched where it lies on disk, so its size does not matter. Raises ``OSError``.
     """

@@ -25,7 +25,7 @@ _OWNER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 # The function of the template is called like the kernel: these would hide what its package needs (`torch`,
 # `ops`, `layers`, `add_op_namespace_prefix`) or what torch keeps in every namespace of ops (`name`).
 _TAKEN = frozenset({"add_op_namespace_prefix", "layers", "name", "ops", "torch"})
-# With PYTHONPATH=build/<variant> a kernel of one of these names would stand in the way of the module itself.
+# With PYTHONPATH=build/<variant> a kernel of one of these names would shadow the module itself.
 _MODULES = sys.stdlib_module_names | {"kernels", "numpy", "pytest"}
 
 

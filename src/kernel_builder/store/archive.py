@@ -351,7 +351,7 @@ def _read_tar(compression: str) -> _Read:
 
 
 class _Window(io.RawIOBase):
-    """``size`` bytes of ``source`` from where it stands."""
+    """``size`` bytes of ``source`` from its current position."""
 
     def __init__(self, source: IO[bytes], size: int) -> None:
         super().__init__()
@@ -389,7 +389,7 @@ def _read_deb(archive: Path, limit: int) -> Iterator[tuple[_Entry, _Content]]:
 
 
 def _ar_members(file: IO[bytes]) -> Iterator[tuple[str, int]]:
-    """``(name, size)`` of each member; ``file`` stands at its contents then."""
+    """``(name, size)`` of each member; ``file`` is then positioned at its contents."""
     while header := file.read(60):
         size = header[48:58].decode("ascii", "replace").strip()
         if len(header) < 60 or header[58:] != b"`\n" or not size.isdecimal():

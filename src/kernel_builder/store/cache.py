@@ -174,7 +174,7 @@ class Store:
             return final
         with self.machine_errors(), self.lock(key.name, check):
             with self._glancing:
-                self._glanced.pop(key.name, None)  # another process may have mended it meanwhile
+                self._glanced.pop(key.name, None)  # another process may have repaired it meanwhile
             if not self.has(key):
                 self.sweep(key.name)
                 if final.exists():  # damaged, half deleted, or nothing of ours

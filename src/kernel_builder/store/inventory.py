@@ -153,7 +153,7 @@ def verify_entries(
 
 
 def _problems(store: Store, entry: StoreEntry) -> Sequence[Problem]:
-    """What is wrong with an entry, unless another process removed it, or made it anew, while it was read."""
+    """What is wrong with an entry, unless another process removed it, or recreated it, while it was read."""
     folder = store.entries / entry.name
     while True:
         before = _identity(folder)

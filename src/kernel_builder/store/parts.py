@@ -1,4 +1,4 @@
-"""Parts of a file that have arrived, kept so that the next attempt goes on where this one was cut off.
+"""Parts of a file that have arrived, kept so that the next attempt resumes where this one stopped.
 
 What is kept belongs to one exact file (its digest is in the name), and every part has a checksum: a part that the disk
 did not get before the machine went down is fetched again. Contents are verified later, as if they had just arrived.

@@ -30,7 +30,7 @@ _PLAIN_HOST = re.compile(r"[A-Za-z0-9_.-]+(?::[0-9]+)?|\[[0-9A-Fa-f:.]+\](?::[0-
 
 
 def redact(url: str) -> str:
-    """``url`` without user, password, query and fragment: what may stand in messages, logs and files.
+    """``url`` without user, password, query and fragment, safe for messages, logs and files.
 
     Whoever writes a password into an address may forget to encode what is special there (``/``, ``#``, ``@``). So all
     that stands before the last ``@`` is taken away, unless it clearly is a host with the beginning of a path.
@@ -158,14 +158,14 @@ def pip_configuration_files(environment: Mapping[str, str], home: Path) -> tuple
 
 
 def _pip_values(files: tuple[Path, ...], key: str) -> tuple[str, Path] | None:
-    """The value of ``key`` that pip would use for ``pip download``, and the file it stands in."""
+    """The value of ``key`` that pip would use for ``pip download``, and the file that sets it."""
     found: dict[str, tuple[str, Path]] = {}
     for file in files:
         parser = configparser.RawConfigParser()
         try:
             parser.read(file, encoding="utf-8")
         except (OSError, configparser.Error, UnicodeDecodeError):
-            continue  # pip itself will complain about it; it is not ours to mend
+            continue  # pip itself will complain about it
         for section in ("global", "download"):
             value = parser.get(section, key, fallback=None)
             if value:

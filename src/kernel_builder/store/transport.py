@@ -214,7 +214,7 @@ class Transport:
         return self._retry(url, once)
 
     def stream(self, url: str, start: int, stop: int, *, size: int, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
-        """Bytes ``start`` to ``stop`` of a file of ``size`` bytes; after a break it goes on where it stopped.
+        """Bytes ``start`` to ``stop`` of a file of ``size`` bytes; it resumes after an interruption.
 
         Raises :class:`RangesUnsupportedError` before the first byte when the server sends the whole file
         instead.

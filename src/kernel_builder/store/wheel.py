@@ -187,7 +187,7 @@ def _is_safe(name: str) -> bool:
 class Wheel:
     """A wheel behind a :class:`RangeReader`. ``filename`` is used in messages.
 
-    Opening it reads the directory. Raises :class:`IntegrityError` when it is no wheel or holds names that
+    Opening it reads the directory. Raises :class:`IntegrityError` when it is not a wheel or contains names that
     point outside of it, and whatever the reader raises.
     """
 

@@ -1,7 +1,7 @@
 """Small changes to a TOML text that leave every other character as it is: comments, order, layout, line ends.
 
 A library that rewrites a parsed document (tomlkit) was not enough here: it puts new keys at the end of a
-table, behind its blank lines and comments, and cannot rename a table where it stands.
+table, behind its blank lines and comments, and cannot rename a table in place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A TOML document as values that know where in the file they stand.
+"""A TOML document as values that know their place in the file.
 
 A node's ``path`` is its origin: moving a node elsewhere (as reading an older edition does) keeps it, so that
 messages always point at what the user wrote. Nodes are named tuples because a large file has thousands of
@@ -80,7 +80,7 @@ def describe(node: Node) -> str:
         case bool() as value:
             text = "true" if value else "false"
         case str() as value:
-            text = f"the text {quoted(value)}"
+            text = f"the string {quoted(value)}"
         case int() as value if abs(value) >= 2**63:
             text = "a number too large for TOML"
         case int() | float() as value:

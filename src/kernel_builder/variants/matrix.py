@@ -88,7 +88,7 @@ class Matrix:
                 platforms = sorted({_platform_of(entry.name) for entry in own})
                 silent.append((backend, f"its variants are for {' and '.join(platforms)}"))
             else:
-                silent.append((backend, "no build of torch is known for it"))
+                silent.append((backend, "no torch build is known for it"))
         return tuple(silent)
 
 
@@ -146,10 +146,10 @@ def _kept(variant: ArchVariant, rows: tuple[SupportRow, ...]) -> Kept:
 def why_not_compiled(variant: ArchVariant) -> str | None:
     """The reason why this version cannot compile kernels of torch for ``variant``; ``None`` when it can."""
     if variant.system is not System.LINUX:
-        return f"this version of kernel-builder compiles for Linux alone, not for {variant.system.value}"
+        return f"this version of kernel-builder compiles only for Linux, not for {variant.system.value}"
     if variant.backend not in COMPILED_BACKENDS:
         known = " and ".join(backend.value for backend in COMPILED_BACKENDS)
-        return f"only {known} kernels can be compiled by this version of kernel-builder"
+        return f"this version of kernel-builder compiles only {known} kernels"
     return None
 
 
@@ -159,7 +159,7 @@ def _obstacle(project: Project, variant: ArchVariant) -> str | None:
     if reason is not None:
         return reason
     if project.framework.kind is FrameworkKind.TVM_FFI:
-        return "tvm-ffi kernels cannot be compiled by this version of kernel-builder"
+        return "this version of kernel-builder cannot compile tvm-ffi kernels"
     return None
 
 
@@ -186,13 +186,13 @@ def _collapse_stable(target: Version, rows: list[SupportRow], kept: list[Kept], 
             kept.append(_kept(variant, serving))
         else:
             toolkit = newest.variant.compute.label
-            reason = f"torch {newest.torch} is the newest with {toolkit}, and the stable ABI of {target} is wanted"
+            reason = f"torch {newest.torch} is the newest with {toolkit}, but the stable ABI of {target} is needed"
             dropped.append(Dropped(name=str(variant), backend=backend, reason=reason))
         for row in group:
             reason = (
-                f"{variant} serves it, built with torch {newest.torch}"
+                f"{variant} covers it, built with torch {newest.torch}"
                 if row in serving
-                else f"torch {row.torch} is older than {target}, whose stable ABI is wanted"
+                else f"torch {row.torch} is older than {target}, whose stable ABI is needed"
             )
             dropped.append(Dropped(name=row.name, backend=backend, reason=reason))
 
@@ -204,7 +204,7 @@ def _collapse_tvm_ffi(rows: list[SupportRow], kept: list[Kept], dropped: list[Dr
         for row in group:
             if row.tvm_ffi is None:
                 dropped.append(
-                    Dropped(name=row.name, backend=row.variant.backend, reason="it is paired with no tvm-ffi release")
+                    Dropped(name=row.name, backend=row.variant.backend, reason="no tvm-ffi release is paired with it")
                 )
             else:
                 releases.setdefault(row.tvm_ffi, []).append(row)
@@ -259,9 +259,9 @@ def choose(
 
     for entry in matrix.kept:
         if backends and entry.backend not in backends:
-            drop(entry, "its backend was not asked for")
+            drop(entry, "its backend was not requested")
         elif patterns and not any(fnmatchcase(entry.name, pattern) for pattern in patterns):
-            drop(entry, "no --variant names it")
+            drop(entry, "no --variant matches it")
         elif within not in entry.sets:
             drop(entry, _not_in_set(within))
         else:
@@ -271,7 +271,7 @@ def choose(
 
 def _not_in_set(within: VariantSet) -> str:
     if within is VariantSet.REQUIRED:
-        return "it is not required of Hub kernels; name it to build it"
+        return "it is not required of Hub kernels; pass it with --variant to build it"
     return f"it does not belong to the set '{within.value}'"
 
 

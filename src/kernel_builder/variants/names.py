@@ -56,7 +56,7 @@ class Platform:
         try:
             return cls(machine=Machine(machine), system=System(system))
         except ValueError:
-            raise ValueError(f"{text!r} is not a platform; they look like x86_64-linux or aarch64-darwin") from None
+            raise ValueError(f"{text!r} is not a platform; use the form x86_64-linux or aarch64-darwin") from None
 
     def __str__(self) -> str:
         return f"{self.machine.value}-{self.system.value}"
@@ -174,7 +174,7 @@ _BACKEND_OF_PREFIX = {backend.prefix or backend.value: backend for backend in Ba
 def _split(digits: str, *, major_digits: int) -> tuple[int, int]:
     version = int(digits[:major_digits]), int(digits[major_digits:])
     if f"{version[0]}{version[1]}" != digits:
-        raise ValueError(f"{digits!r} has superfluous zeros")
+        raise ValueError(f"{digits!r} has redundant zeros")
     return version
 
 
@@ -186,11 +186,11 @@ def parse_variant(name: str) -> Variant:
     match = _ARCH.fullmatch(name)
     if match is None:
         raise ValueError(
-            f"{name!r} is not a variant name; they look like torch213-cxx11-cu130-x86_64-linux or torch-{SHOWN}"
+            f"{name!r} is not a variant name; use the form torch213-cxx11-cu130-x86_64-linux or torch-{SHOWN}"
         )
     backend = _BACKEND_OF_PREFIX.get(match["compute"])
     if backend is None:
-        raise ValueError(f"{name!r} names no known backend: {match['compute']!r}")
+        raise ValueError(f"{name!r}: unknown backend {match['compute']!r}")
     number = match["number"]
     if bool(number) != (backend.prefix is not None) or len(number) == 1:
         raise ValueError(f"{name!r}: {match['compute']}{number} is not a backend with its version")

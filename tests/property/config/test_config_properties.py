@@ -254,7 +254,7 @@ def test_an_older_file_is_carried_over_as_it_was_read_once_and_for_all(
     except ConfigError as error:
         refusal = error
     if refusal is not None:
-        assert "cannot be updated in place" in refusal.message
+        assert f"cannot update {FILE} in place; it was left unchanged" in refusal.message
         assert "header" in (refusal.hint or "")
         return
     assert change.is_due

@@ -75,7 +75,7 @@ def test_rules_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -> N
     assert "KB107  error    run-path" in capsys.readouterr().out
     assert run(["check", "--explain", "kb107"]) == ExitCode.OK
     out = capsys.readouterr().out
-    assert all(title in out for title in ("KB107 run-path (error)", "Required", "Why", "How to mend it", "Source"))
+    assert all(title in out for title in ("KB107 run-path (error)", "Required", "Why", "How to fix it", "Source"))
     assert run(["check", "--explain", "KB17"]) == ExitCode.USAGE
     assert "did you mean" in capsys.readouterr().err
 
@@ -122,7 +122,7 @@ def test_hash_writes_digests_and_keeps_everything_else(folder: Path, capsys: pyt
     assert file.stat().st_mode & 0o777 == 0o600
     written = file.stat().st_mtime_ns
     assert run(["hash", str(folder)]) == ExitCode.OK
-    assert "right already" in capsys.readouterr().out
+    assert "already correct" in capsys.readouterr().out
     assert file.stat().st_mtime_ns == written
     assert sorted(path.name for path in (folder / CPU).iterdir()) == sorted(
         ["__init__.py", f"{ID}.abi3.so", "metadata.json"]

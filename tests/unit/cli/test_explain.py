@@ -10,7 +10,7 @@ from conftest import BUILD_TOML, ProjectMaker, Tool
 @pytest.mark.parametrize(
     ("variant", "reason"),
     [
-        ("torch213-cpu-aarch64-darwin", "compiles for Linux alone, not for darwin"),
+        ("torch213-cpu-aarch64-darwin", "compiles only for Linux, not for darwin"),
         ("torch-tpu", "of listed is Python alone: it is compiled with nothing"),
         ("torch99-cxx11-cpu-x86_64-linux", "there is no variant 'torch99-cxx11-cpu-x86_64-linux'"),
     ],

@@ -73,18 +73,18 @@ def test_the_required_variants_that_can_be_compiled_are_listed(tool: Tool, proje
 
 def test_what_is_missing_from_the_list_is_told_to_people_alone(tool: Tool, project: Path) -> None:
     result = tool("list-variants", project)
-    rocm = "note: 2 variants are left out: only cpu and cuda kernels can be compiled by this version of kernel-builder"
+    rocm = "note: 2 variants are excluded: this version of kernel-builder compiles only cpu and cuda kernels"
     assert result.stderr.splitlines() == [
-        f"{rocm} (--why names them)",
-        "note: there is nothing for metal: its variants are for aarch64-darwin",
+        f"{rocm} (list them with --why)",
+        "note: nothing to build for metal: its variants are for aarch64-darwin",
     ]
     matrix = tool("list-variants", project, "--format", "github", "--backend", "metal", "--all-platforms")
     assert json.loads(matrix.stdout) == {"include": []}
-    assert "1 variant is left out: this version of kernel-builder compiles for Linux alone" in matrix.stderr
+    assert "1 variant is excluded: this version of kernel-builder compiles only for Linux" in matrix.stderr
     assert tool("list-variants", project, "--json").stderr == ""
     empty = tool("list-variants", project, "--set", "legacy", "--backend", "cpu")
     assert (empty.stdout, empty.code) == ("", 0)
-    assert "note: there is nothing for cpu: it does not belong to the set 'legacy'" in empty.stderr
+    assert "note: nothing to build for cpu: it does not belong to the set 'legacy'" in empty.stderr
 
 
 def test_sets_backends_and_platforms_narrow_or_widen_the_list(tool: Tool, project: Path) -> None:
@@ -99,10 +99,10 @@ def test_each_variant_that_is_left_out_has_its_reason(tool: Tool, project: Path)
     lines = tool("list-variants", project, "--all-platforms", "--why").stdout.split("\n\n")[1].splitlines()
     why = dict(line.split(maxsplit=1) for line in lines[1:])
     assert "only cpu and cuda" in why["torch213-cxx11-rocm72-x86_64-linux"]
-    assert "Linux alone" in why["torch213-metal-aarch64-darwin"]
+    assert "only for Linux" in why["torch213-metal-aarch64-darwin"]
     assert why["torch213-cxx11-cu126-x86_64-linux"] == "cuda 12.6 is below general.cuda.minver = 13.0"
     assert why["torch212-cxx11-cpu-x86_64-linux"] == "torch 2.12 is below torch.minver = 2.13"
-    assert why["torch213-cxx11-cu130-x86_64-linux"].startswith("torch-stable-abi211-cu130-x86_64-linux serves it")
+    assert why["torch213-cxx11-cu130-x86_64-linux"].startswith("torch-stable-abi211-cu130-x86_64-linux covers it")
     assert why["torch214-cxx11-cpu-x86_64-linux"].startswith("it is not required")
 
 
@@ -139,8 +139,8 @@ def test_a_workflow_gets_a_matrix_with_a_runner_for_each(tool: Tool, project: Pa
     [
         (("--set", "newest"), 2, "newest"),
         (("--backend", "xpu"), 2, "this kernel has no backend xpu"),
-        (("--format", "github", "--why"), 2, "--format github goes neither"),
-        (("--json", "--why"), 2, "leave out --why"),
+        (("--format", "github", "--why"), 2, "--format github cannot be combined"),
+        (("--json", "--why"), 2, "remove --why"),
     ],
 )
 def test_mistakes_are_said(tool: Tool, project: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
@@ -180,14 +180,14 @@ def test_names_of_another_platform_lead_to_the_option(tool: Tool, project: Path)
     assert result.code == 2
     assert f"--platform {'-'.join(other.rsplit('-', 2)[1:])} builds for it" in result.stderr
     both = tool("build", project, "--local", "--set", "latest")
-    assert (both.code, "leave out --set and --platform" in both.stderr) == (2, True)
+    assert (both.code, "remove --set and --platform" in both.stderr) == (2, True)
 
 
 def test_a_backend_of_another_platform_is_the_reason_for_nothing(tool: Tool, project: Path) -> None:
     result = tool("build", project, "--backend", "metal")
     assert result.code == 3
     assert "no variant is left\n  metal: its variants are for aarch64-darwin" in result.stderr
-    assert "was not asked for" not in result.stderr
+    assert "was not requested" not in result.stderr
 
 
 def test_a_misspelt_name_leads_to_those_that_look_like_it(tool: Tool, make_project: ProjectMaker) -> None:
@@ -204,7 +204,7 @@ def test_a_misspelt_name_leads_to_those_that_look_like_it(tool: Tool, make_proje
 def test_toolchains_for_other_systems_are_not_fetched(tool: Tool, tmp_path: Path) -> None:
     arguments = ("toolchain", "fetch", "torch213-cpu-aarch64-darwin", "--platform", "aarch64-darwin")
     result = tool(*arguments, "--offline", cwd=tmp_path)
-    assert (result.code, "compiles for Linux alone, not for darwin" in result.stderr) == (4, True), result
+    assert (result.code, "compiles only for Linux, not for darwin" in result.stderr) == (4, True), result
 
 
 def test_nothing_to_build_is_explained(tool: Tool, make_project: ProjectMaker) -> None:

@@ -38,8 +38,8 @@ def make(root: Path, text: str) -> Path:
 def test_a_good_file_exits_with_0_and_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["check-config", str(make(tmp_path, GOOD))]) == 0
     said = capfd.readouterr()
-    assert said.out == "build.toml (edition 4) is in order: ab version 1, for cuda\n"
-    assert said.err.startswith(f"{tmp_path}/build.toml:1:1: warning: general: the file is in edition 4")
+    assert said.out == "build.toml (edition 4) is valid: ab version 1, for cuda\n"
+    assert said.err.startswith(f"{tmp_path}/build.toml:1:1: warning: general: the file uses edition 4")
 
 
 def test_mistakes_exit_with_3_on_stderr(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +71,7 @@ def test_json_of_mistakes_exits_with_3(option: list[str], tmp_path: Path, capfd:
 def test_json_of_no_file_is_json_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["check-config", "--json", str(tmp_path)]) == 3
     (one,) = json.loads(capfd.readouterr().out)["diagnostics"]
-    assert "there is no" in one["message"]
+    assert "does not exist" in one["message"]
 
 
 def test_github_annotations_are_escaped(
@@ -85,7 +85,7 @@ def test_github_annotations_are_escaped(
         "warning file=build.toml,line=1,col=1",
         "error file=build.toml,line=10,col=8",
     ]
-    assert "'50%25,a:b.cu'%0A" in lines[1]
+    assert "file '50%25,a:b.cu' does not exist%0A" in lines[1]
 
 
 def test_a_directory_that_is_a_file_is_no_project(tmp_path: Path) -> None:

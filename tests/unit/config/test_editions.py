@@ -99,12 +99,12 @@ def test_hipify_is_a_section_for_cuda_and_one_for_rocm() -> None:
 def test_hipify_does_not_overwrite_a_section() -> None:
     text = FIRST + 'language = "cuda-hipify"\n\n[kernel.scale_rocm]\ndepends = []\nsrc = ["a.cu"]\n'
     assert refused(text) == [
-        "'cuda-hipify' makes a section 'scale_rocm' of this one, and there already is one of that name"
+        "'cuda-hipify' turns this section into 'scale_rocm', but a section with that name already exists"
     ]
 
 
 def test_a_language_beside_a_backend_is_a_contradiction() -> None:
-    assert refused(FIRST + 'language = "cuda"\nbackend = "rocm"\n') == ["is given together with 'backend'"]
+    assert refused(FIRST + 'language = "cuda"\nbackend = "rocm"\n') == ["cannot be combined with 'backend'"]
 
 
 def test_metal_stays_metal() -> None:
@@ -135,14 +135,14 @@ def test_universal_is_python_alone_for_the_backends_of_its_time(text: str) -> No
 
 def test_universal_with_sources_is_a_contradiction() -> None:
     assert refused(FIRST.replace("[torch]\n", "[torch]\nuniversal = true\n")) == [
-        "has no effect on a kernel that is Python code alone ('universal = true')",
-        "kernel sections hold compiled code, and [torch-noarch] says that there is none",
+        "has no effect on a Python-only kernel ('universal = true')",
+        "kernel sections are for compiled code, but [torch-noarch] declares that there is none",
     ]
 
 
 def test_universal_beside_torch_noarch_is_a_contradiction() -> None:
     text = '[general]\nname = "ab"\n[torch]\nuniversal = true\n[torch-noarch]\n'
-    assert "is given together with [torch-noarch]" in refused(text)
+    assert "cannot be combined with [torch-noarch]" in refused(text)
 
 
 def test_universal_false_is_nothing() -> None:
@@ -176,8 +176,8 @@ def test_the_third_edition_without_framework_is_python_alone() -> None:
 
 
 def test_a_mistake_in_the_framework_table_does_not_make_it_python_alone() -> None:
-    assert refused(THIRD.replace("[torch]", "[torchh]")) == ["there is no table [torchh]"]
-    assert refused(THIRD.replace("[torch]", "[torch]\nsrc = 3")) == ["must be a list of texts, not the number 3"]
+    assert refused(THIRD.replace("[torch]", "[torchh]")) == ["unknown table [torchh]"]
+    assert refused(THIRD.replace("[torch]", "[torch]\nsrc = 3")) == ["must be a list of strings, not the number 3"]
 
 
 def test_the_fourth_edition_has_one_stable_abi_for_all_backends() -> None:
@@ -210,13 +210,13 @@ def test_a_written_older_number_is_read_with_the_same_warning(number: int) -> No
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("6", "edition 6 is newer than this kernel-builder, which reads editions up to 5"),
-        ("99999999999999999999", "edition ... is newer than this kernel-builder, which reads editions up to 5"),
-        ("0", "there is no edition 0"),
-        ("-1", "there is no edition -1"),
-        ('"5"', "must be a whole number, not the text '5'"),
-        ("5.0", "must be a whole number, not the number 5.0"),
-        ("true", "must be a whole number, not true"),
+        ("6", "edition 6 is newer than this kernel-builder, which supports editions up to 5"),
+        ("99999999999999999999", "edition ... is newer than this kernel-builder, which supports editions up to 5"),
+        ("0", "unknown edition 0"),
+        ("-1", "unknown edition -1"),
+        ('"5"', "must be an integer, not the string '5'"),
+        ("5.0", "must be an integer, not the number 5.0"),
+        ("true", "must be an integer, not true"),
     ],
 )
 def test_other_numbers_are_refused(written: str, said: str) -> None:

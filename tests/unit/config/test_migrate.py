@@ -223,19 +223,19 @@ def test_keys_are_added_before_a_table_at_the_same_place() -> None:
 
 
 def test_a_file_without_licence_asks_for_one() -> None:
-    with pytest.raises(ConfigError, match="names no licence") as caught:
+    with pytest.raises(ConfigError, match="has no license") as caught:
         update(b'[general]\nname = "ab"\nbackends = ["cpu"]\n', file=FILE, root=Path())
     assert "--license" in (caught.value.hint or "")
 
 
 def test_another_licence_than_the_files_is_refused() -> None:
-    with pytest.raises(UsageError, match="names a licence already: MIT"):
+    with pytest.raises(UsageError, match="already has a license: MIT"):
         update(FOURTH.encode(), file=FILE, root=Path(), license_="apache-2.0")
 
 
 def test_what_has_no_place_for_a_change_is_refused() -> None:
     text = '[general]\nname = "ab"\n[kernel]\na = { language = "cuda-hipify", src = ["a.cu"], depends = [] }\n[torch]\n'
-    with pytest.raises(ConfigError, match="was left alone") as caught:
+    with pytest.raises(ConfigError, match="was left unchanged") as caught:
         update(text.encode(), file=FILE, root=Path(), license_="mit")
     assert caught.value.hint == "write the keys of 'kernel.a' under a header: [kernel.a]"
 
@@ -259,7 +259,7 @@ def test_writes_in_place_once(project: Path, capfd: pytest.CaptureFixture[str]) 
     assert run(["update-build", str(project)]) == ExitCode.OK
     assert (project / "build.toml").stat() == before
     assert os.listdir(project) == ["build.toml"]  # noqa: PTH208
-    assert "in edition 5 already" in capfd.readouterr().err
+    assert "already uses edition 5" in capfd.readouterr().err
 
 
 def test_check_changes_nothing_and_tells_by_its_exit_code(project: Path) -> None:

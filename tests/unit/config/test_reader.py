@@ -106,7 +106,7 @@ def test_reads_every_key(tmp_path: Path) -> None:
     files = ("torch-ext/my_kernel/__init__.py", "torch-ext/torch_binding.cpp", "a.cpp", "b.cu")
     project, warnings = load_project(project_dir(tmp_path, FULL, *files))
     assert [one.message for one in warnings] == [
-        "there is no kernel section for cpu, so its variant has Python code alone"
+        "there is no kernel section for cpu, so its variant has only Python code"
     ]
     assert project.hub == Hub(repo_id="me/my-kernel", branch="next")
     assert project.upstream == "git@example.com:me/mine.git"
@@ -158,7 +158,7 @@ def test_tvm_ffi_has_a_package_directory_of_its_own(tmp_path: Path) -> None:
 
 
 def test_no_file_points_to_init(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"there is no {tmp_path}/build.toml") as caught:
+    with pytest.raises(ConfigError, match=f"{tmp_path}/build.toml does not exist") as caught:
         load_project(tmp_path)
     assert caught.value.exit_code == ExitCode.CONFIG
     assert "kernel-builder init" in (caught.value.hint or "")
@@ -216,7 +216,7 @@ def test_names_what_is_no_text(data: bytes, line: int, column: int, said: str, t
 def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
     project_dir(tmp_path, b"#" * (10 * 1024 * 1024))
     assert MAX_BYTES < 10 * 1024 * 1024
-    with pytest.raises(ConfigError, match=r"has 10\.0 MiB; a build.toml of more than 4 MiB is not read"):
+    with pytest.raises(ConfigError, match=r"is 10\.0 MiB; the limit for build.toml is 4 MiB"):
         load_project(tmp_path)
 
 
@@ -252,8 +252,8 @@ def test_a_source_behind_a_link_out_of_the_project_is_warned_of(tmp_path: Path) 
     (root / "b.cu").symlink_to("c.cu")
     _, warnings = load_project(root)
     assert [(one.key, one.message.split(" is ")[1]) for one in warnings] == [
-        ("torch.src[0]", "reached through a link that leads out of the project"),
-        ("torch.src[1]", "reached through a link that leads out of the project"),
+        ("torch.src[0]", "reached through a link that points outside the project"),
+        ("torch.src[1]", "reached through a link that points outside the project"),
     ]
 
 
@@ -263,7 +263,7 @@ def test_a_link_that_leads_nowhere_is_a_missing_file(tmp_path: Path) -> None:
     (tmp_path / "a.cu").symlink_to("b.cu")
     with pytest.raises(ConfigError) as caught:
         load_project(tmp_path)
-    assert messages(caught.value) == ["there is no file 'a.cu'"]
+    assert messages(caught.value) == ["file 'a.cu' does not exist"]
 
 
 def test_a_range_that_only_a_patch_release_is_in_is_not_empty(tmp_path: Path) -> None:

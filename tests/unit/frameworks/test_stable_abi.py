@@ -70,7 +70,7 @@ def test_only_the_stable_part_of_torch_may_be_needed(tmp_path: Path) -> None:
     assert complaints(None) == {}
     found = complaints(V210)
     assert sorted(found) == sorted(names[1:])
-    assert found[newer] == "torch has it from 2.13 on, and the kernel is for the stable ABI of 2.10"
+    assert found[newer] == "torch has it since 2.13, but the kernel targets the stable ABI of 2.10"
     assert found[names[2]] == found[names[3]]
     assert "C++ interface is not part" in found[names[2]]
     assert "it is not part of torch's stable ABI" in found["uv_run"]

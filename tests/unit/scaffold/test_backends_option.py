@@ -48,5 +48,5 @@ def test_a_directory_that_is_there_may_be_called_almost_like_a_backend(
 
 @pytest.mark.parametrize("line", ["--backends", "--backends --name a/b", "--backends -- x"])
 def test_the_option_needs_a_word(line: str) -> None:
-    with pytest.raises(UsageError, match="names no backend"):
+    with pytest.raises(UsageError, match="needs at least one backend"):
         spread_backends(line.split())

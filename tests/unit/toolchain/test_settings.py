@@ -159,15 +159,15 @@ toolkits = [""]
     assert all(str(tmp_path / "project" / FILE_NAME) in line for line in found)
     for expected in (
         ":1:21: error: sources[1]: 'index' is listed twice",
-        ":2:1: error: sorces: is no key of [top level]\n    did you mean 'sources'?",
+        ":2:1: error: sorces: unknown key in [top level]\n    did you mean 'sources'?",
         "index[0].name: is missing",
         ":4:7: error: index[0].url: 'ftp://host.example/' is no http or https address",
         "index[1].name: 'debian' is the name of a source that is always there",
         "is given beside 'url'",
         "index[3]: has neither 'url' nor 'path'",
-        "redistrib.base: is no key of [redistrib]",
-        "debian.suites: must be a list of texts",
-        "debian.mirror: must be text, not the number 3",
+        "redistrib.base: unknown key in [redistrib]",
+        "debian.suites: must be a list of strings",
+        "debian.mirror: must be a string, not the number 3",
         "local.toolkits[0]: must not be empty",
     ):
         assert expected in text, f"{expected}\n\n{text}"
@@ -206,7 +206,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, text: str, expected: str) -
         ('[[index]]\nname = "a"\npath = "~no-such-user/w"\n', "there is no such user", "write the whole path"),
         ('[local]\ntoolkits = ["~no-such-user/cuda"]\n', "local.toolkits[0]: '~no-such-user/cuda'", "write the whole"),
         ('[debian]\nmirror = "file:///srv"\n', "'file:///srv' is no http or https address", "or the path of a folder"),
-        ('sources = ["index", 3]\n', "sources[1]: must be text", '["index", "redistrib", "debian", "local"]'),
+        ('sources = ["index", 3]\n', "sources[1]: must be a string", '["index", "redistrib", "debian", "local"]'),
     ],
 )
 def test_a_mistake_comes_with_what_to_write(tmp_path: Path, text: str, expected: str, hint: str) -> None:

@@ -80,9 +80,9 @@ def test_published_names_are_read_and_the_client_reads_them_too(name: str) -> No
         ("torch213-cxx11-cu-x86_64-linux", "not a backend with its version"),
         ("torch213-cxx11-cu1-x86_64-linux", "not a backend with its version"),
         ("torch213-cxx11-cpu12-x86_64-linux", "not a backend with its version"),
-        ("torch213-cxx11-vulkan-x86_64-linux", "no known backend"),
+        ("torch213-cxx11-vulkan-x86_64-linux", "unknown backend"),
         ("torch213-cxx11-cu130-sparc-linux", "not a variant name"),
-        ("torch200-cxx11-cpu-x86_64-linux", "superfluous zeros"),
+        ("torch200-cxx11-cpu-x86_64-linux", "redundant zeros"),
     ],
 )
 def test_other_names_are_refused_with_a_reason(name: str, complaint: str) -> None:

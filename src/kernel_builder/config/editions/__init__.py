@@ -35,7 +35,7 @@ def edition_of(top: TableNode, report: Report) -> Edition | None:
     if not isinstance(node, Leaf) or not isinstance(node.value, int) or isinstance(node.value, bool):
         report.error(
             node.path,
-            f"must be a whole number, not {describe(node)}",
+            f"must be an integer, not {describe(node)}",
             hint=f"write: edition = {CURRENT_EDITION}",
         )
         return None
@@ -43,14 +43,14 @@ def edition_of(top: TableNode, report: Report) -> Edition | None:
         report.error(
             node.path,
             f"edition {node.value if node.value < 2**63 else '...'} is newer than this kernel-builder, which "
-            f"reads editions up to {CURRENT_EDITION}",
+            f"supports editions up to {CURRENT_EDITION}",
             hint="install a newer kernel-builder",
         )
         return None
     if node.value < 1:
         report.error(
             node.path,
-            f"there is no edition {shortened(str(node.value))}",
+            f"unknown edition {shortened(str(node.value))}",
             hint=f"the current one is: edition = {CURRENT_EDITION}",
         )
         return None

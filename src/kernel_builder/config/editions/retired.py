@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 RETIRED = {
-    ("general", "universal"): "write a [torch-noarch] table instead",
-    ("torch", "universal"): "write a [torch-noarch] table instead of [torch]",
-    ("general", "cuda-minver"): "write 'minver' in a [general.cuda] table",
-    ("general", "cuda-maxver"): "write 'maxver' in a [general.cuda] table",
-    ("general", "capabilities"): "write 'cuda-capabilities' in every [kernel.<id>] section for cuda",
-    ("general", "cuda-capabilities"): "write it in every [kernel.<id>] section for cuda",
-    ("torch", "name"): "write 'name' in the [general] table",
-    ("torch", "capabilities"): "write 'cuda-capabilities' in every [kernel.<id>] section for cuda",
-    ("torch", "cuda-capabilities"): "write it in every [kernel.<id>] section for cuda",
-    ("kernel.<id>", "language"): "write 'backend' instead: backend = \"cuda\"",
-    ("kernel.<id>", "capabilities"): "write 'cuda-capabilities'",
-    ("kernel.<id>", "name"): "the name stands in the header: [kernel.<name>]",
-    ("", "capabilities"): "write 'cuda-capabilities' in every [kernel.<id>] section for cuda",
-    ("", "cuda-capabilities"): "write 'cuda-capabilities' in every [kernel.<id>] section for cuda",
+    ("general", "universal"): "use a [torch-noarch] table instead",
+    ("torch", "universal"): "use a [torch-noarch] table instead of [torch]",
+    ("general", "cuda-minver"): "use 'minver' in a [general.cuda] table",
+    ("general", "cuda-maxver"): "use 'maxver' in a [general.cuda] table",
+    ("general", "capabilities"): "use 'cuda-capabilities' in every [kernel.<id>] section for cuda",
+    ("general", "cuda-capabilities"): "put it in every [kernel.<id>] section for cuda",
+    ("torch", "name"): "put 'name' in the [general] table",
+    ("torch", "capabilities"): "use 'cuda-capabilities' in every [kernel.<id>] section for cuda",
+    ("torch", "cuda-capabilities"): "put it in every [kernel.<id>] section for cuda",
+    ("kernel.<id>", "language"): "use 'backend' instead: backend = \"cuda\"",
+    ("kernel.<id>", "capabilities"): "use 'cuda-capabilities'",
+    ("kernel.<id>", "name"): "the name belongs in the header: [kernel.<name>]",
+    ("", "capabilities"): "use 'cuda-capabilities' in every [kernel.<id>] section for cuda",
+    ("", "cuda-capabilities"): "use 'cuda-capabilities' in every [kernel.<id>] section for cuda",
 }
 """By table (``""``: outside of any) and key."""

@@ -34,8 +34,8 @@ def upgrade(top: TableNode, report: Report) -> TableNode:
             if new_name != name and new_name in sections.items:
                 report.error(
                     section.path,
-                    f"'cuda-hipify' makes a section '{new_name}' of this one, and there already is one of that name",
-                    hint="give one of the two another name",
+                    f"'cuda-hipify' turns this section into '{new_name}', but a section with that name already exists",
+                    hint="rename one of the two",
                     at_key=True,
                 )
             kernels[new_name] = new_section
@@ -69,7 +69,7 @@ def _split(name: str, section: TableNode, report: Report) -> list[tuple[str, Tab
     if not backends:
         return [(name, section)]
     if language is not None and "backend" in section.items:
-        report.error(language.path, "is given together with 'backend'", hint="keep 'backend'", at_key=True)
+        report.error(language.path, "cannot be combined with 'backend'", hint="keep 'backend'", at_key=True)
     for key, owner in ARCHS.items():
         if key in section.items and owner not in backends:
             report.warning(

@@ -42,8 +42,8 @@ def _move_bounds(general: TableNode, report: Report) -> TableNode:
         if old in general.items and new in cuda.items:
             report.error(
                 general.items[old].path,
-                f"is given twice, as '{new}' in [general.cuda] too",
-                hint="keep the latter",
+                f"is given twice, also as '{new}' in [general.cuda]",
+                hint=f"keep '{new}' in [general.cuda]",
                 at_key=True,
             )
     return general.but({"cuda": cuda.but(found)}, without=tuple(BOUNDS))
@@ -87,15 +87,15 @@ def noarch(top: TableNode, universal: Leaf, report: Report) -> TableNode:
     """The document of a kernel that ``universal = true`` declares to be Python alone."""
     torch = top.table("torch")
     if "torch-noarch" in top.items:
-        hint = "remove 'universal' and what is left of [torch]"
-        report.error(universal.path, "is given together with [torch-noarch]", hint=hint, at_key=True)
+        hint = "remove 'universal' and the rest of [torch]"
+        report.error(universal.path, "cannot be combined with [torch-noarch]", hint=hint, at_key=True)
         return top
     for name, node in torch.items.items():
         empty = isinstance(node, ListNode) and not node.items
         if name != "pyext" and not empty and name in {"src", "include", "minver", "maxver"}:
             report.error(
                 node.path,
-                "has no effect on a kernel that is Python code alone ('universal = true')",
+                "has no effect on a Python-only kernel ('universal = true')",
                 hint="remove it, or remove 'universal'",
                 at_key=True,
             )
