@@ -209,12 +209,12 @@ def run_plan(plan: BuildPlan, *, budget: Budget, keep_going: bool, verbose: bool
         env=environment,
         start_new_session=True,  # Ctrl-C reaches us alone, and we stop ninja in order
     )
-    try:
-        result = watcher.watch(process)
-    except BaseException:
-        _stop(process)
-        raise
-    return result
+    with process:  # which closes its pipe at the end
+        try:
+            return watcher.watch(process)
+        except BaseException:
+            _stop(process)
+            raise
 
 
 def compiler_environment() -> dict[str, str]:
