@@ -32,6 +32,13 @@ from kernel_libraries import Workshop
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
+# The tests are the same with and without a GPU.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+# Put before code that loads a kernel. `pip install torch` brings a build for CUDA on Linux, and with it the client
+# looks for CUDA variants, GPU or not, unless it is told a backend. With any build of torch it is to behave like that.
+LIKE_A_CUDA_BUILD = "import torch; torch.version.cuda = torch.version.cuda or '13.0'\n"
+
 ROOT = Path(__file__).parent.parent
 PROJECTS = Path(__file__).parent / "projects"
 CPU = "torch213-cxx11-cpu-x86_64-linux"

@@ -13,7 +13,7 @@ import pytest
 from kernel_abi_check import ObjectFile
 from kernels_data import Digest, DigestAlgorithm, Metadata
 
-from conftest import CPU, PROJECTS, ROOT, ProjectMaker, Result, Tool, commit, copy_project
+from conftest import CPU, LIKE_A_CUDA_BUILD, PROJECTS, ROOT, ProjectMaker, Result, Tool, commit, copy_project
 
 torch = pytest.importorskip("torch", reason="torch is not installed in this environment")
 
@@ -31,7 +31,12 @@ def python(code: str, *, cwd: Path, path: Path | None = None) -> subprocess.Comp
     if path is not None:
         environment["PYTHONPATH"] = str(path)
     return subprocess.run(
-        [sys.executable, "-B", "-c", code], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-B", "-c", LIKE_A_CUDA_BUILD + code],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -76,7 +81,7 @@ def test_the_c_plus_plus_runtime_answers_right(compiler: str, tool: Tool, tmp_pa
     code = f"""
 import json, torch, kernels
 from pathlib import Path
-ops = kernels.get_local_kernel(Path({str(root)!r})).ops
+ops = kernels.get_local_kernel(Path({str(root)!r}), backend="cpu").ops
 try:
     ops.fail_with_number(41)
 except RuntimeError as error:
@@ -137,7 +142,7 @@ def test_two_commits_load_and_compile_side_by_side(relu: dict[str, Path], tmp_pa
 import json, torch, kernels
 from pathlib import Path
 x = torch.linspace(-2, 2, 101)
-modules = [kernels.get_local_kernel(Path(path)) for path in {[str(path) for path in relu.values()]!r}]
+modules = [kernels.get_local_kernel(Path(path), backend="cpu") for path in {[str(path) for path in relu.values()]!r}]
 assert modules[0] is not modules[1]
 namespaces = sorted(module._ops.ops.name for module in modules)
 right = [bool(torch.equal(module.relu(x), torch.relu(x))) for module in modules]
@@ -163,7 +168,7 @@ def test_the_compatibility_package_does_not_disturb_flat_loading(relu: dict[str,
     code = f"""
 import json, sys, torch, kernels
 from pathlib import Path
-module = kernels.get_local_kernel(Path({str(variant)!r}))
+module = kernels.get_local_kernel(Path({str(variant)!r}), backend="cpu")
 print(json.dumps([module.__file__, "relu" in sys.modules]))
 """
     assert answers(code, cwd=tmp_path) == [str(variant / "__init__.py"), False]
@@ -325,7 +330,7 @@ def test_a_vendored_registration_header_wins(tool: Tool, make_project: ProjectMa
         code = f"""
 import json, torch, kernels
 from pathlib import Path
-print(json.dumps(kernels.get_local_kernel(Path({str(root)!r})).ops.seven()))
+print(json.dumps(kernels.get_local_kernel(Path({str(root)!r}), backend="cpu").ops.seven()))
 """
         assert answers(code, cwd=tmp_path) == 7
 
