@@ -242,6 +242,23 @@ def init_project(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return once(shared_folder(tmp_path_factory) / "init", make) / "my-scale"
 
 
+@pytest.fixture(scope="session")
+def built_relu(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """examples/relu at its ``first`` and ``second`` commit, each with its CPU variant built. Not to be changed."""
+
+    def make(parent: Path) -> None:
+        root = copy_project(ROOT / "examples" / "relu", parent / "second")
+        for name in ("first", "second"):
+            commit(root, f"the {name} commit")
+            built = tool("build", root, "--local")
+            assert built.code == 0, built.stderr
+            if name == "first":
+                shutil.copytree(root, parent / "first", ignore=shutil.ignore_patterns(".kernel-builder"))
+
+    folder = once(shared_folder(tmp_path_factory) / "relu", make)
+    return {name: folder / name for name in ("first", "second")}
+
+
 ProjectMaker = Callable[..., Path]
 
 

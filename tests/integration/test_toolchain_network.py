@@ -19,7 +19,7 @@ from kernel_builder.toolchain.settings import INDEX, ToolchainSettings
 from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.names import Machine
 
-pytestmark = [pytest.mark.network, pytest.mark.slow]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.long, pytest.mark.xdist_group("toolchain network")]
 
 BINDING = """
 #include <ATen/core/Tensor.h>

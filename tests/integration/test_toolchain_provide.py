@@ -29,7 +29,7 @@ from kernel_builder.toolchain.settings import INDEX, ToolchainSettings
 from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.names import Machine
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("toolchain provide")]
 
 TAG = "manylinux_2_28_x86_64"
 CPU = ToolchainRequest(torch="2.13", machine=Machine.X86_64)
