@@ -6,34 +6,55 @@ import contextlib
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Give ``path`` the contents ``data`` in one step: written beside it, then renamed.
+@contextmanager
+def replacing(path: Path, *, follow_links: bool = True) -> Iterator[BinaryIO]:
+    """A file to write, which takes the place of ``path`` in one step when the block ends.
 
-    A link is followed, so that what it points to is replaced and not the link; permissions of a file that is there are
-    kept. Raises ``OSError``; then the file is as it was.
+    A link is followed, so that what it points to is replaced and not the link, unless ``follow_links`` says otherwise:
+    then nothing is written outside of the directory. Permissions of a file that is there are kept. What is no ordinary
+    file (a pipe, ``/dev/stdout``) is written to directly. Raises ``OSError``; then, and when the block raises, the file
+    is as it was.
     """
-    target = path.resolve()
+    if follow_links and path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
+    target = path.resolve() if follow_links else path
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        try:
-            mode = stat.S_IMODE(target.stat().st_mode)
-        except FileNotFoundError:
-            mask = os.umask(0)
-            os.umask(mask)
-            mode = 0o666 & ~mask
-        Path(name).chmod(mode)
+        Path(name).chmod(_mode(target))
         Path(name).replace(target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             Path(name).unlink()
         raise
+
+
+def _mode(target: Path) -> int:
+    """The permissions of ``target``, or those that a new file gets."""
+    with contextlib.suppress(FileNotFoundError):
+        status = target.lstat()
+        if stat.S_ISREG(status.st_mode):
+            return stat.S_IMODE(status.st_mode)
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Give ``path`` the contents ``data`` in one step, as :func:`replacing` does. Raises ``OSError``."""
+    with replacing(path) as file:
+        file.write(data)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+import os
 import platform
 import shutil
 import subprocess
@@ -38,7 +39,7 @@ def redist(tmp_path: Path) -> Path:
     """A redistributable archive that holds nvcc of CUDA 13.0, out of the wheel on the index, with its manifest."""
     root = tmp_path / "redist"
     project = "nvidia-cuda-nvcc"
-    index = SimpleIndex(find_index(), Silent())
+    index = SimpleIndex(find_index(os.environ), Silent())
     wheel_file = choose_wheel(
         index.files(project), project=project, allowed=SpecifierSet("==13.0.*"), machine=MACHINE
     ).file
@@ -59,7 +60,7 @@ def test_nvcc_runs_out_of_a_redistributable_archive(redist: Path, tmp_path: Path
     into = tmp_path / "tree"
     into.mkdir()
     with serve_folder(redist) as site:
-        source = Redistrib(site.url, Transport(find_index()))
+        source = Redistrib(site.url, Transport(find_index(os.environ)))
         (archive,) = source.release("13.0")
         assert source.fetch(archive, into, lambda name: name, lambda _: None) == ("bin/nvcc", "bin/nvcc.profile")
     answer = subprocess.run([into / "bin/nvcc", "--version"], capture_output=True, text=True, check=True)
@@ -73,7 +74,7 @@ def test_nvcc_runs_out_of_a_redistributable_archive(redist: Path, tmp_path: Path
 @pytest.mark.parametrize("cuda", CUDA_SUITES)
 def test_the_mirror_of_this_machine_has_the_compiler_in_a_signed_index(cuda: str) -> None:
     archive = DebianArchive(
-        apt_mirrors()[0], find_keyring(), Transport(find_index()), architecture=debian_architecture(MACHINE)
+        apt_mirrors()[0], find_keyring(), Transport(find_index(os.environ)), architecture=debian_architecture(MACHINE)
     )
     package = archive.find(CUDA_PACKAGE, CUDA_SUITES[cuda][0])
     assert package.version.startswith(f"{cuda}.")

@@ -21,7 +21,6 @@ from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.events import Notice, Recorder
 from kernel_builder.store.cache import Store
 from kernel_builder.store.index import SimpleIndex
-from kernel_builder.store.offline import offline
 from kernel_builder.toolchain.dependencies import Libraries, Release, headers_digest, releases
 
 FILES = {
@@ -61,6 +60,7 @@ class Bench:
         self.server = server
         self.reporter = Recorder()
         self.environ: dict[str, str] = {}
+        self.offline = False
         digest = headers_digest(write_tree(root / "pinned"), ("include", "tools/util/include"))
         real = releases()["cutlass_3_8"]
         library = replace(real.library, archive=f"{server.url.rsplit('/simple', 1)[0]}/archives/v{{version}}.tar.gz")
@@ -68,7 +68,7 @@ class Bench:
 
     def libraries(self, **changes: object) -> Libraries:
         release = replace(self.release, **changes) if changes else self.release  # type: ignore[arg-type]
-        index = SimpleIndex(self.server.settings(), self.reporter)
+        index = SimpleIndex(self.server.settings(), self.reporter, offline=self.offline)
         table: dict[str, Release] = {release.name: release}
         return Libraries(self.store, index, self.reporter, index.transport_without_credentials(), self.environ, table)
 
@@ -119,12 +119,14 @@ def test_headers_come_out_of_the_wheel_where_the_index_has_one(bench: Bench) -> 
 
 def test_what_lies_in_the_store_serves_offline(bench: Bench) -> None:
     bench.server.add("nvidia_cutlass-3.8.0.0-py3-none-any.whl", wheel_of(FILES))
-    with offline(), pytest.raises(NetworkError, match="--offline"):
+    bench.offline = True
+    with pytest.raises(NetworkError, match="--offline"):
         bench.provide()
     assert bench.server.requests == []
+    bench.offline = False
     bench.provide()
-    with offline():
-        assert bench.provide() == FILES
+    bench.offline = True
+    assert bench.provide() == FILES
 
 
 def test_without_a_wheel_the_archive_is_taken_and_only_its_headers_are_kept(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def toolchains(root: Path, host: HostCompiler) -> Toolchains:
     recorder = Recorder()
     store = Store(root, recorder)
-    sources = open_sources(ToolchainSettings(order=(INDEX,)), store, recorder)
+    sources = open_sources(ToolchainSettings(order=(INDEX,)), store, recorder, environ=os.environ)
     return Toolchains(sources, store, HostCompilers(found=(host,)), recorder)
 
 

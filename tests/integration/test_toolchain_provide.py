@@ -179,7 +179,7 @@ def tools(
     settings = server.settings()
     index = SimpleIndex(settings, recorder, Transport(settings, read_seconds=5, backoff=0.01))
     store = Store(root, recorder)
-    sources = open_sources(ToolchainSettings(order=(INDEX,)), store, recorder, indexes={INDEX: index})
+    sources = open_sources(ToolchainSettings(order=(INDEX,)), store, recorder, environ={}, indexes={INDEX: index})
     return Tools(Toolchains(sources, store, HostCompilers(found=(host,)), recorder, max_age=max_age), store, recorder)
 
 
@@ -425,7 +425,7 @@ from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.names import Machine
 index = SimpleIndex(IndexSettings(url=sys.argv[1], origin="test"), Silent())
 store = Store(Path(sys.argv[2]))
-sources = open_sources(ToolchainSettings(order=("index",)), store, Silent(), indexes={"index": index})
+sources = open_sources(ToolchainSettings(order=("index",)), store, Silent(), environ={}, indexes={"index": index})
 kit = Toolchains(sources, store, HostCompilers(found=(inspect_compiler(Path("/usr/bin/g++")),)), Silent())
 resolved = kit.resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64, cuda="13.0"))
 print("resolved", flush=True)

@@ -15,10 +15,10 @@ from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.namespace import native_sources, without_noise
 from kernel_builder.check.subject import (
     BuildFolder,
-    Entry,
     EntryKind,
     PythonFile,
     SourceTree,
+    TreeEntry,
     VariantDir,
     join,
     printable,
@@ -270,7 +270,7 @@ def files(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
         yield HUB_FILE_COUNT.at(variant, f"it holds more than {len(variant.listing.entries)} files and directories")
 
 
-def _entry(variant: VariantDir, entry: Entry, directory: str, name: str) -> Iterator[Finding]:
+def _entry(variant: VariantDir, entry: TreeEntry, directory: str, name: str) -> Iterator[Finding]:
     place = join(variant.shown, entry.relative)
     if not _is_good_name(name):
         yield FILE_NAME.at(place, f"{printable(name)!r} cannot be published")
@@ -293,7 +293,7 @@ def _is_stray(name: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in _STRAYS)
 
 
-def _is_inside(variant: VariantDir, entry: Entry) -> bool:
+def _is_inside(variant: VariantDir, entry: TreeEntry) -> bool:
     """Whether a link to a file stays in the variant; in the Hub's cache all files are links, to its store."""
     real = os.path.realpath(variant.path / entry.relative)
     return real.startswith(os.path.realpath(variant.path) + os.sep)

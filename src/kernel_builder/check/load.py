@@ -119,8 +119,8 @@ _ONE_AT_A_TIME = threading.Lock()  # torch takes memory
 
 
 @cache
-def _environment(python: Path | None) -> Environment | NoEnvironment:
-    return find_environment(python)
+def _environment(python: Path | None, variables: tuple[tuple[str, str], ...]) -> Environment | NoEnvironment:
+    return find_environment(python, dict(variables))
 
 
 @checks(VariantDir, NOT_LOADED, FAILED, CRASHED, FOREIGN, UNIMPLEMENTED, TOGETHER, NOT_COMPILED, OP_CRASHED, NOT_CALLED)
@@ -132,7 +132,7 @@ def load(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
     if named is None or variant.id is None or name is None:
         return  # other rules say so
     with _ONE_AT_A_TIME:
-        environment = _environment(settings.python)
+        environment = _environment(settings.python, tuple(sorted(settings.environ.items())))
         if isinstance(environment, NoEnvironment):
             yield NOT_LOADED.at(variant, environment.reason)
             return

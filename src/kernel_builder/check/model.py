@@ -16,8 +16,8 @@ cannot be looked at, KB1xx libraries, KB2xx op namespace, KB3xx Python, KB4xx la
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -108,7 +108,7 @@ class Settings:
     variant claims it. ``torch_exports`` gives the names that the torch of a variant exports, ``None`` where they are
     not known. ``hash_files`` says that digests are compared with the files, ``required`` that all required variants
     must be there. ``load`` says that variants are loaded, too, by the interpreter ``python`` (``None``: the first that
-    has torch and the client).
+    has torch and the client of those that the variables ``environ`` lead to).
     """
 
     policy: str = "glibc-2.27-static"
@@ -120,6 +120,7 @@ class Settings:
     hash_files: bool = True
     load: bool = False
     python: Path | None = None
+    environ: Mapping[str, str] = field(default_factory=dict)
 
 
 _CODE = re.compile(r"KB[0-9]{3}")

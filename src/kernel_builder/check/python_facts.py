@@ -79,7 +79,7 @@ class Import:
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class PythonSource:
     """What can be read off one syntax tree; ``None`` for a file that does not parse."""
 
     tree: ast.Module | None
@@ -122,7 +122,7 @@ class Module:
     name: Dotted
     is_package: bool
     file: PythonFile
-    source: Source
+    source: PythonSource
 
     @property
     def package(self) -> Dotted:
@@ -169,8 +169,8 @@ class Package:
 
 
 @lru_cache(maxsize=2048)
-def _source(tree: ast.Module) -> Source:
-    return Source(tree)
+def _source(tree: ast.Module) -> PythonSource:
+    return PythonSource(tree)
 
 
 _LOCK = threading.Lock()
@@ -208,7 +208,7 @@ def _read(tree: PythonTree) -> Package:
         is_package = last == "__init__.py"
         name = tuple(directories) if is_package else (*directories, last.removesuffix(".py"))
         if name not in modules or is_package:
-            source = Source(None) if file.tree is None else _source(file.tree)
+            source = PythonSource(None) if file.tree is None else _source(file.tree)
             modules[name] = Module(name=name, is_package=is_package, file=file, source=source)
     for name in [*modules, *others]:
         # A directory without __init__.py can be imported, too, as soon as something in it can.

@@ -17,7 +17,7 @@ from kernel_builder.check.python_facts import (
     Import,
     Module,
     Package,
-    Source,
+    PythonSource,
     dotted_name,
     package_of,
 )
@@ -458,7 +458,7 @@ def public_names(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
             yield ALL_UNDEFINED.at(top.file, said, line=entry.lineno, symbol=entry.value)
 
 
-def _public(source: Source) -> tuple[list[ast.expr], int | None, bool]:
+def _public(source: PythonSource) -> tuple[list[ast.expr], int | None, bool]:
     """``(entries, line of __all__, whether every part of it is a plain list)``."""
     entries: list[ast.expr] = []
     line: int | None = None

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from kernel_builder.check.python_facts import Guard, Place, Source, dotted_name
+from kernel_builder.check.python_facts import Guard, Place, PythonSource, dotted_name
 
 PythonVersion = tuple[int, int]
 
@@ -53,7 +53,7 @@ def syntax_problem(content: bytes, floor: PythonVersion) -> tuple[str, int | Non
     return None
 
 
-def newer_features(content: bytes, source: Source, floor: PythonVersion) -> tuple[Newer, ...]:
+def newer_features(content: bytes, source: PythonSource, floor: PythonVersion) -> tuple[Newer, ...]:
     """Everything of a file that fails on ``floor``, in file order, each kind of place once per kind of thing.
 
     What a test of ``sys.version_info`` decides on is not there.
@@ -71,7 +71,7 @@ def _again(entry: Newer) -> Newer:
 
 
 @lru_cache(maxsize=4096)
-def _cached(content: bytes, source: Source, floor: PythonVersion) -> tuple[Newer, ...]:
+def _cached(content: bytes, source: PythonSource, floor: PythonVersion) -> tuple[Newer, ...]:
     found = list(_syntax(source, floor))
     if _may_use_newer_names(content, floor):
         found += _library_names(content, source, floor)
@@ -88,7 +88,7 @@ _BUILTIN_TYPES = frozenset(
 )
 
 
-def _syntax(source: Source, floor: PythonVersion) -> Iterator[Newer]:
+def _syntax(source: PythonSource, floor: PythonVersion) -> Iterator[Newer]:
     postponed = any(
         isinstance(node, ast.ImportFrom)
         and node.module == "__future__"
@@ -258,7 +258,7 @@ def _may_use_newer_names(source: bytes, floor: PythonVersion) -> bool:
 _LINE = re.compile(r"^.*?:(\d+):(?:\d*):[^:]*:([^:]*):(.*)$")
 
 
-def _library_names(content: bytes, source: Source, floor: PythonVersion) -> Iterator[Newer]:
+def _library_names(content: bytes, source: PythonSource, floor: PythonVersion) -> Iterator[Newer]:
     from vermin import Config, SourceVisitor  # noqa: PLC0415  (start-up time)
     from vermin.formats import ParsableFormat  # noqa: PLC0415
 

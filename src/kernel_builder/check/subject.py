@@ -65,7 +65,7 @@ class EntryKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class TreeEntry:
     """Something in a tree. ``relative`` is its POSIX path from the root; ``size`` that of a file, in bytes.
 
     ``target`` is where a link points to, as written. ``inside`` says whether the link stays within the root, or leads
@@ -88,12 +88,12 @@ class Listing:
     ``errors`` are the directories that could not be read, with the reason.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TreeEntry, ...]
     complete: bool
     errors: tuple[tuple[str, str], ...] = ()
 
     @cached_property
-    def files(self) -> tuple[Entry, ...]:
+    def files(self) -> tuple[TreeEntry, ...]:
         """Regular files, and links to such that stay inside."""
         return tuple(e for e in self.entries if e.kind is EntryKind.FILE)
 
@@ -108,7 +108,7 @@ def walk(root: Path, *, limit: int = MAX_ENTRIES, skip: frozenset[str] = frozens
     A link to a regular file that stays inside the tree (or lies in the Hub's cache) is listed as a file with
     ``target`` set. Never raises for what is in the tree.
     """
-    found: list[Entry] = []
+    found: list[TreeEntry] = []
     errors: list[tuple[str, str]] = []
     pending = [""]
     real_root = os.path.realpath(root)
@@ -129,35 +129,37 @@ def walk(root: Path, *, limit: int = MAX_ENTRIES, skip: frozenset[str] = frozens
     return _listing(found, errors, complete=True)
 
 
-def _listing(found: list[Entry], errors: list[tuple[str, str]], *, complete: bool) -> Listing:
+def _listing(found: list[TreeEntry], errors: list[tuple[str, str]], *, complete: bool) -> Listing:
     found.sort(key=lambda entry: _bytes(entry.relative))
     return Listing(entries=tuple(found), complete=complete, errors=tuple(sorted(errors)))
 
 
-def _entry(item: os.DirEntry[str], relative: str, real_root: str) -> Entry:
+def _entry(item: os.DirEntry[str], relative: str, real_root: str) -> TreeEntry:
     try:
         if item.is_symlink():
             return _link(item, relative, real_root)
         status = item.stat(follow_symlinks=False)
     except OSError:
-        return Entry(relative=relative, kind=EntryKind.OTHER)
+        return TreeEntry(relative=relative, kind=EntryKind.OTHER)
     if stat.S_ISDIR(status.st_mode):
-        return Entry(relative=relative, kind=EntryKind.DIRECTORY, mode=status.st_mode)
+        return TreeEntry(relative=relative, kind=EntryKind.DIRECTORY, mode=status.st_mode)
     kind = EntryKind.FILE if stat.S_ISREG(status.st_mode) else EntryKind.OTHER
-    return Entry(relative=relative, kind=kind, size=status.st_size, mode=status.st_mode)
+    return TreeEntry(relative=relative, kind=kind, size=status.st_size, mode=status.st_mode)
 
 
-def _link(item: os.DirEntry[str], relative: str, real_root: str) -> Entry:
+def _link(item: os.DirEntry[str], relative: str, real_root: str) -> TreeEntry:
     target = os.readlink(item.path)  # noqa: PTH115  (no Path per entry: trees may have many)
     real = os.path.realpath(item.path)
     inside = real == real_root or real.startswith(real_root + os.sep) or _in_hub_cache(real_root, real)
     try:
         status = os.stat(real)  # noqa: PTH116  (names may hold anything; no Path is made per entry)
     except (OSError, ValueError):
-        return Entry(relative=relative, kind=EntryKind.LINK, target=target, inside=inside, dangling=True)
+        return TreeEntry(relative=relative, kind=EntryKind.LINK, target=target, inside=inside, dangling=True)
     if inside and stat.S_ISREG(status.st_mode):
-        return Entry(relative=relative, kind=EntryKind.FILE, size=status.st_size, mode=status.st_mode, target=target)
-    return Entry(relative=relative, kind=EntryKind.LINK, target=target, inside=inside)
+        return TreeEntry(
+            relative=relative, kind=EntryKind.FILE, size=status.st_size, mode=status.st_mode, target=target
+        )
+    return TreeEntry(relative=relative, kind=EntryKind.LINK, target=target, inside=inside)
 
 
 def _in_hub_cache(real_root: str, real: str) -> bool:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from types import MappingProxyType
 
 import click
 
@@ -51,13 +54,46 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit with one of :class:`ExitCode`. Expected failures never show a traceback."""
-    sys.exit(run(sys.argv[1:] if argv is None else argv))
-
-
-def run(argv: Sequence[str]) -> int:
-    """Run the command line ``argv`` (without the program's name) and return its exit code."""
+    code = _answer(sys.argv[1:] if argv is None else argv)
     try:
-        result = cli.main(args=list(argv), prog_name="kernel-builder", standalone_mode=False)
+        sys.stdout.flush()
+    except OSError:
+        # Told already, or the reader of our stdout went away (`| head`): nothing more can be said there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def run(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
+    """Run the command line ``argv`` (without the program's name) and return its exit code.
+
+    ``environ`` takes the place of the process's environment (``None``: that one), but for what libraries read by
+    themselves: ``HF_*`` of huggingface_hub, proxies, the user's directories of platformdirs. May be called again and
+    again in one process: handlers of signals are put back.
+    """
+    with _signal_handlers_kept():
+        return _answer(argv, environ)
+
+
+@contextmanager
+def _signal_handlers_kept() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # which alone can change them
+        yield
+        return
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
+    snapshot = MappingProxyType(dict(os.environ if environ is None else environ))
+    streams = sys.stdout, sys.stderr
+    try:
+        result = cli.main(args=list(argv), prog_name="kernel-builder", standalone_mode=False, obj=snapshot)
+        with suppress(BrokenPipeError):  # the reader of our stdout went away (`| head`): not a failure of ours
+            sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         return ExitCode.USAGE
@@ -68,10 +104,10 @@ def run(argv: Sequence[str]) -> int:
     except KernelBuilderError as error:
         _show(error)
         return error.exit_code
-    except BrokenPipeError:
-        # The reader of our stdout went away (`| head`): not a failure of ours, and nothing more can be said there.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
+    except SystemExit:
+        # The reader of our stdout went away while the command wrote to it. click wraps both streams and exits.
+        sys.stdout, sys.stderr = streams
+        return ExitCode.FAILED
     except UnicodeEncodeError as error:
         shown = error.object.encode("utf-8", "backslashreplace").decode("ascii", "backslashreplace")
         _show(

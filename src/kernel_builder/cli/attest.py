@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kernel_builder.cli.session import environment
 from kernel_builder.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from kernel_builder.artifact.built import BuiltVariant
-    from kernel_builder.hub.local import Source
+    from kernel_builder.hub.local import UploadSource
 
 
 @click.command(name="attest")
@@ -61,10 +62,8 @@ def command(
     return ExitCode.OK
 
 
-def _attest(source: Source, output: Path | None, *, signs: bool) -> None:
-    import os  # noqa: PLC0415  (start-up time)
-
-    from kernel_builder.files import write_text  # noqa: PLC0415
+def _attest(source: UploadSource, output: Path | None, *, signs: bool) -> None:
+    from kernel_builder.files import write_text  # noqa: PLC0415  (start-up time)
     from kernel_builder.hub.attest import (  # noqa: PLC0415
         STATEMENTS,
         make_statement,
@@ -87,7 +86,7 @@ def _attest(source: Source, output: Path | None, *, signs: bool) -> None:
                 variant_files(variant, source.folder),
                 source.project,
                 dependencies=locked.artefacts if locked is not None else (),
-                environment=os.environ,
+                environment=environment(),
             )
         )
     text = statements_text(statements)

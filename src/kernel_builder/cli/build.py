@@ -12,8 +12,9 @@ from typing import TypedDict, Unpack
 
 import click
 
-from kernel_builder.cli.console import ConsoleReporter, errors_as_json, mebibytes, show_error
-from kernel_builder.cli.options import offline_option, source_option, together
+from kernel_builder.cli.console import errors_as_json, mebibytes, show_error
+from kernel_builder.cli.options import offline_option, platform_option, source_option, together
+from kernel_builder.cli.session import open_run
 from kernel_builder.config.model import Backend
 from kernel_builder.errors import ExitCode, UsageError
 from kernel_builder.load.client import LoadStatus
@@ -56,7 +57,7 @@ class BuildOptions(TypedDict):
     variants: tuple[str, ...]
     backends: tuple[str, ...]
     within: str | None
-    platform: str | None
+    platform: Platform | None
     available: bool
     local: bool
     jobs: int | None
@@ -90,11 +91,7 @@ build_options = together(
         type=click.Choice([which.value for which in VariantSet]),
         help="Build the variants of this set; 'list-variants' shows them. Default: required, or with --variant all.",
     ),
-    click.option(
-        "--platform",
-        metavar="NAME",
-        help="Build for this platform, such as aarch64-linux. Default: this machine's.",
-    ),
+    platform_option,
     click.option(
         "--available",
         is_flag=True,
@@ -132,9 +129,7 @@ build_options = together(
 """The options of everything that builds."""
 
 
-def build_request(
-    *, ignore: tuple[str, ...], output: Path | None = None, **options: Unpack[BuildOptions]
-) -> BuildRequest:
+def build_request(options: BuildOptions, *, ignore: tuple[str, ...], output: Path | None = None) -> BuildRequest:
     """What the options ask for. Raises :class:`UsageError` for options that contradict each other."""
     local, within, platform, python = options["local"], options["within"], options["platform"], options["python"]
     if local and (within or platform):
@@ -144,7 +139,7 @@ def build_request(
         patterns=options["variants"],
         backends=tuple(Backend(name) for name in options["backends"]),
         local=local,
-        platform=_platform(platform),
+        platform=platform,
         within=VariantSet(within) if within else None,
         available=options["available"],
         list_unreachable=True,
@@ -190,12 +185,12 @@ def command(
 
     Every variant is replaced as a whole when it is complete and has been loaded, and not touched otherwise.
     """
-    request = build_request(output=output, ignore=ignore, **options)
+    request = build_request(options, output=output, ignore=ignore)
     started = time.monotonic()
     with errors_as_json(as_json):
         if dry_run:
-            with ConsoleReporter(quiet=quiet) as reporter:
-                prepared = prepare(request, reporter)
+            with open_run(quiet=quiet) as run:
+                prepared = prepare(request, run)
         else:
             outcome = run_build(request, quiet=quiet)
     if dry_run:
@@ -213,8 +208,8 @@ def run_build(request: BuildRequest, *, quiet: bool) -> BuildOutcome:
     """Carry out ``request`` with progress on stderr. Raises what :func:`kernel_builder.workflow.build.build` does."""
     for wanted in (signal.SIGTERM, signal.SIGHUP):  # a stopped build ends like an interrupted one: in order
         signal.signal(wanted, _stop)
-    with ConsoleReporter(quiet=quiet) as reporter:
-        return build(request, reporter)
+    with open_run(quiet=quiet) as run:
+        return build(request, run)
 
 
 def show_failures(outcome: BuildOutcome) -> None:
@@ -229,13 +224,6 @@ def exit_code(outcome: BuildOutcome) -> ExitCode:
     if not outcome.ok:
         return ExitCode.FAILED
     return ExitCode.INCOMPLETE if outcome.unavailable else ExitCode.OK
-
-
-def _platform(name: str | None) -> Platform | None:
-    try:
-        return Platform.parse(name) if name is not None else None
-    except ValueError as error:
-        raise UsageError(f"--platform {error}") from error
 
 
 def _plan_json(prepared: Prepared) -> dict[str, object]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from kernel_builder.cli.session import environment
 from kernel_builder.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ def command(
     if load:
         # Not resolved: a virtual environment's python is a link, and what it is depends on where it lies.
         chosen = Path(os.path.abspath(python)) if python is not None else None  # noqa: PTH100
-        settings = replace(settings, load=True, python=chosen)
+        settings = replace(settings, load=True, python=chosen, environ=environment())
     return run_check(
         paths or (Path(),), settings, form=form, select=select, ignore=ignore, strict=strict, verbose=verbose
     )
@@ -112,16 +114,17 @@ def make_settings(
             None if torch_stable_abi is None else two_numbers(torch_stable_abi, "--torch-stable-abi", "2.11")
         ),
         macos=None if macos is None else two_numbers(macos, "--macos", "15.0"),
-        torch_exports=_stored,
+        torch_exports=_stored_exports(),
     )
 
 
-def _stored(variant: Variant) -> frozenset[str] | None:
+def _stored_exports() -> Callable[[Variant], frozenset[str] | None]:
     """What the torch of a variant exports, if kernel-builder has built for it here."""
     from kernel_builder.store.cache import default_root  # noqa: PLC0415  (start-up time)
     from kernel_builder.toolchain.exports import stored_exports  # noqa: PLC0415
 
-    return stored_exports(default_root(), variant)
+    root = default_root(environment())
+    return lambda variant: stored_exports(root, variant)
 
 
 def run_check(

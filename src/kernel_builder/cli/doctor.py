@@ -8,24 +8,22 @@ from pathlib import Path
 import click
 
 from kernel_builder import __version__
-from kernel_builder.cli.options import offline_option, source_option
+from kernel_builder.cli.options import offline_option, platform_option, source_option
+from kernel_builder.cli.session import open_run
 from kernel_builder.errors import ConfigError, UsageError
-from kernel_builder.store.cache import Store
 from kernel_builder.variants.names import Platform
-from kernel_builder.workflow.doctor import Capability, Check, Diagnosis, Standing, examine
+from kernel_builder.workflow.doctor import Check, Diagnosis, Standing, VariantCheck, examine
 
 _COLOURS = {Standing.OK: "green", Standing.ABSENT: "yellow", Standing.MISSING: "red"}
 
 
 @click.command()
 @click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
-@click.option(
-    "--platform", metavar="NAME", help="Variants for this platform, such as aarch64-linux. Default: this machine's."
-)
+@platform_option
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @source_option
 @offline_option
-def command(directory: Path, *, platform: str | None, as_json: bool) -> int:
+def command(directory: Path, *, platform: Platform | None, as_json: bool) -> int:
     """Say what this machine has, and which variants that Hub kernels must have can be built on it.
 
     The variants are those of the project in DIR (default: here); without a build.toml, those of any kernel with CPU
@@ -34,7 +32,8 @@ def command(directory: Path, *, platform: str | None, as_json: bool) -> int:
     """
     if not directory.is_dir():
         raise UsageError(f"{directory} is not a directory", hint="name the directory of a project, or leave it out")
-    diagnosis = examine(directory.resolve(), Store(), _platform(platform))
+    with open_run(silent=True) as run:
+        diagnosis = examine(directory.resolve(), run, platform)
     if as_json:
         click.echo(json.dumps(_document(diagnosis), indent=2))
     else:
@@ -42,13 +41,6 @@ def command(directory: Path, *, platform: str | None, as_json: bool) -> int:
     if isinstance(diagnosis.problem, ConfigError) or (diagnosis.problem is not None and not as_json):
         raise diagnosis.problem
     return diagnosis.exit_code
-
-
-def _platform(name: str | None) -> Platform | None:
-    try:
-        return Platform.parse(name) if name is not None else None
-    except ValueError as error:
-        raise UsageError(f"--platform {error}") from error
 
 
 def _show(diagnosis: Diagnosis) -> None:
@@ -69,7 +61,7 @@ def _show(diagnosis: Diagnosis) -> None:
     click.echo(f"\n{good} of {len(diagnosis.variants)} can be built here")
 
 
-def _show_variants(variants: tuple[Capability, ...]) -> None:
+def _show_variants(variants: tuple[VariantCheck, ...]) -> None:
     for entry in variants:
         if entry.reason is None:
             click.echo(f"  {click.style('yes', fg='green')}  {entry.variant}")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from kernel_builder.cli.session import environment
 from kernel_builder.config.model import Backend
 from kernel_builder.errors import UsageError
 from kernel_builder.scaffold.names import ProjectName, parse_name, parse_repo_id
@@ -112,7 +113,7 @@ def command(
     names, root, notes = _place(path, repo_id)
     files = render_project(names, backends=chosen, license_id=_check_license(license_id))
     write_project(root, files, overwrite=overwrite)
-    start_repository(root, files)
+    start_repository(root, files, environment())
     for note in notes:
         click.echo(f"note: {note}", err=True)
     click.echo(f"Initialized `{names.repo_id or names.name}` at {root}")

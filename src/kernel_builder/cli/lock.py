@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.console import ConsoleReporter
 from kernel_builder.cli.options import offline_option, platform_option, source_option
+from kernel_builder.cli.session import open_run
 from kernel_builder.errors import ExitCode, UsageError
 from kernel_builder.toolchain.lock import LOCK_NAME, write_lock
 from kernel_builder.variants.names import Platform
@@ -63,10 +63,10 @@ def command(
         platform=platform,
         upgrade=upgrade,
     )
-    with ConsoleReporter() as reporter:
+    with open_run() as run:
         if check:
-            return _tell_drift(drift(request, reporter))
-        locking = make_lock(request, reporter)
+            return _tell_drift(drift(request, run))
+        locking = make_lock(request, run)
     _tell(locking)
     if not dry_run:
         write_lock(request.root, locking.lock)

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from kernel_builder.environment import variable
+from kernel_builder.errors import UsageError
 
 if TYPE_CHECKING:
     from kernel_builder.variants.names import Platform
+
+OFFLINE, SOURCES = "kernel_builder.offline", "kernel_builder.sources"
+"""Where ``ctx.meta`` keeps what the options of the same name say; :mod:`kernel_builder.cli.session` reads it."""
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -26,11 +29,8 @@ def together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _
     return decorate
 
 
-def _enter(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    if value:
-        from kernel_builder.store.offline import offline  # noqa: PLC0415  (start-up time)
-
-        ctx.with_resource(offline())
+def _keep_offline(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    ctx.meta[OFFLINE] = value
 
 
 def offline_option(command: _Command) -> _Command:
@@ -39,14 +39,14 @@ def offline_option(command: _Command) -> _Command:
         "--offline",
         is_flag=True,
         expose_value=False,
-        callback=_enter,
+        callback=_keep_offline,
         help="Never use the network; what is not in the store is an error. KERNEL_BUILDER_OFFLINE=1 does the same.",
     )(command)
 
 
-def _choose_sources(ctx: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> None:
-    if value:
-        ctx.with_resource(variable("KERNEL_BUILDER_SOURCES", ",".join(value)))
+def _keep_sources(ctx: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> None:
+    # A value may list several, as KERNEL_BUILDER_SOURCES does.
+    ctx.meta[SOURCES] = tuple(filter(None, ",".join(value).replace(" ", "").split(",")))
 
 
 def source_option(command: _Command) -> _Command:
@@ -58,7 +58,7 @@ def source_option(command: _Command) -> _Command:
         metavar="NAME",
         multiple=True,
         expose_value=False,
-        callback=_choose_sources,
+        callback=_keep_sources,
         help="Take toolchains from this source, and others given so, in this order, instead of those that are"
         " configured. KERNEL_BUILDER_SOURCES does the same.",
     )(command)
@@ -72,11 +72,14 @@ def _read_platform(_ctx: click.Context, _parameter: click.Parameter, value: str 
     try:
         return Platform.parse(value)
     except ValueError as error:
-        raise click.BadParameter(str(error)) from error
+        raise UsageError(f"--platform {error}") from error
 
 
 def platform_option(command: _Command) -> _Command:
     """``--platform``: the function gets ``platform``, or ``None`` for this machine's."""
     return click.option(
-        "--platform", metavar="NAME", callback=_read_platform, help="Variants for another platform: aarch64-linux."
+        "--platform",
+        metavar="NAME",
+        callback=_read_platform,
+        help="Variants for this platform, such as aarch64-linux. Default: this machine's.",
     )(command)

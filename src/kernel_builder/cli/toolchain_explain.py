@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.console import ConsoleReporter, mebibytes
+from kernel_builder.cli.console import mebibytes
 from kernel_builder.cli.options import offline_option, source_option
+from kernel_builder.cli.session import open_run
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.workflow.explain import Explanation, explain
 
@@ -30,8 +31,8 @@ def command(variant: str, *, project: Path | None, as_json: bool) -> None:
 
     Sources are asked anew, in the order of kernel-builder.toml. Nothing is fetched but what that takes.
     """
-    with ConsoleReporter() as reporter:
-        found = explain(variant, reporter, root=(project or Path.cwd()).resolve())
+    with open_run() as run:
+        found = explain(variant, run, root=(project or Path.cwd()).resolve())
     click.echo(json.dumps(_report(found), indent=2) if as_json else _text(found))
 
 

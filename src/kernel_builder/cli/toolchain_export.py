@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.console import ConsoleReporter, mebibytes
+from kernel_builder.cli.console import mebibytes
+from kernel_builder.cli.session import open_run
 from kernel_builder.config.reader import FILE_NAME
 from kernel_builder.errors import UsageError
-from kernel_builder.store.cache import Store
 from kernel_builder.store.transfer import export_store
 from kernel_builder.workflow.fetch import FetchRequest, everything, portion
 
@@ -29,11 +29,11 @@ def command(file: Path, *, variants: tuple[str, ...], project: Path | None) -> N
     FILE is a tar archive, packed with gzip if its name ends with .gz. 'toolchain fetch' first, if it is not in the
     store; 'toolchain import' brings it into the store of another machine, where 'build --offline' uses it.
     """
-    with ConsoleReporter() as reporter:
-        store = Store(reporter=reporter)
+    with open_run() as run:
+        store = run.store
         if variants or project is not None:
             root = project or (Path.cwd() if Path(FILE_NAME).is_file() else None)
-            wanted = portion(FetchRequest(root=root, settings=Path.cwd(), patterns=variants), reporter, store=store)
+            wanted = portion(FetchRequest(root=root, settings=Path.cwd(), patterns=variants), run)
         else:
             wanted = everything(store)
         if not wanted.entries:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.console import ConsoleReporter, mebibytes
+from kernel_builder.cli.console import mebibytes
 from kernel_builder.cli.options import offline_option, platform_option, source_option
+from kernel_builder.cli.session import open_run
 from kernel_builder.config.model import Backend
 from kernel_builder.config.reader import FILE_NAME
 from kernel_builder.errors import ExitCode
@@ -78,8 +79,8 @@ def command(
         available=available,
     )
     started = time.monotonic()
-    with ConsoleReporter(quiet=quiet) as reporter:
-        fetched = fetch(request, reporter)
+    with open_run(quiet=quiet) as run:
+        fetched = fetch(request, run)
     seconds = time.monotonic() - started
     if as_json:
         click.echo(json.dumps(_report(fetched, seconds), indent=2))

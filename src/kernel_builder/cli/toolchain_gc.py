@@ -7,8 +7,8 @@ import re
 import click
 
 from kernel_builder.cli.console import mebibytes
+from kernel_builder.cli.session import open_run
 from kernel_builder.errors import UsageError
-from kernel_builder.store.cache import Store
 from kernel_builder.store.inventory import collect
 
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
@@ -51,7 +51,8 @@ def command(*, older_than: float | None, keep_size: int | None, everything: bool
     """
     if everything and (older_than is not None or keep_size is not None):
         raise UsageError("--all and a limit do not go together", hint="give --all alone, or --older-than, --keep-size")
-    removal = collect(Store(), older_than=older_than, keep_size=keep_size, everything=everything, dry_run=dry_run)
+    with open_run(silent=True) as run:
+        removal = collect(run.store, older_than=older_than, keep_size=keep_size, everything=everything, dry_run=dry_run)
     verb = "would remove" if dry_run else "removed"
     for entry in removal.entries:
         click.echo(f"{verb} {entry.name} ({mebibytes(entry.size)})")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.console import ConsoleReporter
-from kernel_builder.store.cache import Store
+from kernel_builder.cli.session import open_run
 from kernel_builder.store.transfer import import_store
 
 
@@ -18,11 +17,10 @@ def command(file: Path) -> None:
 
     Every file is compared with the manifest of its entry first; if anything is wrong, nothing is imported.
     """
-    with ConsoleReporter() as reporter:
-        store = Store(reporter=reporter)
-        brought = import_store(store, file)
+    with open_run() as run:
+        brought = import_store(run.store, file)
     for name in brought.entries:
         click.echo(f"{name}  imported")
     for name in brought.present:
         click.echo(f"{name}  was there already")
-    click.echo(f"{len(brought.entries)} entries imported into {store.root}")
+    click.echo(f"{len(brought.entries)} entries imported into {run.store.root}")

@@ -9,8 +9,9 @@ import time
 import click
 
 from kernel_builder.cli.console import mebibytes
+from kernel_builder.cli.session import open_run
 from kernel_builder.store.cache import Store
-from kernel_builder.store.inventory import Entry, list_entries
+from kernel_builder.store.inventory import StoreEntry, list_entries
 
 
 @click.command(name="list")
@@ -20,8 +21,9 @@ def command(*, as_json: bool) -> None:
 
     The store is KERNEL_BUILDER_CACHE, or kernel-builder in the user's cache directory.
     """
-    store = Store()
-    entries = list_entries(store)
+    with open_run(silent=True) as run:
+        store = run.store
+        entries = list_entries(store)
     if as_json:
         click.echo(json.dumps(_report(store, entries), indent=2))
         return
@@ -41,7 +43,7 @@ def _ago(moment: float) -> str:
     return "used yesterday" if days == 1 else f"{days} days ago"
 
 
-def _report(store: Store, entries: tuple[Entry, ...]) -> dict[str, object]:
+def _report(store: Store, entries: tuple[StoreEntry, ...]) -> dict[str, object]:
     return {
         "store": str(store.root),
         "size": sum(entry.size for entry in entries),

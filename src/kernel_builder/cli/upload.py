@@ -7,7 +7,7 @@ import signal
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -16,7 +16,23 @@ from kernel_builder.errors import ExitCode
 
 if TYPE_CHECKING:
     from kernel_builder.hub.plan import BranchPlan, UploadPlan
-    from kernel_builder.hub.upload import Outcome, UploadRequest
+    from kernel_builder.hub.upload import Outcome
+
+
+class UploadOptions(TypedDict):
+    """What :data:`upload_options` gives a command's function."""
+
+    repo_id: str | None
+    branch: str | None
+    private: bool
+    repo_type: str
+    create_pr: bool
+    readme: bool | None
+    ignore: tuple[str, ...]
+    commit_size: int
+    dry_run: bool
+    as_json: bool
+    output_json: Path | None
 
 
 upload_options = together(
@@ -71,53 +87,39 @@ upload_options = together(
 @click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
 @upload_options
 @click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
-def command(  # one parameter for each option
-    directory: Path,
-    *,
-    repo_id: str | None,
-    branch: str | None,
-    private: bool,
-    repo_type: str,
-    create_pr: bool,
-    readme: bool | None,
-    ignore: tuple[str, ...],
-    commit_size: int,
-    dry_run: bool,
-    as_json: bool,
-    output_json: Path | None,
-    quiet: bool,
-) -> int:
+def command(directory: Path, *, quiet: bool, **options: Unpack[UploadOptions]) -> int:
     """Publish the variants that are built in DIR (default: here) on the Hub.
 
     They go to the branch v<version> of the repository; both are made if they are missing. The card goes to main as
     README.md. What is built is checked first. Files that the Hub has are not sent again, variants that are not built
     here stay as they are. When an upload is cut off, the same command goes on where it stopped.
     """
-    from kernel_builder.hub.upload import UploadRequest  # noqa: PLC0415  (start-up time)
-
-    request = UploadRequest(
-        directory=directory,
-        repo_id=repo_id,
-        branch=branch,
-        private=private,
-        repo_type=repo_type,
-        create_pr=create_pr,
-        readme=readme,
-        ignore=ignore,
-        commit_operations=commit_size,
-    )
-    return run_upload(request, dry_run=dry_run, as_json=as_json, output_json=output_json, quiet=quiet)
+    return run_upload(directory, options, quiet=quiet)
 
 
-def run_upload(request: UploadRequest, *, dry_run: bool, as_json: bool, output_json: Path | None, quiet: bool) -> int:
-    """Carry out ``request`` and print what came of it."""
+def run_upload(directory: Path, options: UploadOptions, *, quiet: bool, only: tuple[str, ...] | None = None) -> int:
+    """Publish what is built in ``directory`` (of it, the variants ``only``) and print what came of it."""
     from kernel_builder.cli.console import ConsoleReporter, errors_as_json  # noqa: PLC0415  (start-up time)
+    from kernel_builder.files import write_text  # noqa: PLC0415
     from kernel_builder.hub import upload as hub  # noqa: PLC0415
 
+    request = hub.UploadRequest(
+        directory=directory,
+        repo_id=options["repo_id"],
+        branch=options["branch"],
+        private=options["private"],
+        repo_type=options["repo_type"],
+        create_pr=options["create_pr"],
+        readme=options["readme"],
+        ignore=options["ignore"],
+        commit_operations=options["commit_size"],
+        only=only,
+    )
+    as_json, output_json = options["as_json"], options["output_json"]
     if output_json is not None:
         output_json.parent.mkdir(parents=True, exist_ok=True)
     with errors_as_json(as_json), ConsoleReporter(quiet=quiet) as reporter:
-        if dry_run:
+        if options["dry_run"]:
             planned = hub.dry_run(request, reporter)
             document = planned.plan.to_json()
             text = plan_text(planned.plan, planned.url)
@@ -128,7 +130,7 @@ def run_upload(request: UploadRequest, *, dry_run: bool, as_json: bool, output_j
             if outcome.status is hub.UploadStatus.NO_CHANGES and not quiet:
                 reporter.line("note: there is nothing to upload: the Hub has all of it already")
     if output_json is not None:
-        output_json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        write_text(output_json, json.dumps(document, indent=2) + "\n")
     click.echo(json.dumps(document, indent=2) if as_json else text)
     return ExitCode.OK
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from kernel_builder.config.model import Backend, Framework, Section
-from kernel_builder.config.tables import Entry, TableReader
+from kernel_builder.config.tables import TableReader, TextEntry
 from kernel_builder.toml.nodes import quoted
 from kernel_builder.toml.report import Report
 from kernel_builder.toml.scan import Where
@@ -41,12 +41,12 @@ class Placed(NamedTuple):
         return next((entry.path for entry in reversed(entries) if entry.text == source), self.reader.path)
 
 
-def listed_twice(entries: Sequence[Entry], report: Report) -> None:
+def listed_twice(entries: Sequence[TextEntry], report: Report) -> None:
     """Warn, once for a list, of paths that it has more than once; they count once."""
     if len(entries) == len({plain_path(entry.text) for entry in entries}):
         return
     seen: set[str] = set()
-    again: dict[str, Entry] = {}
+    again: dict[str, TextEntry] = {}
     for entry in entries:
         plain = plain_path(entry.text)
         if plain in seen:

@@ -33,7 +33,7 @@ RETIRED = {
 """Keys of older editions, and near misses of present ones, with the edit that each one needs."""
 
 
-class Entry(NamedTuple):
+class TextEntry(NamedTuple):
     """A piece of text and where it stands."""
 
     text: str
@@ -73,7 +73,7 @@ class TableReader:
         """The value of that key, whatever it is."""
         return next((self._node.items[s] for s in self._spellings(name) if s in self._node.items), None)
 
-    def text(self, name: str) -> Entry | None:
+    def text(self, name: str) -> TextEntry | None:
         """A text that is not empty."""
         node = self.node(name)
         return None if node is None else text_of(node, self._report, example=self._example(name))
@@ -96,7 +96,7 @@ class TableReader:
         node = self.node(name)
         return None if node is None else version_of(node, self._report)
 
-    def texts(self, name: str) -> tuple[Entry, ...] | None:
+    def texts(self, name: str) -> tuple[TextEntry, ...] | None:
         """A list of texts, none of them empty; those that are wrong are left out."""
         node = self.node(name)
         if node is None:
@@ -149,7 +149,7 @@ class TableReader:
         return near
 
 
-def text_of(node: Node, report: Report, *, example: str) -> Entry | None:
+def text_of(node: Node, report: Report, *, example: str) -> TextEntry | None:
     """The text in ``node``; ``None``, noticed, when it is none, is empty, or has control characters in it."""
     if not isinstance(node, Leaf) or not isinstance(node.value, str):
         hint = f"write: {example}"
@@ -167,7 +167,7 @@ def text_of(node: Node, report: Report, *, example: str) -> Entry | None:
             hint="remove them; in double quotes, a backslash begins an escape",
         )
         return None
-    return Entry(node.value, node.path)
+    return TextEntry(node.value, node.path)
 
 
 def is_number(node: Node) -> bool:

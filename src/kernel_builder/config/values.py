@@ -14,7 +14,7 @@ from kernel_builder.config.checks import Tree, listed_twice
 from kernel_builder.config.known import OLDEST_STABLE_ABI, dependencies, licenses, newest_torch
 from kernel_builder.config.model import Backend, Capability, KernelDependency, Suffix
 from kernel_builder.config.schema import COMPILED, KERNEL_DEPENDENCY
-from kernel_builder.config.tables import Entry, TableReader, is_number, text_of, version_of
+from kernel_builder.config.tables import TableReader, TextEntry, is_number, text_of, version_of
 from kernel_builder.toml.nodes import ListNode, TableNode, describe, quoted, shortened
 from kernel_builder.toml.report import Report
 from kernel_builder.versions import Version
@@ -75,7 +75,7 @@ def license_(reader: TableReader, report: Report) -> str | None:
     return entry.text
 
 
-def _backend(entry: Entry, report: Report, allowed: tuple[Backend, ...]) -> Backend | None:
+def _backend(entry: TextEntry, report: Report, allowed: tuple[Backend, ...]) -> Backend | None:
     if entry.text in {backend.value for backend in allowed}:
         return Backend(entry.text)
     if entry.text in {backend.value for backend in Backend}:
@@ -156,7 +156,7 @@ def _is_repo_id(text: str) -> bool:
     )
 
 
-def _repo_id(entry: Entry, report: Report) -> str | None:
+def _repo_id(entry: TextEntry, report: Report) -> str | None:
     if _is_repo_id(entry.text):
         return entry.text
     hint = 'write owner/name, in letters, digits, "-", "_" and "."'
@@ -312,7 +312,7 @@ def capabilities(reader: TableReader, report: Report, *, compiled: bool) -> tupl
     for item in node.items:
         number = is_number(item)
         text = shortened(report.written(item.path)) if number else None
-        entry = Entry(text, item.path) if text is not None else text_of(item, report, example='"8.0"')
+        entry = TextEntry(text, item.path) if text is not None else text_of(item, report, example='"8.0"')
         if entry is None:
             continue
         try:
@@ -421,7 +421,7 @@ def stable_abi(
         return MappingProxyType(dict.fromkeys(backends, version))
     found: dict[Backend, Version] = {}
     for key, value in node.items.items():
-        backend = _backend(Entry(key, value.path), report, tuple(Backend))
+        backend = _backend(TextEntry(key, value.path), report, tuple(Backend))
         version = version_of(value, report)
         if version is None or not _is_stable_target(version, value.path, maxver, report) or backend is None:
             continue

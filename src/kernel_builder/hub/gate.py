@@ -10,7 +10,7 @@ from kernel_builder.check.model import Finding, Settings, Severity
 from kernel_builder.config.model import Project
 from kernel_builder.errors import BuildError
 from kernel_builder.events import Notice, Reporter
-from kernel_builder.hub.local import Source, variant_files
+from kernel_builder.hub.local import UploadSource, variant_files
 from kernel_builder.hub.plan import LocalFile
 from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.support import VariantSet, load_support
@@ -26,7 +26,7 @@ class Checked:
     dirty: tuple[str, ...]
 
 
-def check_source(source: Source, reporter: Reporter, *, ignore: Sequence[str] = ()) -> Checked:
+def check_source(source: UploadSource, reporter: Reporter, *, ignore: Sequence[str] = ()) -> Checked:
     """Judge ``source`` as it would be published: digests first, then every conformance rule but those of ``ignore``.
 
     Warnings and dirty provenance are told. Raises :class:`BuildError` with the findings that are errors.

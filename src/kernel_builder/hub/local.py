@@ -26,7 +26,7 @@ _CANDIDATES = ("result", BUILD)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class UploadSource:
     """What is published: ``variants`` of ``folder``, made from ``project`` (``None``: there is no build.toml).
 
     ``is_whole`` says whether these are all variants of the folder; ``notes`` are for people: what was passed over.
@@ -52,7 +52,7 @@ class Source:
         )
 
 
-def find_source(directory: Path, only: Collection[str] | None = None) -> Source:
+def find_source(directory: Path, only: Collection[str] | None = None) -> UploadSource:
     """The variants that ``kernel-builder upload directory`` means: in its ``result``, its ``build`` or itself.
 
     ``only`` narrows them down to those names.
@@ -83,7 +83,7 @@ def find_source(directory: Path, only: Collection[str] | None = None) -> Source:
     root = next((place for place in (directory, directory.parent) if (place / FILE_NAME).is_file()), None)
     project = load_project(root)[0] if root is not None else None
     variants = tuple(variant for variant in found[folder] if only is None or variant.name in only)
-    return Source(
+    return UploadSource(
         directory=root or directory,
         project=project,
         folder=folder,
@@ -263,12 +263,12 @@ def benchmark_files(directory: Path) -> tuple[LocalFile, ...] | None:
     )
 
 
-def has_card(source: Source) -> bool:
+def has_card(source: UploadSource) -> bool:
     """Whether :func:`card_text` finds a text."""
     return source.project is not None or (source.folder / CARD).is_file()
 
 
-def card_text(source: Source, repo_id: str, others: Sequence[BuiltVariant] = ()) -> str | None:
+def card_text(source: UploadSource, repo_id: str, others: Sequence[BuiltVariant] = ()) -> str | None:
     """The text for README.md: the project's card filled in, else the ``CARD.md`` beside the variants, else none.
 
     ``others`` are variants that are published already and stay: the card tells of them, too.

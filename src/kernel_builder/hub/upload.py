@@ -1,6 +1,6 @@
 """An upload from end to end: what is here is checked, compared with the Hub, and what differs is published.
 
-    Source -> Checked -> UploadPlan -> large files -> commits -> Outcome
+    UploadSource -> Checked -> UploadPlan -> large files -> commits -> Outcome
 
 Nobody sees half of an upload: large files are sent before any commit; a new version that takes several commits grows on
 a branch of its own, and its version branch is made when the last of them is there; on a branch that exists, every
@@ -25,7 +25,7 @@ from kernel_builder.artifact.digest import METADATA
 from kernel_builder.errors import KernelBuilderError, NetworkError, UsageError
 from kernel_builder.events import Notice, Reporter, UploadFinished, UploadStarted, Waiting
 from kernel_builder.hub.gate import Checked, check_source, missing_variants
-from kernel_builder.hub.local import Source, benchmark_files, card_text, find_source, has_card, text_file
+from kernel_builder.hub.local import UploadSource, benchmark_files, card_text, find_source, has_card, text_file
 from kernel_builder.hub.plan import (
     BUILD,
     COMMIT_OPERATIONS,
@@ -108,11 +108,11 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
+class PreparedUpload:
     """Everything that is known before the Hub is asked."""
 
     request: UploadRequest
-    source: Source
+    source: UploadSource
     checked: Checked
     repo_id: str
     branch: str
@@ -128,7 +128,7 @@ class DryRun:
     url: str
 
 
-def prepare(request: UploadRequest, reporter: Reporter) -> Prepared:
+def prepare(request: UploadRequest, reporter: Reporter) -> PreparedUpload:
     """Find what is to be published, judge it and read it. Nothing is asked of the Hub.
 
     Raises what :func:`find_source` and :func:`check_source` raise, and :class:`UsageError` when no repository is named.
@@ -149,7 +149,7 @@ def prepare(request: UploadRequest, reporter: Reporter) -> Prepared:
         reporter.emit(
             Notice(message="there is no card (CARD.md), so README.md on the Hub stays as it is", warning=True)
         )
-    return Prepared(
+    return PreparedUpload(
         request=request,
         source=source,
         checked=checked,
@@ -233,7 +233,7 @@ def _branches(remote: Remote, request: UploadRequest, reporter: Reporter) -> dic
 class _Planner:
     """Makes plans of one upload; what is to be told about them is told once."""
 
-    def __init__(self, prepared: Prepared, remote: Remote, reporter: Reporter) -> None:
+    def __init__(self, prepared: PreparedUpload, remote: Remote, reporter: Reporter) -> None:
         self._prepared = prepared
         self._remote = remote
         self._reporter = reporter

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from kernel_builder.config.model import Backend
 from kernel_builder.errors import UsageError
+from kernel_builder.files import write_text
 from kernel_builder.variants.names import Abi, ArchVariant, Machine, Platform, StableAbiTag, System, TorchTag, Variant
 
 _PROBE = Path(__file__).with_name("probe.py")
@@ -201,15 +202,13 @@ def _ask(python: Path, *arguments: str) -> dict[str, object] | str:
     return silence
 
 
-def find_environment(
-    chosen: Path | None = None, environ: Mapping[str, str] | None = None
-) -> Environment | NoEnvironment:
+def find_environment(chosen: Path | None, environ: Mapping[str, str]) -> Environment | NoEnvironment:
     """The first Python with torch and ``kernels``: ``chosen`` if given, else the active environment's, ours, PATH's.
 
     Raises :class:`UsageError` when ``chosen`` has not both.
     """
     reasons: list[str] = []
-    for python in _candidates(chosen, os.environ if environ is None else environ):
+    for python in _candidates(chosen, environ):
         answer = _ask(python, "describe")
         if isinstance(answer, str):
             reasons.append(answer)
@@ -392,7 +391,7 @@ def remember(stamp: Path, fingerprint: str, environment: Environment | NoEnviron
         "foreign": list(result.foreign),
     }
     stamp.parent.mkdir(parents=True, exist_ok=True)
-    stamp.write_text(json.dumps(kept), encoding="utf-8")
+    write_text(stamp, json.dumps(kept))
 
 
 def _stamp_key(fingerprint: str, environment: Environment) -> list[str]:

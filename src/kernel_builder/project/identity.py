@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,11 +54,11 @@ class _GitFailedError(Exception):
     """git cannot answer; the text says why, for people."""
 
 
-def _git(root: Path, *arguments: str) -> str:
+def _git(root: Path, environ: Mapping[str, str], *arguments: str) -> str:
     # In a hook, git's own variables name another repository than the one that the kernel lies in.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
     environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
-    environment |= {name: value for name, value in os.environ.items() if name.startswith(("GIT_CONFIG", "GIT_CEILING"))}
+    environment |= {name: value for name, value in environ.items() if name.startswith(("GIT_CONFIG", "GIT_CEILING"))}
     try:
         completed = subprocess.run(
             ["git", "-C", str(root), *arguments],
@@ -77,47 +78,47 @@ def _git(root: Path, *arguments: str) -> str:
     return completed.stdout.decode("utf-8", "surrogateescape")
 
 
-def _head(root: Path) -> str:
+def _head(root: Path, environ: Mapping[str, str]) -> str:
     try:
-        _git(root, "rev-parse", "--git-dir")
+        _git(root, environ, "rev-parse", "--git-dir")
     except _GitFailedError as error:
         if "not a git repository" in str(error):
             raise _GitFailedError("it is in no git repository") from error
         raise
     try:
-        return _git(root, "rev-parse", "--verify", "--quiet", "HEAD").strip()
+        return _git(root, environ, "rev-parse", "--verify", "--quiet", "HEAD").strip()
     except _GitFailedError as error:
         raise _GitFailedError("its git repository has no commit yet") from error
 
 
-def _differences(root: Path, inputs: BuildInputs) -> str | None:
+def _differences(root: Path, inputs: BuildInputs, environ: Mapping[str, str]) -> str | None:
     """What makes the tree differ from its commit, for people; ``None`` when it is clean.
 
     Tracked files below the project count, whatever they are for; untracked ones only when a build reads them, or may
     read them and git does not ignore them. Build outputs never count.
     """
     excluded = [f":(exclude){name}" for name in (OUTPUT_DIRECTORY, WORK_DIRECTORY)]
-    changed = _git(root, "status", "--porcelain=v1", "-z", "--untracked-files=no", "--", ".", *excluded)
+    changed = _git(root, environ, "status", "--porcelain=v1", "-z", "--untracked-files=no", "--", ".", *excluded)
     if changed:
         first = changed.split("\0", 1)[0][3:]
         return f"{first} has changes that are not committed"
-    tracked = set(_git(root, "ls-files", "-z", "--cached", "--recurse-submodules", "--", ".").split("\0"))
-    others = set(_git(root, "ls-files", "-z", "--others", "--exclude-standard", "--", ".").split("\0"))
+    tracked = set(_git(root, environ, "ls-files", "-z", "--cached", "--recurse-submodules", "--", ".").split("\0"))
+    others = set(_git(root, environ, "ls-files", "-z", "--others", "--exclude-standard", "--", ".").split("\0"))
     for path in inputs.all:
         if path not in tracked and (path in inputs.declared or path in others):
             return f"{path} is not in git"
     return None
 
 
-def identify(project: Project, output: Path | None = None) -> Identity:
-    """Name the tree of ``project``, whose variants go to ``output`` (``None``: ``build``).
+def identify(project: Project, output: Path | None = None, *, environ: Mapping[str, str]) -> Identity:
+    """Name the tree of ``project``, whose variants go to ``output`` (``None``: ``build``). git runs with ``environ``.
 
     Never fails for want of git: then the name is made of the content alone.
     """
     inputs = build_inputs(project, output)
     try:
-        commit = _head(project.root)
-        difference = _differences(project.root, inputs)
+        commit = _head(project.root, environ)
+        difference = _differences(project.root, inputs, environ)
     except _GitFailedError as error:
         digest = source_digest(project, inputs.all)
         return Identity(

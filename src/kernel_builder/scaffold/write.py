@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from kernel_builder.errors import UsageError
+from kernel_builder.files import replacing
 
 
 def write_project(root: Path, files: Mapping[str, str], *, overwrite: bool) -> None:
@@ -20,17 +21,16 @@ def write_project(root: Path, files: Mapping[str, str], *, overwrite: bool) -> N
     """
     _refuse_clashes(root, files, overwrite=overwrite)
     made: list[Path] = []
-    written: list[tuple[Path, Path]] = []
     try:
-        for path, text in files.items():
-            target = root / path
-            made += _make_directories(target.parent)
-            written.append((_write_beside(target, text), target))
-        for temporary, target in written:
-            temporary.replace(target)
+        with ExitStack() as stack:
+            for path, text in files.items():
+                target = root / path
+                made += _make_directories(target.parent)
+                # A link in a project may lead to a file of another one.
+                file = stack.enter_context(replacing(target, follow_links=False))
+                file.write(text.encode("utf-8"))
+                file.flush()
     except BaseException:
-        for temporary, _ in written:
-            temporary.unlink(missing_ok=True)
         for directory in reversed(made):
             if not any(directory.iterdir()):
                 directory.rmdir()
@@ -60,19 +60,3 @@ def _make_directories(directory: Path) -> list[Path]:
     missing.reverse()
     directory.mkdir(parents=True, exist_ok=True)
     return missing
-
-
-def _write_beside(target: Path, text: str) -> Path:
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        # mkstemp makes private files; these are ordinary ones, as the user's umask has them.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return temporary

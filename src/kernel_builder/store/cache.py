@@ -71,9 +71,9 @@ Build = Callable[[Path], Sequence[Artefact]]
 """Fills an empty directory and says from what."""
 
 
-def default_root() -> Path:
+def default_root(environ: Mapping[str, str]) -> Path:
     """``KERNEL_BUILDER_CACHE``, or ``kernel-builder`` in the user's cache directory (``XDG_CACHE_HOME``)."""
-    named = os.environ.get("KERNEL_BUILDER_CACHE")
+    named = environ.get("KERNEL_BUILDER_CACHE")
     return Path(named).expanduser().absolute() if named else Path(platformdirs.user_cache_dir("kernel-builder"))
 
 
@@ -96,8 +96,8 @@ def _mib(size: int) -> str:
 class Store:
     """The store below ``root``. Safe for concurrent threads and processes."""
 
-    def __init__(self, root: Path | None = None, reporter: Reporter | None = None) -> None:
-        self.root = default_root() if root is None else root
+    def __init__(self, root: Path, reporter: Reporter | None = None) -> None:
+        self.root = root
         self._reporter = reporter or Silent()
         self._uses = Uses(self.root)
         self._glanced: dict[str, bool] = {}

@@ -266,10 +266,11 @@ class SimpleIndex:
         transport: Transport | None = None,
         *,
         label: str = DEFAULT_LABEL,
+        offline: bool = False,
     ) -> None:
         self.settings = settings
         self.label = label
-        self.transport = transport or Transport(settings)
+        self.transport = transport or Transport(settings, offline=offline)
         self._reporter = reporter
         self._opened: set[Path] = set()
 
@@ -286,7 +287,7 @@ class SimpleIndex:
 
     def transport_without_credentials(self) -> Transport:
         """A transport for other servers: the same certificates, and nothing that is meant for the index alone."""
-        return Transport(replace(self.settings, url=None, credentials=None))
+        return Transport(replace(self.settings, url=None, credentials=None), offline=self.transport.offline)
 
     def cancel(self) -> None:
         """See :class:`Index`."""

@@ -38,7 +38,7 @@ _PARTIAL_SECONDS = 7 * 24 * 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class StoreEntry:
     """An entry of the store. ``size`` is in bytes, ``last_used`` in seconds since the epoch.
 
     ``key`` is ``None`` when its manifest cannot be read; then ``problem`` says why, and ``sources`` is empty. An entry
@@ -60,7 +60,7 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Verified:
     """What verifying an entry found: nothing, when it is sound."""
 
     name: str
@@ -75,13 +75,13 @@ class Removal:
     uses. ``debris`` counts what processes left that were killed.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[StoreEntry, ...]
     kept: tuple[str, ...]
     debris: int
     freed: int
 
 
-def list_entries(store: Store) -> tuple[Entry, ...]:
+def list_entries(store: Store) -> tuple[StoreEntry, ...]:
     """All entries, by name. Nothing but manifests is read."""
     folder = store.entries
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
@@ -91,14 +91,14 @@ def list_entries(store: Store) -> tuple[Entry, ...]:
     )  # not just removed
 
 
-def _entry(path: Path) -> Entry:
+def _entry(path: Path) -> StoreEntry:
     try:
         manifest = load_manifest(path)
         files = manifest_files(path, manifest)
         key = StoreKey(stem=str(manifest.get("stem")), digest=str(manifest.get("digest")))
         if key.name != path.name:
             raise IntegrityError(f"it is the manifest of {key.name}")  # noqa: TRY301  (one way out for all of them)
-        return Entry(
+        return StoreEntry(
             name=path.name,
             key=key,
             size=sum(size for size, _ in files.values()),
@@ -107,7 +107,9 @@ def _entry(path: Path) -> Entry:
             sources=manifest_sources(path, manifest),
         )
     except IntegrityError as error:
-        return Entry(name=path.name, key=None, size=_size(path), files=0, last_used=_time(path), problem=error.message)
+        return StoreEntry(
+            name=path.name, key=None, size=_size(path), files=0, last_used=_time(path), problem=error.message
+        )
 
 
 def _time(path: Path) -> float:
@@ -130,15 +132,15 @@ def _size(folder: Path) -> int:
 
 
 def verify_entries(
-    store: Store, entries: Iterable[Entry], done: Callable[[Verdict], None] = lambda _: None
-) -> tuple[Verdict, ...]:
+    store: Store, entries: Iterable[StoreEntry], done: Callable[[Verified], None] = lambda _: None
+) -> tuple[Verified, ...]:
     """Read every file of ``entries`` again, several entries at once, and compare it with its manifest.
 
     ``done`` hears of each entry as soon as it is through, from any thread. Results are in the order of ``entries``.
     """
 
-    def one(entry: Entry) -> Verdict:
-        verdict = Verdict(name=entry.name, files=entry.files, size=entry.size, problems=tuple(_problems(store, entry)))
+    def one(entry: StoreEntry) -> Verified:
+        verdict = Verified(name=entry.name, files=entry.files, size=entry.size, problems=tuple(_problems(store, entry)))
         done(verdict)
         return verdict
 
@@ -150,7 +152,7 @@ def verify_entries(
     return tuple(verdicts[index] for index in range(len(wanted)))
 
 
-def _problems(store: Store, entry: Entry) -> Sequence[Problem]:
+def _problems(store: Store, entry: StoreEntry) -> Sequence[Problem]:
     """What is wrong with an entry, unless another process removed it, or made it anew, while it was read."""
     folder = store.entries / entry.name
     while True:
@@ -171,7 +173,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_ctime_ns
 
 
-def _problems_now(store: Store, entry: Entry) -> Sequence[Problem]:
+def _problems_now(store: Store, entry: StoreEntry) -> Sequence[Problem]:
     if entry.key is None:
         return [Problem(path=MANIFEST, what=entry.problem or "it cannot be read")]
     try:
@@ -236,13 +238,13 @@ def collect(
 
 
 def _choose(
-    entries: Sequence[Entry], *, older_than: float | None, keep_size: int | None, everything: bool
-) -> list[Entry]:
+    entries: Sequence[StoreEntry], *, older_than: float | None, keep_size: int | None, everything: bool
+) -> list[StoreEntry]:
     """The entries to remove, the least recently used first. What cannot be read is of no use to anybody."""
     now = time.time()
     by_age = sorted(entries, key=lambda entry: (entry.last_used, entry.name))
     total = sum(entry.size for entry in entries)
-    chosen: list[Entry] = []
+    chosen: list[StoreEntry] = []
     for entry in by_age:
         old = older_than is not None and now - entry.last_used > older_than
         large = keep_size is not None and total > keep_size

@@ -1,16 +1,13 @@
-"""``--offline``: one switch for the whole process, kept in the environment so that its children know it too.
+"""``--offline``: the network must not be used.
 
-Everything that would open a connection asks here first: :class:`~kernel_builder.store.transport.Transport` for every
-request, and whoever starts a program that would.
+Who would open a connection is told so: :class:`~kernel_builder.store.transport.Transport`, and whoever starts a program
+that would.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 
-from kernel_builder.environment import variable
 from kernel_builder.errors import NetworkError
 
 VARIABLE = "KERNEL_BUILDER_OFFLINE"
@@ -21,23 +18,15 @@ class OfflineError(NetworkError):
     """Something is not on this machine, and the network must not be used."""
 
 
-def is_offline() -> bool:
-    """Whether the network must not be used: ``--offline`` was given or ``KERNEL_BUILDER_OFFLINE`` is set."""
-    return os.environ.get(VARIABLE, "").strip().lower() not in _NO
+def asks_for_offline(environ: Mapping[str, str]) -> bool:
+    """Whether ``KERNEL_BUILDER_OFFLINE`` in ``environ`` says that the network must not be used."""
+    return environ.get(VARIABLE, "").strip().lower() not in _NO
 
 
-def refuse_offline(what: str) -> None:
-    """Raise :class:`OfflineError` for ``what`` (a noun, no credentials in it) if the network must not be used."""
-    if is_offline():
-        raise OfflineError(
-            f"{what} would have to be fetched, and the network must not be used (--offline)",
-            hint="fetch it where there is a network: kernel-builder toolchain fetch; 'toolchain export' and 'toolchain"
-            " import' bring it to machines that have none",
-        )
-
-
-@contextmanager
-def offline() -> Iterator[None]:
-    """No network within the block, for all of the process."""
-    with variable(VARIABLE, "1"):
-        yield
+def refused_offline(what: str) -> OfflineError:
+    """The error for ``what`` (a noun, no credentials in it), which is not here and must not be fetched."""
+    return OfflineError(
+        f"{what} would have to be fetched, and the network must not be used (--offline)",
+        hint="fetch it where there is a network: kernel-builder toolchain fetch; 'toolchain export' and 'toolchain"
+        " import' bring it to machines that have none",
+    )

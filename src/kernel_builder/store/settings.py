@@ -128,14 +128,16 @@ def _make(
     return IndexSettings(url=bare, origin=origin, place=place, credentials=credentials, certificates=certificates)
 
 
-def index_at(
-    url: str, name: str, environment: Mapping[str, str] | None = None, home: Path | None = None
-) -> IndexSettings:
+def index_at(url: str, name: str, environ: Mapping[str, str], home: Path | None = None) -> IndexSettings:
     """A further index, which ``kernel-builder.toml`` calls ``name``; certificates as for the configured one.
 
     Raises :class:`NetworkError` when ``url`` is no http(s) address.
     """
-    return _make(url, f"the index {name!r}", find_certificates(environment, home), place="kernel-builder.toml")
+    return _make(url, f"the index {name!r}", find_certificates(environ, home), place="kernel-builder.toml")
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    return Path(environ["HOME"]) if environ.get("HOME") else Path.home()
 
 
 def pip_configuration_files(environment: Mapping[str, str], home: Path) -> tuple[Path, ...]:
@@ -189,30 +191,28 @@ def _uv_index(environment: Mapping[str, str], home: Path) -> tuple[str, Path] | 
     return None
 
 
-def find_index(environment: Mapping[str, str] | None = None, home: Path | None = None) -> IndexSettings:
-    """The package index that this machine is configured for.
+def find_index(environ: Mapping[str, str], home: Path | None = None) -> IndexSettings:
+    """The package index that the variables ``environ`` and the files of this machine name.
 
     Raises :class:`NetworkError` when what is configured is no http(s) address.
     """
-    environment = os.environ if environment is None else environment
-    home = Path.home() if home is None else home
-    pip_files = pip_configuration_files(environment, home)
-    certificates = find_certificates(environment, home)
+    home = _home(environ) if home is None else home
+    pip_files = pip_configuration_files(environ, home)
+    certificates = find_certificates(environ, home)
     for variable in _VARIABLES:
-        if environment.get(variable):
-            return _make(environment[variable], variable, certificates)
-    for found in (_pip_values(pip_files, "index-url"), _uv_index(environment, home)):
+        if environ.get(variable):
+            return _make(environ[variable], variable, certificates)
+    for found in (_pip_values(pip_files, "index-url"), _uv_index(environ, home)):
         if found is not None:
             return _make(found[0], str(found[1]), certificates)
     return IndexSettings(url=None, origin="default", certificates=certificates)
 
 
-def find_certificates(environment: Mapping[str, str] | None = None, home: Path | None = None) -> Path | None:
+def find_certificates(environ: Mapping[str, str], home: Path | None = None) -> Path | None:
     """The certificate authorities that pip would use, as a file or directory; ``None``: the HTTP library's own."""
-    environment = os.environ if environment is None else environment
-    pip_files = pip_configuration_files(environment, Path.home() if home is None else home)
+    pip_files = pip_configuration_files(environ, _home(environ) if home is None else home)
     for variable in _CERTIFICATE_VARIABLES:
-        if environment.get(variable):
-            return Path(environment[variable])
+        if environ.get(variable):
+            return Path(environ[variable])
     configured = _pip_values(pip_files, "cert")
     return Path(configured[0]) if configured else None

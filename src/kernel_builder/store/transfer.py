@@ -11,12 +11,10 @@ its files have the digests of its manifest, and the whole archive was read to it
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import gzip
 import io
 import json
-import os
 import re
 import shutil
 import stat
@@ -30,6 +28,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from kernel_builder.errors import IntegrityError, MachineError
+from kernel_builder.files import replacing
 from kernel_builder.store.archive import Counted
 from kernel_builder.store.cache import (
     MANIFEST,
@@ -42,7 +41,7 @@ from kernel_builder.store.cache import (
     verify_folder,
 )
 from kernel_builder.store.download import safe_path
-from kernel_builder.store.inventory import IMPORT_LOCK, IMPORT_PREFIX, Entry
+from kernel_builder.store.inventory import IMPORT_LOCK, IMPORT_PREFIX, StoreEntry
 
 FORMAT = 1
 _HEAD = "kernel-builder.json"
@@ -70,15 +69,17 @@ class Transferred:
     size: int = 0
 
 
-def export_store(store: Store, entries: Sequence[Entry], resolutions: Iterable[Path], target: Path) -> Transferred:
+def export_store(store: Store, entries: Sequence[StoreEntry], resolutions: Iterable[Path], target: Path) -> Transferred:
     """Write ``entries`` and resolutions into ``target``, which appears when it is complete.
 
     Every file is compared with its manifest on the way. Raises :class:`IntegrityError` for a damaged entry,
     :class:`MachineError` when the file cannot be written.
     """
-    folder = _parent(target)
+    folder = target.absolute().parent
+    if not folder.is_dir():
+        raise MachineError(f"{folder} is no directory", hint="make it, or name another file")
     try:
-        count = _write_whole(store, entries, sorted(resolutions), target, folder)
+        count = _write_whole(store, entries, sorted(resolutions), target)
         size = target.stat().st_size
     except OSError as error:
         raise MachineError(
@@ -87,37 +88,17 @@ def export_store(store: Store, entries: Sequence[Entry], resolutions: Iterable[P
     return Transferred(entries=tuple(entry.name for entry in entries), resolutions=count, size=size)
 
 
-def _write_whole(
-    store: Store, entries: Sequence[Entry], resolutions: Sequence[Path], target: Path, folder: Path
-) -> int:
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=folder)
-    try:
-        with os.fdopen(handle, "wb") as raw, ExitStack() as stack:
-            stream: IO[bytes] = raw
-            if target.name.endswith((".gz", ".tgz")):
-                packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=3, mtime=0)
-                stack.callback(packed.close)
-                stream = cast("IO[bytes]", packed)
-            count = _write(stream, store, entries, resolutions)
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(name).chmod(0o666 & ~mask)
-        Path(name).replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
-    return count
+def _write_whole(store: Store, entries: Sequence[StoreEntry], resolutions: Sequence[Path], target: Path) -> int:
+    with replacing(target) as raw, ExitStack() as stack:
+        stream: IO[bytes] = raw
+        if target.name.endswith((".gz", ".tgz")):
+            packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=3, mtime=0)
+            stack.callback(packed.close)
+            stream = cast("IO[bytes]", packed)
+        return _write(stream, store, entries, resolutions)
 
 
-def _parent(target: Path) -> Path:
-    folder = target.absolute().parent
-    if not folder.is_dir():
-        raise MachineError(f"{folder} is no directory", hint="make it, or name another file")
-    return folder
-
-
-def _write(stream: IO[bytes], store: Store, entries: Sequence[Entry], resolutions: Sequence[Path]) -> int:
+def _write(stream: IO[bytes], store: Store, entries: Sequence[StoreEntry], resolutions: Sequence[Path]) -> int:
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         head = {
             "format": FORMAT,

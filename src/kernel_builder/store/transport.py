@@ -22,7 +22,7 @@ from requests.auth import AuthBase, HTTPBasicAuth
 
 from kernel_builder import __version__
 from kernel_builder.errors import IntegrityError, NetworkError
-from kernel_builder.store.offline import refuse_offline
+from kernel_builder.store.offline import refused_offline
 from kernel_builder.store.settings import IndexSettings, redact
 
 CONNECT_SECONDS = 10.0
@@ -143,10 +143,18 @@ class Transport:
     """Sends requests. May be used from several threads; :meth:`cancel` stops them all.
 
     ``received`` counts the bytes of bodies as they came over the wire, ``requests`` the requests, retries
-    included.
+    included. With ``offline`` every request raises :class:`OfflineError`, and no connection is opened.
     """
 
-    def __init__(self, settings: IndexSettings, *, read_seconds: float = READ_SECONDS, backoff: float = 0.5) -> None:
+    def __init__(
+        self,
+        settings: IndexSettings,
+        *,
+        offline: bool = False,
+        read_seconds: float = READ_SECONDS,
+        backoff: float = 0.5,
+    ) -> None:
+        self.offline = offline
         self._session = requests.Session()
         self._session.headers["User-Agent"] = f"kernel-builder/{__version__}"
         adapter = HTTPAdapter(pool_connections=16, pool_maxsize=16, max_retries=0)
@@ -269,7 +277,8 @@ class Transport:
     @contextmanager
     def _open(self, url: str, headers: Mapping[str, str]) -> Iterator[requests.Response]:
         self.check()
-        refuse_offline(redact(url))
+        if self.offline:
+            raise refused_offline(redact(url))
         with self._lock:
             known = self._unreachable.get(_server(url))
             self.requests += known is None

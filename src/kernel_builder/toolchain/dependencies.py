@@ -30,7 +30,7 @@ from kernel_builder.store.archive import unpack
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.cache import Store, StoreKey, require_space
 from kernel_builder.store.index import Index, choose_wheel
-from kernel_builder.store.offline import refuse_offline
+from kernel_builder.store.offline import refused_offline
 from kernel_builder.store.progress import Fetch
 from kernel_builder.store.settings import redact
 from kernel_builder.store.transport import Transport
@@ -369,8 +369,8 @@ class Libraries:
         scheme = urlsplit(address).scheme
         if self._transport is None and scheme not in {"", "file"}:
             raise NetworkError(f"{redact(address)} would need the network")
-        if scheme not in {"", "file"}:
-            refuse_offline(redact(address))
+        if self._transport is not None and self._transport.offline and scheme not in {"", "file"}:
+            raise refused_offline(redact(address))
         repository = archive.with_name("git")
         _git("init", "--quiet", "--bare", str(repository), address=address)
         within = ("--git-dir", str(repository))

@@ -26,7 +26,7 @@ from kernel_builder.events import Notice, Reporter
 from kernel_builder.store.artefact import Artefact, ArtefactKind, parse_artefact
 from kernel_builder.store.cache import Store, StoreKey
 from kernel_builder.store.index import locate
-from kernel_builder.store.offline import OfflineError, is_offline
+from kernel_builder.store.offline import OfflineError
 from kernel_builder.store.parallel import run_all
 from kernel_builder.store.progress import Fetch
 from kernel_builder.toolchain.choice import (
@@ -111,6 +111,7 @@ class Toolchains:
     """Toolchains out of ``sources``, for the compilers ``hosts`` of this machine.
 
     ``max_age`` is how long, in seconds, a kept choice is used without asking again.
+    With ``offline`` nothing is fetched.
     """
 
     def __init__(
@@ -120,9 +121,11 @@ class Toolchains:
         hosts: HostCompilers,
         reporter: Reporter,
         *,
+        offline: bool = False,
         recipe: Recipe | None = None,
         max_age: float = _DAY,
     ) -> None:
+        self._offline = offline
         self._sources = sources
         self._store = store
         self._hosts = hosts
@@ -152,7 +155,7 @@ class Toolchains:
         """
         host = self._host(request)
         kept = self._read_kept(request, host)
-        if is_offline():
+        if self._offline:
             return self._resolve_offline(request, host, kept)
         if kept is not None and kept.age <= self._max_age and not fresh:
             return kept.resolved
@@ -339,7 +342,7 @@ class Toolchains:
 
     def provide_all(self, wanted: Sequence[ResolvedToolchain]) -> tuple[Provided, ...]:
         """:meth:`provide` for several at once; what they share is fetched once. The first failure ends all of them."""
-        if is_offline() and not all(map(self._is_at_hand, wanted)):
+        if self._offline and not all(map(self._is_at_hand, wanted)):
             raise self._not_here([resolved.request for resolved in wanted if not self._is_at_hand(resolved)])
         trees = {tree.stubs: tree for resolved in wanted for tree in self._trees(resolved)}
         # The compilers first: they take longest.

@@ -17,7 +17,7 @@ import platformdirs
 
 from kernel_builder.config.reader import decode
 from kernel_builder.config.schema import Key, Kind, Table
-from kernel_builder.config.tables import Entry, TableReader
+from kernel_builder.config.tables import TableReader, TextEntry
 from kernel_builder.errors import ConfigError, Severity, UsageError
 from kernel_builder.store.index import DEFAULT_LABEL
 from kernel_builder.store.settings import names_a_server, redact
@@ -186,13 +186,14 @@ def _exists(path: Path) -> bool:
     return os.path.lexists(path)  # Path.exists raises where a folder above must not be looked into
 
 
-def load_settings(root: Path | None, environ: Mapping[str, str] | None = None) -> ToolchainSettings:
+def load_settings(root: Path | None, environ: Mapping[str, str], *, sources: Sequence[str] = ()) -> ToolchainSettings:
     """The settings of the project in ``root`` (``None``: outside of any) on this machine.
+
+    ``sources`` is the order of sources that counts instead of the configured one, if there are any.
 
     Raises :class:`ConfigError` with all mistakes of a file, :class:`UsageError` for a name in the environment that is
     no source's.
     """
-    environ = os.environ if environ is None else environ
     files = [user_file(environ)]
     if root is not None:
         files.insert(0, root / FILE_NAME)
@@ -219,7 +220,7 @@ def load_settings(root: Path | None, environ: Mapping[str, str] | None = None) -
     # NVIDIA's own server is asked only where somebody says so.
     usual = names if settings.redistrib is not None else tuple(name for name in names if name != REDISTRIB)
     named = environ.get("KERNEL_BUILDER_SOURCES", "").replace(" ", "").split(",")
-    asked = tuple(dict.fromkeys(filter(None, named)))
+    asked = tuple(dict.fromkeys(sources or filter(None, named)))
     for name in asked:
         if name not in names:
             raise UsageError(f"there is no source {quoted(name)}", hint=f"sources are: {', '.join(names)}")
@@ -321,7 +322,7 @@ class _Reader:
             )
         return self._top.table(name)
 
-    def _unique(self, order: Sequence[Entry]) -> tuple[str, ...]:
+    def _unique(self, order: Sequence[TextEntry]) -> tuple[str, ...]:
         seen: dict[str, None] = {}
         node = self._top.get("sources")
         if node is not None and isinstance(node, ListNode) and not node.items:
@@ -378,7 +379,7 @@ class _Reader:
             self._report.error(reader.path, "has neither 'url' nor 'path'", hint=f"add: url = {example}")
         return None
 
-    def _url(self, entry: Entry, otherwise: str = "name a folder with 'path'") -> Place | None:
+    def _url(self, entry: TextEntry, otherwise: str = "name a folder with 'path'") -> Place | None:
         if not names_a_server(entry.text):
             self._report.error(
                 entry.path,
@@ -388,10 +389,10 @@ class _Reader:
             return None
         return Place(url=entry.text)
 
-    def _url_or_folder(self, entry: Entry) -> Place | None:
+    def _url_or_folder(self, entry: TextEntry) -> Place | None:
         return self._url(entry, "the path of a folder") if "://" in entry.text else Place(path=self._path(entry))
 
-    def _path(self, entry: Entry) -> Path:
+    def _path(self, entry: TextEntry) -> Path:
         path = Path(entry.text)
         try:
             path = path.expanduser()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -150,7 +149,8 @@ def open_sources(
     store: Store,
     reporter: Reporter,
     *,
-    environ: Mapping[str, str] | None = None,
+    environ: Mapping[str, str],
+    offline: bool = False,
     recipe: Recipe | None = None,
     indexes: Mapping[str, Index] | None = None,
 ) -> Sources:
@@ -158,8 +158,7 @@ def open_sources(
 
     Raises :class:`NetworkError` for an address that is none.
     """
-    environ = os.environ if environ is None else environ
-    opener = _Opener(settings, store, reporter, environ, recipe or default_recipe(), dict(indexes or {}))
+    opener = _Opener(settings, store, reporter, environ, offline, recipe or default_recipe(), dict(indexes or {}))
     for name in settings.order:
         opener.add(name)
     return opener.sources()
@@ -172,6 +171,7 @@ class _Opener:
         store: Store,
         reporter: Reporter,
         environ: Mapping[str, str],
+        offline: bool,
         recipe: Recipe,
         indexes: dict[str, Index],
     ) -> None:
@@ -179,6 +179,7 @@ class _Opener:
         self._store = store
         self._reporter = reporter
         self._environ = environ
+        self._offline = offline
         self._recipe = recipe
         self._given = indexes
         self._torch: list[TorchSource] = []
@@ -222,12 +223,13 @@ class _Opener:
 
     def _open_index(self, name: str) -> Index:
         if name == INDEX:
-            return SimpleIndex(find_index(self._environ), self._reporter)
+            return SimpleIndex(find_index(self._environ), self._reporter, offline=self._offline)
         place = next(index.place for index in self._settings.indexes if index.name == name)
         if place.path is not None:
             self._at_hand.add(name)
             return FolderIndex(place.path, label=name)
-        return SimpleIndex(index_at(place.url or "", name, self._environ), self._reporter, label=name)
+        settings = index_at(place.url or "", name, self._environ)
+        return SimpleIndex(settings, self._reporter, label=name, offline=self._offline)
 
     def _transport(self, place: Place | None) -> Transport:
         """A transport for files below ``place``, with the certificates that pip uses and its own credentials."""
@@ -239,7 +241,8 @@ class _Opener:
                 place="kernel-builder.toml",
                 credentials=credentials,
                 certificates=find_certificates(self._environ),
-            )
+            ),
+            offline=self._offline,
         )
         self._transports.append(transport)
         return transport

@@ -59,7 +59,6 @@ from kernel_builder.toolchain.host import find_host_compilers
 from kernel_builder.toolchain.lock import LOCK_NAME, LockedVariant, LockError, LockUse, read_lock
 from kernel_builder.toolchain.model import HostCompiler, Sysroot, Toolchain
 from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
-from kernel_builder.toolchain.settings import load_settings
 from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.toolchain.stable_headers import provide_stable_headers, stable_sdk
 from kernel_builder.toolchain.sysroot import provide_sysroot
@@ -67,6 +66,7 @@ from kernel_builder.variants.matrix import Kept, Matrix
 from kernel_builder.variants.names import Platform, TorchTag
 from kernel_builder.variants.support import SupportRow, VariantSet, load_support
 from kernel_builder.workflow.conformance import Conformance
+from kernel_builder.workflow.run import Run
 from kernel_builder.workflow.select import Selection, Unavailable, obstacles, refuse, select_variants, silent_backends
 
 _NO_SUCH_FILE = re.compile(r"fatal error: (\S+): No such file or directory")
@@ -177,13 +177,13 @@ class Prepared:
     locked: Mapping[str, LockedVariant] = field(default_factory=dict)
 
 
-def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = None) -> Prepared:
+def prepare(request: BuildRequest, run: Run) -> Prepared:
     """Everything up to the plan. Toolchains are chosen, not fetched, so that a dry run costs nothing."""
     project, warnings = load_project(request.root)
-    matrix = select_variants(project, request.selection)
+    matrix = select_variants(project, request.selection, run)
     unavailable = obstacles(matrix)
     compiled = [entry for entry in matrix.kept if entry.row is not None and entry.obstacle is None]
-    store = store or Store(reporter=reporter)
+    store, reporter = run.store, run.reporter
     toolchains: dict[str, Toolchain] = {}
     resolved: dict[str, ResolvedToolchain] = {}
     provider: Toolchains | None = None
@@ -193,13 +193,19 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
     if compiled:
         # Variants of one build are for one platform.
         (machine,) = {entry.row.variant.machine for entry in compiled if entry.row is not None}
-        index = SimpleIndex(find_index(), reporter)
-        libraries = Libraries(store, index, reporter, index.transport_without_credentials())
+        index = SimpleIndex(find_index(run.environ), reporter, offline=run.offline)
+        libraries = Libraries(store, index, reporter, index.transport_without_credentials(), run.environ)
         depends = {entry.backend: _resolve_libraries(project, entry.backend, libraries) for entry in compiled}
         sources = open_sources(
-            load_settings(request.settings_from or request.root), store, reporter, indexes={index.label: index}
+            run.settings(request.settings_from or request.root),
+            store,
+            reporter,
+            environ=run.environ,
+            offline=run.offline,
+            indexes={index.label: index},
         )
-        provider = Toolchains(sources, store, find_host_compilers(machine=machine), reporter)
+        hosts = find_host_compilers(run.environ, machine=machine)
+        provider = Toolchains(sources, store, hosts, reporter, offline=run.offline)
         sysroots: dict[HostCompiler, Sysroot] = {}
         guide = _LockGuide(request, reporter)
         for entry in compiled:
@@ -230,7 +236,7 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
     if unavailable and (not request.available or len(missing) == len(matrix.kept)):
         raise refuse(unavailable, matrix, request.selection)
     output = (request.output or project.root / OUTPUT_DIRECTORY).absolute()
-    identity = identify(project, output)
+    identity = identify(project, output, environ=run.environ)
     plan = plan_build(
         project,
         tuple(entry for entry in matrix.kept if entry.name not in missing),
@@ -251,7 +257,7 @@ def prepare(request: BuildRequest, reporter: Reporter, *, store: Store | None = 
         libraries=libraries,
         depends=depends,
         unavailable=tuple(unavailable),
-        without_variant=silent_backends(project, request.selection),
+        without_variant=silent_backends(project, request.selection, run),
         locked=locked,
     )
     _refuse_unknown_architectures(prepared)  # of compilers that are in the store already
@@ -342,14 +348,14 @@ def toolchain_request(row: SupportRow) -> ToolchainRequest:
     )
 
 
-def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = None) -> BuildOutcome:
+def build(request: BuildRequest, run: Run) -> BuildOutcome:
     """Build, install and load the variants of ``request``.
 
     A variant that fails is a value of the outcome. Raises what the earlier stages raise; Ctrl-C leaves no child and no
     half-made variant.
     """
-    prepared = prepare(request, reporter, store=store)
-    plan = prepared.plan
+    prepared = prepare(request, run)
+    plan, reporter = prepared.plan, run.reporter
     for diagnostic in prepared.warnings:
         reporter.emit(Notice(message=diagnostic.render(), warning=True))
     for entry in prepared.unavailable:
@@ -363,12 +369,12 @@ def build(request: BuildRequest, reporter: Reporter, *, store: Store | None = No
     conformance = Conformance(project=prepared.project, work=plan.work, ignore=request.ignore)
     conformance.check_sources(prepared.identity.unique, reporter)
     check_space(plan.output, _space_needed(plan))
-    environment = find_environment(request.python)
+    environment = find_environment(request.python, run.environ)
     fetched = provide(prepared)
     with exclusive(plan.work, reporter):
         recover(plan.output, tuple(variant.name for variant in plan.variants))
         result = _run(request, plan, reporter)
-        if identify(prepared.project, plan.output) != prepared.identity:
+        if identify(prepared.project, plan.output, environ=run.environ) != prepared.identity:
             raise BuildError(
                 "files of the kernel changed while it was built, so what was built has no name of its own",
                 hint="run the build again; nothing was installed",

@@ -17,6 +17,7 @@ from kernel_builder import __version__
 from kernel_builder.config.model import Project
 from kernel_builder.errors import BuildError
 from kernel_builder.events import Notice, Reporter
+from kernel_builder.files import write_text
 
 if TYPE_CHECKING:
     from kernel_builder.check.model import Finding
@@ -122,4 +123,4 @@ def _remembered(stamp: Path, key: str) -> bool:
 
 def _remember(stamp: Path, key: str) -> None:
     stamp.parent.mkdir(parents=True, exist_ok=True)
-    stamp.write_text(json.dumps(key), encoding="utf-8")
+    write_text(stamp, json.dumps(key))

@@ -27,7 +27,7 @@ from kernel_builder.load.client import Environment, find_environment
 from kernel_builder.store.cache import Store
 from kernel_builder.store.index import SimpleIndex
 from kernel_builder.store.inventory import list_entries
-from kernel_builder.store.offline import OfflineError, is_offline, offline
+from kernel_builder.store.offline import OfflineError
 from kernel_builder.store.settings import find_index, redact
 from kernel_builder.store.transport import Transport
 from kernel_builder.toolchain.debian import CUDA_SUITES, KEYRINGS, apt_mirrors
@@ -43,11 +43,12 @@ from kernel_builder.toolchain.machine import (
 )
 from kernel_builder.toolchain.model import HostCompiler
 from kernel_builder.toolchain.recipe import default_recipe
-from kernel_builder.toolchain.settings import DEBIAN, INDEX, ToolchainSettings, load_settings
+from kernel_builder.toolchain.settings import DEBIAN, INDEX, ToolchainSettings
 from kernel_builder.variants.matrix import Matrix
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import load_support
 from kernel_builder.workflow.build import BuildRequest, prepare
+from kernel_builder.workflow.run import Run
 from kernel_builder.workflow.select import Selection, Unavailable, UnavailableError, select_variants
 
 LOW_DISK = 3 << 30
@@ -108,7 +109,7 @@ class Check:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Capability:
+class VariantCheck:
     """A required variant: ``reason`` says why it cannot be built here, ``None`` when it can."""
 
     variant: str
@@ -125,7 +126,7 @@ class Diagnosis:
 
     project: Path | None
     checks: tuple[Check, ...]
-    variants: tuple[Capability, ...]
+    variants: tuple[VariantCheck, ...]
     problem: KernelBuilderError | None = None
 
     @property
@@ -136,38 +137,37 @@ class Diagnosis:
         return ExitCode.OK if all(entry.reason is None for entry in self.variants) else ExitCode.TOOLCHAIN
 
 
-def examine(directory: Path, store: Store, platform_: Platform | None = None) -> Diagnosis:
+def examine(directory: Path, run: Run, platform_: Platform | None = None) -> Diagnosis:
     """Look at the machine and at the project in ``directory``; without one, at a kernel with CPU and CUDA code.
 
-    ``platform_`` is what the variants are to run on (default: this machine). Whether the network may be used is up to
-    :mod:`kernel_builder.store.offline`.
+    ``platform_`` is what the variants are to run on (default: this machine).
     """
-    environ = os.environ
+    environ = run.environ
     machine = platform_.machine.value if platform_ is not None else build_machine()
     project = directory if (directory / FILE_NAME).exists() else None
     problem: KernelBuilderError | None = None
     settings = ToolchainSettings()
     try:
-        settings = load_settings(directory, environ)
+        settings = run.settings(directory)
     except KernelBuilderError as error:
         problem = error
     checks = [*_python(environ), *_compilers(environ, machine), *_tools(environ, settings)]
-    checks += [*_devices(environ, settings), *_resources(store), _sources(settings)]
+    checks += [*_devices(environ, settings), *_resources(run.store), _sources(settings)]
     unreachable: KernelBuilderError | None = None
     if INDEX in settings.order:
-        index, unreachable = _index()
+        index, unreachable = _index(run)
         checks.append(index)
     if settings.indexes or settings.redistrib or settings.debian_mirror:
         unreachable = None  # there are others to ask
     blocked = next((check for check in checks if check.standing is Standing.MISSING), None)
     selection = Selection(platform=platform_)
-    variants: tuple[Capability, ...] = ()
+    variants: tuple[VariantCheck, ...] = ()
     try:
         with _root(project) as root:
-            matrix = select_variants(load_project(root)[0], selection)
+            matrix = select_variants(load_project(root)[0], selection, run)
             if blocked is None:
                 request = BuildRequest(root=root, platform=platform_, settings_from=directory)
-                variants = _capabilities(request, matrix, store, unreachable)
+                variants = _capabilities(request, matrix, run, unreachable)
             else:
                 variants = tuple(_blocked(entry.name, entry.row is None, blocked) for entry in matrix.kept)
     except KernelBuilderError as error:
@@ -318,7 +318,7 @@ def _devices(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterato
         yield Check(name="CUDA toolkit", standing=Standing.OK, found=f"{toolkit.version}, {toolkit.root}")
     if not toolkits:
         yield Check(name="CUDA toolkit", standing=Standing.OK, found="none installed; compilers come from packages")
-    environment = find_environment()
+    environment = find_environment(None, environ)
     if isinstance(environment, Environment):
         found = f"{environment.label} and kernels {environment.client}, {environment.python}"
         yield Check(name="torch", standing=Standing.OK, found=found)
@@ -380,12 +380,12 @@ def _gib(size: int) -> str:
     return f"{size / 2**30:.1f} GiB"
 
 
-def _index() -> tuple[Check, KernelBuilderError | None]:
+def _index(run: Run) -> tuple[Check, KernelBuilderError | None]:
     """The package index, and what is wrong with it if it was asked."""
-    if is_offline():
+    if run.offline:
         return Check(name="package index", standing=Standing.OK, found="not asked (--offline)"), None
     try:
-        settings = find_index()
+        settings = find_index(run.environ)
         transport = Transport(settings, read_seconds=_INDEX_SECONDS)
         try:
             files = SimpleIndex(settings, Silent(), transport).files(default_recipe().cuda.compiler_project)
@@ -413,47 +413,47 @@ def _root(project: Path | None) -> Iterator[Path]:
         yield Path(scratch)
 
 
-def _blocked(name: str, noarch: bool, check: Check) -> Capability:
+def _blocked(name: str, noarch: bool, check: Check) -> VariantCheck:
     if noarch:
-        return Capability(variant=name)
-    return Capability(variant=name, reason=f"{check.name}: {check.found}", remedy=check.remedy)
+        return VariantCheck(variant=name)
+    return VariantCheck(variant=name, reason=f"{check.name}: {check.found}", remedy=check.remedy)
 
 
 def _capabilities(
-    request: BuildRequest, matrix: Matrix, store: Store, unreachable: KernelBuilderError | None
-) -> tuple[Capability, ...]:
+    request: BuildRequest, matrix: Matrix, run: Run, unreachable: KernelBuilderError | None
+) -> tuple[VariantCheck, ...]:
     """Every variant of ``matrix``, planned as ``build`` would: all together, or one by one when that fails.
 
     ``unreachable`` is why the only index does not answer; it is not asked again for each of them.
     """
     names = tuple(entry.name for entry in matrix.kept)
-    with offline() if unreachable is not None else contextlib.nullcontext():
-        try:
-            prepared = prepare(replace(request, available=True, list_unreachable=True), Silent(), store=store)
-            found = {entry.name: entry for entry in prepared.unavailable}
-        except UnavailableError as error:
-            found = {entry.name: entry for entry in error.unavailable}
-        except KernelBuilderError:
-            return tuple(_alone(replace(request, patterns=(name,)), store, unreachable) for name in names)
+    run = replace(run, reporter=Silent(), offline=run.offline or unreachable is not None)
+    try:
+        prepared = prepare(replace(request, available=True, list_unreachable=True), run)
+        found = {entry.name: entry for entry in prepared.unavailable}
+    except UnavailableError as error:
+        found = {entry.name: entry for entry in error.unavailable}
+    except KernelBuilderError:
+        return tuple(_alone(replace(request, patterns=(name,)), run, unreachable) for name in names)
     return tuple(_capability(name, found.get(name), unreachable) for name in names)
 
 
-def _capability(name: str, found: Unavailable | None, unreachable: KernelBuilderError | None) -> Capability:
+def _capability(name: str, found: Unavailable | None, unreachable: KernelBuilderError | None) -> VariantCheck:
     if found is None:
-        return Capability(variant=name)
+        return VariantCheck(variant=name)
     if unreachable is not None and found.exit_code is ExitCode.NETWORK:
-        return Capability(variant=name, reason=unreachable.message, remedy=unreachable.hint)
-    return Capability(variant=name, reason=found.reason, remedy=found.remedy)
+        return VariantCheck(variant=name, reason=unreachable.message, remedy=unreachable.hint)
+    return VariantCheck(variant=name, reason=found.reason, remedy=found.remedy)
 
 
-def _alone(request: BuildRequest, store: Store, unreachable: KernelBuilderError | None) -> Capability:
+def _alone(request: BuildRequest, run: Run, unreachable: KernelBuilderError | None) -> VariantCheck:
     (name,) = request.patterns
     try:
-        prepare(request, Silent(), store=store)
+        prepare(request, run)
     except UnavailableError as error:
         entry = error.unavailable[0]
-        return Capability(variant=name, reason=entry.reason, remedy=entry.remedy)
+        return VariantCheck(variant=name, reason=entry.reason, remedy=entry.remedy)
     except KernelBuilderError as error:
         cause = unreachable if unreachable is not None and isinstance(error, OfflineError) else error
-        return Capability(variant=name, reason=cause.message, remedy=cause.hint)
-    return Capability(variant=name)
+        return VariantCheck(variant=name, reason=cause.message, remedy=cause.hint)
+    return VariantCheck(variant=name)

@@ -10,16 +10,15 @@ from pathlib import Path
 
 from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.errors import UsageError
-from kernel_builder.events import Reporter
-from kernel_builder.store.cache import Store
 from kernel_builder.toolchain.choice import ToolchainRequest
 from kernel_builder.toolchain.host import Rejected, find_host_compilers, judge_host_compilers
 from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
-from kernel_builder.toolchain.settings import ToolchainSettings, load_settings
+from kernel_builder.toolchain.settings import ToolchainSettings
 from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.matrix import all_variants, why_not_compiled
 from kernel_builder.variants.support import SupportRow, load_support
 from kernel_builder.workflow.build import toolchain_request
+from kernel_builder.workflow.run import Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +32,7 @@ class Explanation:
     rejected: tuple[Rejected, ...]
 
 
-def explain(
-    variant: str,
-    reporter: Reporter,
-    *,
-    root: Path | None = None,
-    store: Store | None = None,
-) -> Explanation:
+def explain(variant: str, run: Run, *, root: Path | None = None) -> Explanation:
     """Choose the toolchain of ``variant`` anew, as the settings of the project in ``root`` say.
 
     Raises :class:`UsageError` for a name that neither the support table nor the project has, and what reading the
@@ -47,11 +40,11 @@ def explain(
     """
     row = _row(variant, root)
     request = toolchain_request(row)
-    settings = load_settings(root)
-    store = store or Store(reporter=reporter)
-    compilers = find_host_compilers(machine=request.machine.value)
+    settings = run.settings(root)
+    compilers = find_host_compilers(run.environ, machine=request.machine.value)
     _, rejected = judge_host_compilers(compilers, torch=request.torch, cuda=request.cuda)
-    toolchains = Toolchains(open_sources(settings, store, reporter), store, compilers, reporter)
+    sources = open_sources(settings, run.store, run.reporter, environ=run.environ, offline=run.offline)
+    toolchains = Toolchains(sources, run.store, compilers, run.reporter, offline=run.offline)
     resolved = toolchains.resolve(request, fresh=True)
     return Explanation(variant=variant, request=request, settings=settings, resolved=resolved, rejected=rejected)
 

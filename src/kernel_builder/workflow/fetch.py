@@ -6,25 +6,23 @@ Nothing here prints; progress goes to a reporter and the result is a value.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from kernel_builder.config.model import Backend
 from kernel_builder.errors import ToolchainError, UsageError
-from kernel_builder.events import Reporter
 from kernel_builder.store.cache import Store, StoreKey
-from kernel_builder.store.inventory import Entry, list_entries
-from kernel_builder.store.offline import offline
+from kernel_builder.store.inventory import StoreEntry, list_entries
 from kernel_builder.toolchain.host import find_host_compilers
 from kernel_builder.toolchain.provide import ResolvedToolchain, Toolchains
-from kernel_builder.toolchain.settings import load_settings
 from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.toolchain.sysroot import provide_sysroot
 from kernel_builder.variants.matrix import COMPILED_BACKENDS, why_not_compiled
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import SupportRow, VariantSet, load_support
 from kernel_builder.workflow.build import BuildRequest, prepare, provide, toolchain_request
+from kernel_builder.workflow.run import Run
 from kernel_builder.workflow.select import Unavailable, this_platform
 
 
@@ -56,18 +54,17 @@ class Fetched:
     received: int
 
 
-def fetch(request: FetchRequest, reporter: Reporter, *, store: Store | None = None) -> Fetched:
+def fetch(request: FetchRequest, run: Run) -> Fetched:
     """Bring what was asked for into the store.
 
     Raises :class:`ToolchainError` when something cannot be had (unless ``available``), :class:`UsageError` for names
     that do not exist, and what fetching raises; what was complete by then stays.
     """
-    store = store or Store(reporter=reporter)
-    return _fetch_rows(request, reporter, store) if request.root is None else _fetch_project(request, reporter, store)
+    return _fetch_rows(request, run) if request.root is None else _fetch_project(request, run)
 
 
-def _fetch_project(request: FetchRequest, reporter: Reporter, store: Store) -> Fetched:
-    prepared = prepare(_build_request(request), reporter, store=store)
+def _fetch_project(request: FetchRequest, run: Run) -> Fetched:
+    prepared = prepare(_build_request(request), run)
     received = provide(prepared)
     return Fetched(variants=tuple(prepared.resolved), unavailable=prepared.unavailable, received=received)
 
@@ -109,12 +106,12 @@ def _rows(request: FetchRequest) -> tuple[SupportRow, ...]:
     )
 
 
-def _fetch_rows(request: FetchRequest, reporter: Reporter, store: Store) -> Fetched:
-    provider = _provider(store, reporter, request.settings, request.platform)
+def _fetch_rows(request: FetchRequest, run: Run) -> Fetched:
+    provider = _provider(run, request.settings, request.platform)
     resolved, unavailable = _resolve_rows(request, provider)
     # Every build needs the link-time view of the C library, too.
     for host in dict.fromkeys(answer.host for answer in resolved.values()):
-        provide_sysroot(store, host)
+        provide_sysroot(run.store, host)
     provider.provide_all(tuple(resolved.values()))
     return Fetched(variants=tuple(resolved), unavailable=tuple(unavailable), received=provider.bytes_received)
 
@@ -148,16 +145,17 @@ def _refusal(unavailable: list[Unavailable], total: int) -> ToolchainError:
     return ToolchainError("\n".join(lines), hint="--available fetches the others" if some else None)
 
 
-def _provider(store: Store, reporter: Reporter, settings: Path | None, platform: Platform | None = None) -> Toolchains:
-    hosts = find_host_compilers(machine=platform.machine if platform is not None else None)
-    return Toolchains(open_sources(load_settings(settings), store, reporter), store, hosts, reporter)
+def _provider(run: Run, settings: Path | None, platform: Platform | None = None) -> Toolchains:
+    hosts = find_host_compilers(run.environ, machine=platform.machine if platform is not None else None)
+    sources = open_sources(run.settings(settings), run.store, run.reporter, environ=run.environ, offline=run.offline)
+    return Toolchains(sources, run.store, hosts, run.reporter, offline=run.offline)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Portion:
     """A part of the store: entries that came from elsewhere, and what was chosen for what."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[StoreEntry, ...]
     resolutions: tuple[Path, ...]
 
 
@@ -167,20 +165,20 @@ def everything(store: Store) -> Portion:
     return Portion(entries=entries, resolutions=tuple(sorted((store.root / "resolutions").glob("*.json"))))
 
 
-def portion(request: FetchRequest, reporter: Reporter, *, store: Store) -> Portion:
+def portion(request: FetchRequest, run: Run) -> Portion:
     """What ``request`` means, out of what is in the store already; the network is not used.
 
     Raises :class:`OfflineError` for what is not there, and what :func:`fetch` raises.
     """
-    with offline():
-        keys: list[StoreKey] = []
-        if request.root is not None:
-            prepared = prepare(_build_request(request), reporter, store=store)
-            resolved, provider = prepared.resolved, prepared.toolchains
-            keys += [library.key for libraries in prepared.depends.values() for library in libraries]
-        else:
-            provider = _provider(store, reporter, request.settings, request.platform)
-            resolved, _ = _resolve_rows(request, provider)
+    run = replace(run, offline=True)
+    keys: list[StoreKey] = []
+    if request.root is not None:
+        prepared = prepare(_build_request(request), run)
+        resolved, provider = prepared.resolved, prepared.toolchains
+        keys += [library.key for libraries in prepared.depends.values() for library in libraries]
+    else:
+        provider = _provider(run, request.settings, request.platform)
+        resolved, _ = _resolve_rows(request, provider)
     kept: set[Path] = set()
     for answer in resolved.values():
         keys += answer.fetched_keys
@@ -188,7 +186,7 @@ def portion(request: FetchRequest, reporter: Reporter, *, store: Store) -> Porti
         if path is not None:
             kept.add(path)
     names = {key.name for key in keys}
-    entries = tuple(entry for entry in list_entries(store) if entry.name in names)
+    entries = tuple(entry for entry in list_entries(run.store) if entry.name in names)
     missing = names - {entry.name for entry in entries}
     if missing:
         raise ToolchainError(
@@ -197,19 +195,19 @@ def portion(request: FetchRequest, reporter: Reporter, *, store: Store) -> Porti
     return Portion(entries=entries, resolutions=tuple(sorted(kept)))
 
 
-def restore(store: Store, names: Iterable[str], reporter: Reporter, settings: Path | None = None) -> tuple[str, ...]:
+def restore(names: Iterable[str], run: Run, settings: Path | None = None) -> tuple[str, ...]:
     """Provide deleted entries again that something asked for earlier; the names of those that are there now.
 
     They come from the sources that ``kernel-builder.toml`` in ``settings`` names.
     """
     wanted = set(names)
-    provider = _provider(store, reporter, settings)
+    provider = _provider(run, settings)
     again = []
     for request in provider.kept_requests():
         resolved = provider.resolve(request)
-        provide_sysroot(store, resolved.host)
+        provide_sysroot(run.store, resolved.host)
         keys = (resolved.torch_key, resolved.torch_stubs_key, resolved.cuda_key, resolved.cuda_stubs_key)
         if any(key is not None and key.name in wanted for key in keys):
             again.append(resolved)
     provider.provide_all(again)
-    return tuple(sorted(name for name in wanted if (store.entries / name).is_dir()))
+    return tuple(sorted(name for name in wanted if (run.store.entries / name).is_dir()))

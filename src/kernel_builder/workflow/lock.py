@@ -12,10 +12,8 @@ from pathlib import Path
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import load_project
 from kernel_builder.errors import ConfigError, ToolchainError
-from kernel_builder.events import Reporter
 from kernel_builder.store.artefact import Artefact
-from kernel_builder.store.cache import Store
-from kernel_builder.store.offline import OfflineError, is_offline
+from kernel_builder.store.offline import OfflineError
 from kernel_builder.toolchain.host import host_limits
 from kernel_builder.toolchain.lock import LOCK_NAME, Lock, LockedVariant, LockError, LockUse, changes, read_lock, render
 from kernel_builder.toolchain.model import Family
@@ -24,6 +22,7 @@ from kernel_builder.variants.matrix import Kept, all_variants
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet, load_support
 from kernel_builder.workflow.build import BuildRequest, Prepared, prepare
+from kernel_builder.workflow.run import Run
 from kernel_builder.workflow.select import Selection, Unavailable, select_variants, this_platform
 
 
@@ -52,15 +51,14 @@ class Locking:
     unavailable: tuple[Unavailable, ...]
 
 
-def make_lock(request: LockRequest, reporter: Reporter, *, store: Store | None = None) -> Locking:
+def make_lock(request: LockRequest, run: Run) -> Locking:
     """What the lock should be. Nothing is written, and of wheels only what is needed to read their RECORD is fetched.
 
     Raises :class:`ConfigError` when the lock that is there has mistakes, and what resolving raises.
     """
-    store = store or Store(reporter=reporter)
     old = read_lock(request.root)
     project, _ = load_project(request.root)
-    names = _wanted(project, request, old)
+    names = _wanted(project, request, old, run)
     prepared = prepare(
         BuildRequest(
             root=request.root,
@@ -69,8 +67,7 @@ def make_lock(request: LockRequest, reporter: Reporter, *, store: Store | None =
             available=True,
             lock=LockUse.UPGRADE if request.upgrade else LockUse.PREFER,
         ),
-        reporter,
-        store=store,
+        run,
     )
     valid = {entry.name for entry in all_variants(project, load_support(), None).kept}
     untouched = [v for v in old.variants if v.name in valid and v.name not in names] if old is not None else []
@@ -78,10 +75,11 @@ def make_lock(request: LockRequest, reporter: Reporter, *, store: Store | None =
     return Locking(lock=lock, changes=changes(old, lock), unavailable=prepared.unavailable)
 
 
-def _wanted(project: Project, request: LockRequest, old: Lock | None) -> tuple[str, ...]:
+def _wanted(project: Project, request: LockRequest, old: Lock | None, run: Run) -> tuple[str, ...]:
     """Names of compiled variants: what was asked for, and what is locked for the platform already."""
     platform = request.platform or this_platform()
-    asked = select_variants(project, Selection(patterns=request.patterns, within=request.within, platform=platform))
+    selection = Selection(patterns=request.patterns, within=request.within, platform=platform)
+    asked = select_variants(project, selection, run)
     names = [entry.name for entry in asked.kept if _can_be_locked(entry)]
     if old is not None:
         here = all_variants(project, load_support(), platform)
@@ -119,7 +117,7 @@ def _accepted(resolved: ResolvedToolchain) -> Mapping[Family, str]:
     return {family: limit.specifier for family, limit in limits.items()}
 
 
-def drift(request: LockRequest, reporter: Reporter, *, store: Store | None = None) -> tuple[str, ...]:
+def drift(request: LockRequest, run: Run) -> tuple[str, ...]:
     """Everything in which the lock, the project, the files on the indexes and this machine's compiler differ; nothing,
     when all is in order. Indexes are not asked when the network must not be used.
 
@@ -128,25 +126,24 @@ def drift(request: LockRequest, reporter: Reporter, *, store: Store | None = Non
     lock = read_lock(request.root)
     if lock is None:
         return (f"there is no {LOCK_NAME}",)
-    store = store or Store(reporter=reporter)
     project, _ = load_project(request.root)
     problems: list[str] = []
     if render(lock) != (request.root / LOCK_NAME).read_text(encoding="utf-8"):
         problems.append("it is not as 'kernel-builder lock' writes it: it was edited")
     valid = {entry.name for entry in all_variants(project, load_support(), None).kept}
     problems += [f"{v.name}: the project has no such variant any more" for v in lock.variants if v.name not in valid]
-    names = _wanted(project, request, lock)
-    problems += _missing(request, [name for name in names if lock.get(name) is None], reporter, store)
+    names = _wanted(project, request, lock, run)
+    problems += _missing(request, [name for name in names if lock.get(name) is None], run)
     locked = tuple(name for name in names if lock.get(name) is not None)
     if locked:
         wanted = BuildRequest(root=request.root, patterns=locked, platform=request.platform, lock=LockUse.REQUIRE)
         try:
-            prepared = prepare(wanted, reporter, store=store)
+            prepared = prepare(wanted, run)
         except LockError as error:
             problems += error.problems
         else:
             problems += _bounds(lock, prepared)
-            if prepared.toolchains is not None and not is_offline():
+            if prepared.toolchains is not None and not run.offline:
                 problems += prepared.toolchains.differences(_once(lock, locked))
     return tuple(problems)
 
@@ -168,17 +165,17 @@ def _bounds(lock: Lock, prepared: Prepared) -> list[str]:
     return problems
 
 
-def _missing(request: LockRequest, names: list[str], reporter: Reporter, store: Store) -> list[str]:
+def _missing(request: LockRequest, names: list[str], run: Run) -> list[str]:
     """Of variants that are not locked, those that could be: what no source has is no drift."""
     # Offline, each for itself: that nothing may be asked about one says nothing about the others.
-    groups = [(name,) for name in names] if is_offline() else [tuple(names)] if names else []
+    groups = [(name,) for name in names] if run.offline else [tuple(names)] if names else []
     found: set[str] = set()
     for group in groups:
         wanted = BuildRequest(
             root=request.root, patterns=group, platform=request.platform, available=True, lock=LockUse.UPGRADE
         )
         try:
-            found.update(prepare(wanted, reporter, store=store).resolved)
+            found.update(prepare(wanted, run).resolved)
         except OfflineError:
             found.update(group)
         except ToolchainError:

@@ -17,6 +17,7 @@ from kernel_builder.load.client import NoEnvironment, find_environment, why_not_
 from kernel_builder.variants.matrix import Kept, Matrix, all_variants, choose, unmatched
 from kernel_builder.variants.names import ArchVariant, Platform
 from kernel_builder.variants.support import VariantSet, load_support
+from kernel_builder.workflow.run import Run
 
 _SHOWN = 3
 _FEW = 12
@@ -93,8 +94,8 @@ def refuse_unknown_backends(project: Project, backends: Iterable[Backend]) -> No
         raise UsageError(f"this kernel has no backend {', '.join(absent)}", hint=f"its backends are: {known}")
 
 
-def select_variants(project: Project, selection: Selection) -> Matrix:
-    """The variants that ``selection`` means.
+def select_variants(project: Project, selection: Selection, run: Run) -> Matrix:
+    """The variants that ``selection`` means, in the surroundings of ``run``.
 
     Raises :class:`UsageError` for a name or a backend that the project does not have, :class:`ConfigError` when
     nothing is left to build.
@@ -109,7 +110,7 @@ def select_variants(project: Project, selection: Selection) -> Matrix:
             hint=_other_platform(everything, wrong) or _what_there_is(everything, wrong),
         )
     if selection.local:
-        return _local(everything, selection)
+        return _local(everything, selection, run)
     within = selection.within or (VariantSet.ALL if selection.patterns else VariantSet.REQUIRED)
     matrix = choose(everything, patterns=selection.patterns, backends=selection.backends, within=within)
     if not matrix.kept:
@@ -174,9 +175,9 @@ def _other_platform(matrix: Matrix, patterns: tuple[str, ...]) -> str | None:
     return f"--platform {platforms[0]} builds for it" if len(platforms) == 1 else None
 
 
-def _local(everything: Matrix, selection: Selection) -> Matrix:
+def _local(everything: Matrix, selection: Selection, run: Run) -> Matrix:
     """The variant that fits the active environment best: its accelerator's before the CPU's, if there is one."""
-    environment = find_environment(selection.python)
+    environment = find_environment(selection.python, run.environ)
     if isinstance(environment, NoEnvironment):
         raise UsageError(
             f"--local builds for the torch of the active environment: {environment.reason}",
@@ -204,11 +205,11 @@ def _local(everything: Matrix, selection: Selection) -> Matrix:
     return Matrix(kept=(max(fitting, key=rank),), dropped=everything.dropped)
 
 
-def silent_backends(project: Project, selection: Selection) -> tuple[tuple[Backend, str], ...]:
+def silent_backends(project: Project, selection: Selection, run: Run) -> tuple[tuple[Backend, str], ...]:
     """Backends that no selected variant is for, with the reason; none where variants were asked for by name."""
     if selection.patterns or selection.local:
         return ()
-    present = {entry.backend for entry in select_variants(project, selection).kept}
+    present = {entry.backend for entry in select_variants(project, selection, run).kept}
     platform = selection.platform or this_platform()
     reasons = dict(all_variants(project, load_support(), platform).silent_backends(project))
     within = selection.within or VariantSet.REQUIRED

@@ -14,7 +14,7 @@ from hub.kernels import seal, write_project, write_variant
 from kernel_builder.artifact.built import variants_in
 from kernel_builder.artifact.digest import hash_variant
 from kernel_builder.errors import BuildError, KernelBuilderError, UsageError
-from kernel_builder.hub.local import Source, find_source, variant_files
+from kernel_builder.hub.local import UploadSource, find_source, variant_files
 
 CPU = "torch-cpu"
 
@@ -200,5 +200,5 @@ def test_something_that_is_no_file_is_refused(tmp_path: Path) -> None:
 def test_without_build_toml_the_folder_is_enough(tmp_path: Path) -> None:
     write_variant(tmp_path, CPU)
     source = find_source(tmp_path)
-    assert isinstance(source, Source)
+    assert isinstance(source, UploadSource)
     assert source.project is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -16,7 +17,7 @@ FILES = {"src/a.cpp": "int a;\n", "src/a.h": "int h;\n", "README.md": "words\n"}
 
 
 def identity(root: Path) -> Identity:
-    return identify(load_project(root)[0])
+    return identify(load_project(root)[0], environ=os.environ)
 
 
 def test_a_clean_commit_is_its_name(make_project: ProjectMaker) -> None:

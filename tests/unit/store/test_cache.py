@@ -239,11 +239,9 @@ def test_a_store_in_an_impossible_place_is_a_clear_error(tmp_path: Path) -> None
 
 
 def test_the_root_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KERNEL_BUILDER_CACHE", str(tmp_path / "here"))
-    assert default_root() == tmp_path / "here"
-    monkeypatch.delenv("KERNEL_BUILDER_CACHE")
+    assert default_root({"KERNEL_BUILDER_CACHE": str(tmp_path / "here")}) == tmp_path / "here"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert default_root() == tmp_path / "xdg" / "kernel-builder"
+    assert default_root({}) == tmp_path / "xdg" / "kernel-builder"
 
 
 _CHILD = """

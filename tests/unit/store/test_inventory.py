@@ -14,7 +14,7 @@ import pytest
 from kernel_builder.events import Notice, Recorder
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import MANIFEST, Store, StoreKey
-from kernel_builder.store.inventory import Entry, collect, discard_unused, list_entries, verify_entries
+from kernel_builder.store.inventory import StoreEntry, collect, discard_unused, list_entries, verify_entries
 
 SOURCE = Artefact(name="demo", version="1.0", filename="demo-1.0-py3-none-any.whl", sha256="ab" * 32)
 DAY = 86400.0
@@ -54,7 +54,7 @@ def flip(data: bytes) -> bytes:
     return bytes([data[0] ^ 1]) + data[1:]
 
 
-def names(entries: Sequence[Entry]) -> list[str]:
+def names(entries: Sequence[StoreEntry]) -> list[str]:
     return [entry.name.rpartition("-")[0] for entry in entries]
 
 

@@ -14,7 +14,7 @@ import pytest
 from kernel_builder.events import Silent
 from kernel_builder.store.download import Site
 from kernel_builder.store.index import SimpleIndex
-from kernel_builder.store.offline import VARIABLE, OfflineError, is_offline, offline, refuse_offline
+from kernel_builder.store.offline import VARIABLE, OfflineError, asks_for_offline
 from kernel_builder.store.settings import IndexSettings
 from kernel_builder.store.transport import Transport
 
@@ -56,38 +56,30 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 @pytest.mark.parametrize(
     ("value", "expected"), [("1", True), ("yes", True), ("0", False), ("false", False), ("", False)]
 )
-def test_the_variable_says_it(monkeypatch: pytest.MonkeyPatch, value: str, expected: bool) -> None:
-    monkeypatch.setenv(VARIABLE, value)
-    assert is_offline() is expected
-
-
-def test_a_block_ends_with_what_was_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
-    with offline(), offline():
-        assert is_offline()
-    assert not is_offline()
-    refuse_offline("anything")
+def test_the_variable_says_it(value: str, expected: bool) -> None:
+    assert asks_for_offline({VARIABLE: value}) is expected
+    assert not asks_for_offline({})
 
 
 def test_nothing_is_connected_to_and_the_message_names_what_and_how(connections: list[object], tmp_path: Path) -> None:
-    transport = Transport(SETTINGS)
-    index = SimpleIndex(SETTINGS, Silent(), transport)
+    transport = Transport(SETTINGS, offline=True)
+    index = SimpleIndex(SETTINGS, Silent(), offline=True)
     site = Site("http://user:secret@127.0.0.1:9/archives", transport)
     attempts: list[Callable[[], object]] = [
         lambda: index.files("torch"),
         lambda: transport.range_size("http://user:secret@127.0.0.1:9/f?token=secret"),
         lambda: transport.download("http://127.0.0.1:9/f", tmp_path / "f", on_bytes=lambda _: None),
         lambda: list(transport.stream("http://127.0.0.1:9/f", 0, 9, size=9, on_bytes=lambda _: None)),
+        lambda: index.transport_without_credentials().range_size("http://127.0.0.1:9/f"),
         lambda: site.read("index.json", limit=100),
     ]
-    with offline():
-        for attempt in attempts:
-            with pytest.raises(OfflineError, match="the network must not be used") as caught:
-                attempt()
-            assert "secret" not in f"{caught.value.message} {caught.value.hint}"
-            assert "kernel-builder toolchain fetch" in str(caught.value.hint)
+    for attempt in attempts:
+        with pytest.raises(OfflineError, match="the network must not be used") as caught:
+            attempt()
+        assert "secret" not in f"{caught.value.message} {caught.value.hint}"
+        assert "kernel-builder toolchain fetch" in str(caught.value.hint)
     assert connections == []
-    assert transport.requests == 0
+    assert transport.requests == index.transport.requests == 0
 
 
 def test_the_watch_sees_connections(connections: list[object]) -> None:

@@ -1,0 +1,60 @@
+"""Files are replaced as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.files import replacing, write_text
+
+
+def test_a_block_that_raises_leaves_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+
+    def half(path: Path) -> None:
+        with replacing(path) as file:
+            file.write(b"half")
+            raise KeyError
+
+    for name in ("a", "b"):
+        with pytest.raises(KeyError):
+            half(tmp_path / name)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]
+
+
+def test_permissions_are_kept_and_a_new_file_gets_ordinary_ones(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "a").chmod(0o640)
+    mask = os.umask(0o022)
+    try:
+        write_text(tmp_path / "a", "new")
+        write_text(tmp_path / "b", "new")
+    finally:
+        os.umask(mask)
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in "ab"] == [0o640, 0o644]
+
+
+def test_a_link_is_followed_unless_nothing_may_be_written_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("old")
+    (tmp_path / "link").symlink_to("elsewhere")
+    write_text(tmp_path / "link", "new")
+    assert ((tmp_path / "elsewhere").read_text(), (tmp_path / "link").is_symlink()) == ("new", True)
+    with replacing(tmp_path / "link", follow_links=False) as file:
+        file.write(b"own")
+    assert ((tmp_path / "elsewhere").read_text(), (tmp_path / "link").is_symlink()) == ("new", False)
+    assert (tmp_path / "link").read_text() == "own"
+
+
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_text()))
+    reader.start()
+    write_text(tmp_path / "pipe", "words")
+    reader.join()
+    assert read == ["words"]
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
