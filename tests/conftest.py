@@ -12,7 +12,6 @@ import io
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -140,10 +139,10 @@ class Tool:
         ):
             return self.apart(*arguments, cwd=cwd, env=env)
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
         with (
             room_to_build() if str(arguments[0]) in _BUILDS else contextlib.nullcontext(),
             pytest.MonkeyPatch.context() as patch,
+            contextlib.chdir(cwd or Path.cwd()),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):
@@ -151,12 +150,7 @@ class Tool:
                 patch.delenv(name)
             for name, value in environment.items():
                 patch.setenv(name, value)
-            patch.chdir(cwd or Path.cwd())
-            try:
-                code = run([str(argument) for argument in arguments])
-            finally:
-                for number, handler in handlers.items():
-                    signal.signal(number, handler)
+            code = run([str(argument) for argument in arguments], environment)
         gc.collect()  # what a process that ends does: its store is closed
         stdout, stderr = (stream.buffer.getvalue().decode() for stream in (out, err))
         assert "Traceback" not in stderr, stderr
