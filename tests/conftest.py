@@ -1,24 +1,42 @@
-"""What all tests share: a store for the session, the command line as users run it, and small projects."""
+"""What all tests share: a store for the session, the command line as users run it, and small projects.
+
+Tests run in several processes at once (pytest-xdist). What is costly to make lies in one folder for all of them and is
+made by whoever needs it first; ``xdist_group`` keeps tests with a costly fixture of their own in one process.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from filelock import FileLock, Timeout
 from hypothesis import HealthCheck, settings
 
+from kernel_builder.cli import run
 from kernel_libraries import Workshop
 
 # How fast a busy machine makes examples says nothing about what is tested.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+# The tests are the same with and without a GPU.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+# Put before code that loads a kernel. `pip install torch` brings a build for CUDA on Linux, and with it the client
+# looks for CUDA variants, GPU or not, unless it is told a backend. With any build of torch it is to behave like that.
+LIKE_A_CUDA_BUILD = "import torch; torch.version.cuda = torch.version.cuda or '13.0'\n"
 
 ROOT = Path(__file__).parent.parent
 PROJECTS = Path(__file__).parent / "projects"
@@ -71,9 +89,17 @@ class Result:
         return sorted(found)
 
 
+# Variables that are read once, when an interpreter starts or a module is imported.
+_READ_ONCE = ("PYTHON", "HF_", "HUGGING")
+_BUILDS = {"build", "build-and-copy", "build-and-upload"}
+
+
 @dataclass
 class Tool:
-    """Runs ``kernel-builder`` in a process of its own, with the session's store."""
+    """Runs ``kernel-builder`` with the variables of ``environment`` and the session's store.
+
+    A call runs in this process where that makes no difference; ``apart`` and ``start`` take a process of their own.
+    """
 
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -88,45 +114,143 @@ class Tool:
             env=self.environment,
         )
 
-    def __call__(self, *arguments: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Result:
-        """Run it to its end."""
-        completed = subprocess.run(
-            [sys.executable, "-m", "kernel_builder", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=cwd,
-            env={**self.environment, **(env or {})},
-            timeout=1800,
-        )
+    def apart(self, *arguments: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Result:
+        """Run it to its end in a process of its own."""
+        with room_to_build() if str(arguments[0]) in _BUILDS else contextlib.nullcontext():
+            completed = subprocess.run(
+                [sys.executable, "-m", "kernel_builder", *map(str, arguments)],
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=cwd,
+                env={**self.environment, "PYTHONDONTWRITEBYTECODE": "1", **(env or {})},
+                timeout=1800,
+            )
         assert "Traceback" not in completed.stderr, completed.stderr
         return Result(completed.returncode, completed.stdout, completed.stderr)
+
+    def __call__(self, *arguments: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Result:
+        """Run it to its end."""
+        environment = {**self.environment, **(env or {})}
+        if any(
+            environment.get(name) != os.environ.get(name)
+            for name in environment.keys() | os.environ.keys()
+            if name.startswith(_READ_ONCE)
+        ):
+            return self.apart(*arguments, cwd=cwd, env=env)
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+        with (
+            room_to_build() if str(arguments[0]) in _BUILDS else contextlib.nullcontext(),
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.chdir(cwd or Path.cwd()),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            for name in os.environ.keys() - environment.keys():
+                patch.delenv(name)
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            code = run([str(argument) for argument in arguments], environment)
+        gc.collect()  # what a process that ends does: its store is closed
+        stdout, stderr = (stream.buffer.getvalue().decode() for stream in (out, err))
+        assert "Traceback" not in stderr, stderr
+        return Result(int(code), stdout, stderr)
+
+
+def shared_folder(factory: pytest.TempPathFactory) -> Path:
+    """A folder that is one for all processes of this session."""
+    own = factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def once(folder: Path, make: Callable[[Path], object]) -> Path:
+    """``folder``, with what ``make`` puts there: made by the process that asks first, while the others wait."""
+    with FileLock(f"{folder}.lock"):
+        if not (done := Path(f"{folder}.done")).exists():
+            shutil.rmtree(folder, ignore_errors=True)  # an attempt that failed
+            folder.mkdir()
+            make(folder)
+            done.touch()
+    return folder
+
+
+# Two compilers at work on torch's headers take up to this much, in bytes.
+_MEMORY_OF_A_BUILD = 6 << 30
+
+
+@contextlib.contextmanager
+def room_to_build() -> Iterator[None]:
+    """Wait until the memory of this machine allows one more build, beside those of other test processes."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    folder = Path(tempfile.gettempdir()) / f"kernel-builder-tests-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    slots = [FileLock(folder / f"build-{number}.lock") for number in range(max(1, memory // _MEMORY_OF_A_BUILD))]
+    while not (slot := next((slot for slot in slots if _taken(slot)), None)):
+        time.sleep(0.1)
+    try:
+        yield
+    finally:
+        slot.release()
+
+
+def _taken(lock: FileLock) -> bool:
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return False
+    return True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Several processes at once: the longest tests first, so that none of them is left to run alone at the end."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("long", "torch", "slow")])
 
 
 @pytest.fixture(scope="session")
 def session_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The store of this test session. ``KERNEL_BUILDER_TEST_CACHE`` names one that is kept between sessions."""
     kept = os.environ.get("KERNEL_BUILDER_TEST_CACHE")
-    return Path(kept) if kept else tmp_path_factory.mktemp("store")
+    return Path(kept) if kept else shared_folder(tmp_path_factory) / "store"
 
 
 @pytest.fixture(scope="session")
 def tool(session_store: Path) -> Tool:
     """The command line."""
-    return Tool({**os.environ, "KERNEL_BUILDER_CACHE": str(session_store), "PYTHONDONTWRITEBYTECODE": "1"})
+    return Tool({**os.environ, "KERNEL_BUILDER_CACHE": str(session_store)})
 
 
 @pytest.fixture(scope="session")
 def init_project(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What ``init`` writes, committed, with its CPU variant built for the torch here. Not to be changed."""
-    parent = tmp_path_factory.mktemp("init")
-    written = tool("init", "--name", "me/my-scale", cwd=parent)
-    assert written.code == 0, written.stderr
-    root = parent / "my-scale"
-    commit(root)
-    built = tool("build", root, "--local", "--backend", "cpu")
-    assert built.code == 0, built.stderr
-    return root
+
+    def make(parent: Path) -> None:
+        written = tool("init", "--name", "me/my-scale", cwd=parent)
+        assert written.code == 0, written.stderr
+        commit(parent / "my-scale")
+        built = tool("build", parent / "my-scale", "--local", "--backend", "cpu")
+        assert built.code == 0, built.stderr
+
+    return once(shared_folder(tmp_path_factory) / "init", make) / "my-scale"
+
+
+@pytest.fixture(scope="session")
+def built_relu(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """examples/relu at its ``first`` and ``second`` commit, each with its CPU variant built. Not to be changed."""
+
+    def make(parent: Path) -> None:
+        root = copy_project(ROOT / "examples" / "relu", parent / "second")
+        for name in ("first", "second"):
+            commit(root, f"the {name} commit")
+            built = tool("build", root, "--local")
+            assert built.code == 0, built.stderr
+            if name == "first":
+                shutil.copytree(root, parent / "first", ignore=shutil.ignore_patterns(".kernel-builder"))
+
+    folder = once(shared_folder(tmp_path_factory) / "relu", make)
+    return {name: folder / name for name in ("first", "second")}
 
 
 ProjectMaker = Callable[..., Path]

@@ -14,7 +14,7 @@ class Fault:
     With ``status`` the answer is an error with that status, ``code`` and ``message``, and ``headers``. ``cut_after``
     closes the connection without an answer when that many bytes of the request's body have been read; ``cut_answer``
     does what was asked for and then closes the connection instead of answering. ``delay`` waits that many seconds
-    first. ``skip`` lets that many matching requests pass before.
+    first; if all is well again before, the connection is closed. ``skip`` lets that many matching requests pass before.
     """
 
     match: str
@@ -44,16 +44,23 @@ class Faults:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: list[Fault] = []
+        self._well = threading.Event()
 
     def add(self, fault: Fault) -> None:
         """From now on."""
         with self._lock:
+            self._well.clear()
             self._waiting.append(fault)
 
     def clear(self) -> None:
         """All is well again."""
         with self._lock:
             self._waiting.clear()
+            self._well.set()
+
+    def wait(self, fault: Fault) -> bool:
+        """Wait as long as ``fault`` wants it; whether all was well again before."""
+        return bool(fault.delay) and self._well.wait(fault.delay)
 
     def take(self, request: str) -> Fault | None:
         """The fault that ``METHOD /path`` meets, if any; it counts as used."""

@@ -138,8 +138,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.fault = self.hub.faults.take(f"{self.command} {self.route}")
         self.number = self.hub.traffic.begin()
         try:
-            if self.fault is not None:
-                time.sleep(self.fault.delay)
+            if self.fault is not None and self.hub.faults.wait(self.fault):
+                raise _Cut  # noqa: TRY301  (as deep inside as where an answer is cut)
             if self.fault is not None and self.fault.status is not None:
                 self._drain()
                 text = self.fault.message or f"fault {self.fault.status}"

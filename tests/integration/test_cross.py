@@ -111,6 +111,7 @@ def built(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, R
 @needs_compiler
 @pytest.mark.network
 @pytest.mark.slow
+@pytest.mark.xdist_group("cross")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_variant_for_aarch64_conforms(built: tuple[Path, Result], name: str) -> None:
     root, result = built

@@ -277,6 +277,7 @@ def test_two_releases_of_a_library_in_one_project_stay_apart(tool: Tool, tmp_pat
 
 @pytest.mark.network
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_kernel_that_uses_cute_compiles_for_sm_90a(tool: Tool, tmp_path: Path) -> None:
     root = shutil.copytree(PROJECTS / "cutlass-copy", tmp_path / "cutlass-copy")
     result = tool("build", root, "--variant", VARIANT, "--json")

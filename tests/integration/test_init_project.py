@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +9,6 @@ from pathlib import Path
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.torch]
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 # The runner of `kernels benchmark` without its tables, which need packages of their own.
 BENCHMARK = """
@@ -30,6 +27,7 @@ print(json.dumps(verified))
 def run(directory: Path, *command: str) -> str:
     """Run Python with ``command`` in ``directory``; return its stdout, and show everything if it fails."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # the project is shared
     done = subprocess.run(
         [sys.executable, *command], cwd=directory, capture_output=True, text=True, env=environment, check=False
     )
@@ -37,18 +35,16 @@ def run(directory: Path, *command: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module", params=["init", "relu"])
-def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(params=["init", "relu"])
+def project(request: pytest.FixtureRequest) -> Path:
     """A project with its CPU variant built for the torch of this environment."""
     if request.param == "init":
         found: Path = request.getfixturevalue("init_project")
-        return found
-    root = tmp_path_factory.mktemp("relu") / "relu"
-    shutil.copytree(EXAMPLES / "relu", root, ignore=shutil.ignore_patterns("build", "__pycache__", ".*builder"))
-    run(root, "-m", "kernel_builder", "build", "--local", "--backend", "cpu")
-    (variant,) = (root / "build").glob("torch*")
+    else:
+        found = request.getfixturevalue("built_relu")["first"]
+    (variant,) = (found / "build").glob("torch*")
     assert "-cpu-" in variant.name
-    return root
+    return found
 
 
 def test_the_example_agrees_with_torch(project: Path) -> None:

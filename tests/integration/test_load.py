@@ -13,7 +13,7 @@ import pytest
 from kernel_abi_check import ObjectFile
 from kernels_data import Digest, DigestAlgorithm, Metadata
 
-from conftest import CPU, PROJECTS, ROOT, ProjectMaker, Result, Tool, commit, copy_project
+from conftest import CPU, LIKE_A_CUDA_BUILD, PROJECTS, ProjectMaker, Result, Tool, commit, copy_project
 
 torch = pytest.importorskip("torch", reason="torch is not installed in this environment")
 
@@ -31,7 +31,12 @@ def python(code: str, *, cwd: Path, path: Path | None = None) -> subprocess.Comp
     if path is not None:
         environment["PYTHONPATH"] = str(path)
     return subprocess.run(
-        [sys.executable, "-B", "-c", code], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-B", "-c", LIKE_A_CUDA_BUILD + code],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -40,20 +45,6 @@ def answers(code: str, *, cwd: Path, path: Path | None = None) -> object:
     completed = python(code, cwd=cwd, path=path)
     assert completed.returncode == 0, completed.stderr
     return json.loads(completed.stdout.splitlines()[-1])
-
-
-@pytest.fixture(scope="module")
-def relu(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """examples/relu at two commits, built: paths of the two projects."""
-    base = tmp_path_factory.mktemp("relu")
-    first = copy_project(ROOT / "examples" / "relu", base / "first")
-    commit(first)
-    second = base / "second"
-    shutil.copytree(first, second)
-    commit(second, "another commit")
-    for project in (first, second):
-        checked(tool("build", project, "--local"))
-    return {"first": first, "second": second}
 
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
@@ -76,7 +67,7 @@ def test_the_c_plus_plus_runtime_answers_right(compiler: str, tool: Tool, tmp_pa
     code = f"""
 import json, torch, kernels
 from pathlib import Path
-ops = kernels.get_local_kernel(Path({str(root)!r})).ops
+ops = kernels.get_local_kernel(Path({str(root)!r}), backend="cpu").ops
 try:
     ops.fail_with_number(41)
 except RuntimeError as error:
@@ -118,10 +109,10 @@ def assert_conforms(root: Path) -> None:
     assert library.check_manylinux("manylinux_2_27") == []
 
 
-def test_the_example_conforms_and_says_who_it_is(relu: dict[str, Path]) -> None:
-    assert_conforms(relu["first"])
-    sha = commit(relu["first"])  # the id is of the commit that was built, not of a later one
-    document = json.loads((relu["first"] / "build" / CPU / "metadata.json").read_text(encoding="utf-8"))
+def test_the_example_conforms_and_says_who_it_is(built_relu: dict[str, Path]) -> None:
+    assert_conforms(built_relu["first"])
+    sha = commit(built_relu["first"])  # the id is of the commit that was built, not of a later one
+    document = json.loads((built_relu["first"] / "build" / CPU / "metadata.json").read_text(encoding="utf-8"))
     assert document["name"] == "relu"
     assert document["backend"] == {"type": "cpu"}
     assert document["provenance"]["kernel"]["dirty"] is False
@@ -131,13 +122,13 @@ def test_the_example_conforms_and_says_who_it_is(relu: dict[str, Path]) -> None:
     assert [key for key in document if key not in {"upstream", "source"}] == keys
 
 
-def test_two_commits_load_and_compile_side_by_side(relu: dict[str, Path], tmp_path: Path) -> None:
+def test_two_commits_load_and_compile_side_by_side(built_relu: dict[str, Path], tmp_path: Path) -> None:
     """Case T13."""
     code = f"""
 import json, torch, kernels
 from pathlib import Path
 x = torch.linspace(-2, 2, 101)
-modules = [kernels.get_local_kernel(Path(path)) for path in {[str(path) for path in relu.values()]!r}]
+modules = [kernels.get_local_kernel(Path(path), backend="cpu") for path in {list(map(str, built_relu.values()))!r}]
 assert modules[0] is not modules[1]
 namespaces = sorted(module._ops.ops.name for module in modules)
 right = [bool(torch.equal(module.relu(x), torch.relu(x))) for module in modules]
@@ -148,22 +139,22 @@ print(json.dumps([right, len(set(namespaces))]))
     assert answers(code, cwd=tmp_path) == [[True] * 4, 2]
 
 
-def test_pythonpath_makes_a_plain_import_work(relu: dict[str, Path], tmp_path: Path) -> None:
+def test_pythonpath_makes_a_plain_import_work(built_relu: dict[str, Path], tmp_path: Path) -> None:
     code = """
 import json, torch, relu, relu.layers
 x = torch.randn(7)
 print(json.dumps([bool(torch.equal(relu.relu(x), torch.relu(x))), relu.__name__, relu.layers.__name__]))
 """
-    variant = relu["first"] / "build" / CPU
+    variant = built_relu["first"] / "build" / CPU
     assert answers(code, cwd=tmp_path, path=variant) == [True, "relu", "relu.layers"]
 
 
-def test_the_compatibility_package_does_not_disturb_flat_loading(relu: dict[str, Path], tmp_path: Path) -> None:
-    variant = relu["first"] / "build" / CPU
+def test_the_compatibility_package_does_not_disturb_flat_loading(built_relu: dict[str, Path], tmp_path: Path) -> None:
+    variant = built_relu["first"] / "build" / CPU
     code = f"""
 import json, sys, torch, kernels
 from pathlib import Path
-module = kernels.get_local_kernel(Path({str(variant)!r}))
+module = kernels.get_local_kernel(Path({str(variant)!r}), backend="cpu")
 print(json.dumps([module.__file__, "relu" in sys.modules]))
 """
     assert answers(code, cwd=tmp_path) == [str(variant / "__init__.py"), False]
@@ -325,7 +316,7 @@ def test_a_vendored_registration_header_wins(tool: Tool, make_project: ProjectMa
         code = f"""
 import json, torch, kernels
 from pathlib import Path
-print(json.dumps(kernels.get_local_kernel(Path({str(root)!r})).ops.seven()))
+print(json.dumps(kernels.get_local_kernel(Path({str(root)!r}), backend="cpu").ops.seven()))
 """
         assert answers(code, cwd=tmp_path) == 7
 
@@ -420,9 +411,9 @@ def found_by_loading(tool: Tool, path: Path) -> dict[str, str]:
     return {finding["code"]: finding["message"] for finding in findings}
 
 
-def test_check_load_finds_nothing_wrong_with_a_good_kernel(tool: Tool, relu: dict[str, Path]) -> None:
+def test_check_load_finds_nothing_wrong_with_a_good_kernel(tool: Tool, built_relu: dict[str, Path]) -> None:
     """Cases T12 and T13: its own namespace alone, another version beside it, ops compiled with fullgraph."""
-    assert found_by_loading(tool, relu["first"] / "build" / CPU).keys() <= {"KB504", "KB508"}
+    assert found_by_loading(tool, built_relu["first"] / "build" / CPU).keys() <= {"KB504", "KB508"}
 
 
 HIDDEN = """\

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import BUILD_TOML, ProjectMaker, Tool
+from conftest import BUILD_TOML, LIKE_A_CUDA_BUILD, ProjectMaker, Tool
 
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.torch]
 
@@ -52,7 +52,7 @@ def test_a_stable_kernel_is_built_and_computes(tool: Tool, make_project: Project
     code = f"""
 import json, torch, kernels
 from pathlib import Path
-ops = kernels.get_local_kernel(Path({str(root)!r})).ops
+ops = kernels.get_local_kernel(Path({str(root)!r}), backend="cpu").ops
 x = torch.linspace(-2, 2, 101)
 y = torch.empty_like(x)
 ops.negate(y, x)
@@ -62,7 +62,9 @@ except RuntimeError as error:
     message = str(error)
 print(json.dumps([bool(torch.equal(y, -x)), "only float32 is negated" in message]))
 """
-    completed = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, check=True)
+    completed = subprocess.run(
+        [sys.executable, "-B", "-c", LIKE_A_CUDA_BUILD + code], capture_output=True, text=True, check=True
+    )
     assert json.loads(completed.stdout) == [True, True]
     (library,) = (root / "build" / VARIANT).glob("*.so")
     listing = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout

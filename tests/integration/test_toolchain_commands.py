@@ -6,17 +6,13 @@ and name look-ups, whoever makes them.
 
 from __future__ import annotations
 
-import gc
-import io
 import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +20,6 @@ import pytest
 from loopback_index import LoopbackIndex, make_wheel, serve
 
 from conftest import CPU, ProjectMaker, Result, Tool
-from kernel_builder.cli import run
 from kernel_builder.errors import ExitCode
 from kernel_builder.toolchain.lock import LOCK_NAME
 
@@ -93,28 +88,14 @@ class Setting:
     server: LoopbackIndex
 
     def __call__(self, *arguments: str | Path) -> Result:
-        """In this process, which saves the start of another one."""
-        out, err = io.StringIO(), io.StringIO()
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            for name in os.environ.keys() - self.tool.environment.keys():
-                patch.delenv(name)
-            for name, value in self.tool.environment.items():
-                patch.setenv(name, value)
-            patch.chdir(self.root)
-            code = run([str(argument) for argument in arguments])
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        gc.collect()  # what a process that ends does: its store is closed
-        assert "Traceback" not in err.getvalue(), err.getvalue()
-        return Result(int(code), out.getvalue(), err.getvalue())
+        return self.tool(*arguments, cwd=self.root)
 
     def ok(self, *arguments: str | Path) -> Result:
         return sound(self(*arguments))
 
     def apart(self, *arguments: str | Path, **environment: str) -> Result:
         """In a process of its own, with other variables."""
-        return self.tool(*arguments, cwd=self.root, env=environment)
+        return self.tool.apart(*arguments, cwd=self.root, env=environment)
 
     def entry(self, name: str) -> Path:
         (found,) = [path for path in (self.cache / "store").glob(f"{name}-*") if "stubs" not in path.name]
@@ -140,7 +121,6 @@ def setting(server: LoopbackIndex, tmp_path: Path, make_project: ProjectMaker) -
         "KERNEL_BUILDER_INDEX_URL": server.url,
         "HOME": str(home),
         "XDG_CONFIG_HOME": str(home),
-        "PYTHONDONTWRITEBYTECODE": "1",
     }
     return Setting(Tool(environment), make_project("small", {"a.cpp": SOURCE}), tmp_path / "cache", server)
 

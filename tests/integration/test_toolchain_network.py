@@ -22,7 +22,7 @@ from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.names import Machine
 from toolkits import cuda
 
-pytestmark = [pytest.mark.network, pytest.mark.slow]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.long, pytest.mark.xdist_group("toolchain network")]
 
 BINDING = """
 #include <ATen/core/Tensor.h>

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from conftest import CPU, Tool, commit
+from conftest import CPU, LIKE_A_CUDA_BUILD, Tool, commit
 from hub import Account, Hub, State, serve
 
 pytest.importorskip("torch", reason="torch is not installed in this environment")
 
-pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.torch]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.torch, pytest.mark.xdist_group("upload and load")]
 
 ME = "hf_me"
 REPO = "trusted/my-scale"
@@ -72,8 +72,8 @@ def _edit(path: Path, words: Mapping[str, str]) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def stranger(hub: Hub, home: Path, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run Python as somebody who is not logged in and has an empty cache.
+def stranger(hub: Hub, home: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Run ``code`` as somebody who is not logged in and has an empty cache.
 
     Telemetry stays on, as by default (it goes to the loopback Hub, too): when it is off, kernels 0.17.2 with
     huggingface_hub 2.4.0 makes a header that its own HTTP library refuses.
@@ -81,8 +81,8 @@ def stranger(hub: Hub, home: Path, *command: str, cwd: Path | None = None) -> su
     dropped = ("HF_", "PYTEST_", "DO_NOT_TRACK", "DISABLE_TELEMETRY")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
     completed = subprocess.run(
-        [sys.executable, "-B", *command],
-        cwd=cwd or home,
+        [sys.executable, "-B", "-c", LIKE_A_CUDA_BUILD + code],
+        cwd=home,
         env={**environment, **hub.environment(None, home)},
         capture_output=True,
         text=True,
@@ -97,11 +97,11 @@ def test_a_stranger_gets_the_kernel_and_the_right_answer(hub: Hub, tmp_path: Pat
     mark = hub.traffic.mark()
     code = f"""
 import json, torch, kernels
-kernel = kernels.get_kernel({REPO!r}, version=1)
+kernel = kernels.get_kernel({REPO!r}, version=1, backend="cpu")
 x = torch.arange(-5.0, 5.0)
 print(json.dumps([torch.equal(kernel.my_scale(x, 3.0), x * 3.0), kernel.__file__]))
 """
-    right, file = json.loads(stranger(hub, tmp_path, "-c", code).stdout.splitlines()[-1])
+    right, file = json.loads(stranger(hub, tmp_path, code).stdout.splitlines()[-1])
     assert right is True
     assert str(tmp_path) in file
     fetched = [path for entry in hub.traffic.since(mark) if entry.status == 200 for path in entry.paths]
@@ -114,8 +114,8 @@ print(json.dumps([torch.equal(kernel.my_scale(x, 3.0), x * 3.0), kernel.__file__
 def test_two_versions_with_different_interfaces_load_side_by_side(hub: Hub, tmp_path: Path) -> None:
     code = f"""
 import json, torch, kernels
-first = kernels.get_kernel({REPO!r}, version=1)
-second = kernels.get_kernel({REPO!r}, version=2)
+first = kernels.get_kernel({REPO!r}, version=1, backend="cpu")
+second = kernels.get_kernel({REPO!r}, version=2, backend="cpu")
 x = torch.arange(-5.0, 5.0)
 print(json.dumps({{
     "first": torch.equal(first.my_scale(x, 3.0), x * 3.0),
@@ -124,7 +124,7 @@ print(json.dumps({{
     "old": hasattr(first, "scale_by"),
 }}))
 """
-    found = json.loads(stranger(hub, tmp_path, "-c", code).stdout.splitlines()[-1])
+    found = json.loads(stranger(hub, tmp_path, code).stdout.splitlines()[-1])
     assert found == {"first": True, "second": True, "apart": True, "old": False}
 
 
@@ -137,9 +137,10 @@ def test_the_clients_commands_work(hub: Hub, tmp_path: Path) -> None:
         ["lock", str(tmp_path)],
         ["download", str(tmp_path)],
     ]
-    # One process for all of them: importing torch is what takes the time.
+    # One process for all of them: importing torch is what takes the time. `download` cannot be told a backend.
     code = f"""
 import contextlib, io, json, sys
+torch.version.cuda = None
 from kernels.cli import main
 for command in {commands!r}:
     sys.argv = ["kernels", *command]
@@ -147,7 +148,7 @@ for command in {commands!r}:
         main()
     print(json.dumps(written.getvalue()))
 """
-    listed, info, *_ = map(json.loads, stranger(hub, tmp_path, "-c", code).stdout.splitlines())
+    listed, info, *_ = map(json.loads, stranger(hub, tmp_path, code).stdout.splitlines())
     assert "Version 1" in listed
     assert "Version 2" in listed
     assert CPU in listed
@@ -163,7 +164,7 @@ def test_the_snippet_of_the_card_runs(hub: Hub, versions: Path, tmp_path: Path) 
     snippet = readme.split("```python\n")[1].split("```")[0]
     assert f'get_kernel("{REPO}", version=2' in snippet
     # The card calls the first function of __all__ as its own first signature wants it; here that is (factor, x).
-    stranger(hub, tmp_path, "-c", snippet.split("result =")[0] + "print(kernel.scale_by(2.0, torch.ones(3)))")
+    stranger(hub, tmp_path, snippet.split("result =")[0] + "print(kernel.scale_by(2.0, torch.ones(3)))")
 
 
 def test_a_build_that_changes_one_variant_sends_that_one_alone(hub: Hub, publisher: Tool, versions: Path) -> None:
