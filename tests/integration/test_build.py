@@ -513,7 +513,7 @@ def test_a_source_that_cannot_be_reached_leaves_the_variants_that_do_without_it(
     env = {"KERNEL_BUILDER_SOURCES": "index,redistrib", "KERNEL_BUILDER_REDISTRIB": "http://127.0.0.1:9/redist"}
     refused = tool("build", root, "--dry-run", env=env)
     assert refused.code == 5  # nothing but the network is missing
-    assert "1 of the 2 variants that Hub kernels must have now cannot be built here" in refused.stderr
+    assert "1 of the 2 variants that Hub kernels must have cannot be built here" in refused.stderr
     assert f"  {cuda}\n      http://127.0.0.1:9/redist/" in refused.stderr
     assert "remedy: check your network connection, or set a mirror in kernel-builder.toml" in refused.stderr
     env.pop("KERNEL_BUILDER_SOURCES")

@@ -325,7 +325,7 @@ def test_a_lock_that_does_not_fit_is_refused_with_what_differs(setting: Setting)
     assert f"{OLDER}: the lock does not have it" in lacking.stderr
     drift = setting("lock", "--check")
     assert drift.code == ExitCode.FAILED
-    told = f"{OLDER}: the project wants it, and the lock does not have it"
+    told = f"{OLDER}: the project needs it, but the lock does not list it"
     assert told in drift.stdout
     offline = setting("lock", "--check", "--offline")
     assert offline.code == ExitCode.FAILED

@@ -172,7 +172,7 @@ def test_a_further_index_has_what_the_first_has_not(
         resolved = one.toolchains.resolve(NEW_CPU)
         one.toolchains.provide(resolved)
     assert sources_of(resolved) == {"torch": "private"}
-    assert "rocm6.2 builds carry other headers" in reasons_of(resolved)
+    assert "rocm6.2 builds have different headers" in reasons_of(resolved)
     texts = [path.read_text(errors="replace") for path in (tmp_path / "store").rglob("*.json")]
     assert texts
     assert not any("secret" in text or "127.0.0.1" in text for text in texts)

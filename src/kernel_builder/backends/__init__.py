@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def rules_for(backend: Backend) -> BackendRules:
     """The rules of ``backend``. Raises ``LookupError`` for one that this version cannot compile for."""
     if not backend.has_module:
-        raise LookupError(f"{backend.value} kernels cannot be compiled by this version")
+        raise LookupError(f"this version cannot compile {backend.value} kernels")
     rules: BackendRules = import_module(f"{__name__}.{backend.value}").RULES
     return rules
 

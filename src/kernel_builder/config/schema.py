@@ -34,7 +34,7 @@ class Kind(Enum):
     BACKEND = auto()  # backend
     BACKENDS = auto()  # list of backends
     GIT_URL = auto()  # git URL
-    VERSION = auto()  # version, as text
+    VERSION = auto()  # version, as a string
     TEXTS = auto()  # list of text
     SUFFIXES = auto()  # list of file name suffixes
     SOURCES = auto()  # list of files
@@ -139,7 +139,7 @@ GENERAL = Table(
             required=True,
             summary="Name of the kernel: lower-case letters, digits and dashes, at least two characters. "
             "The Python "
-            "package is named alike, with underscores for dashes.",
+            "package has the same name, with underscores for dashes.",
         ),
         Key(
             name="version",
@@ -162,7 +162,7 @@ GENERAL = Table(
             kind=Kind.LICENSE,
             field="license",
             required=True,
-            summary="Licence of the kernel, as an identifier of the Hub's list.",
+            summary="License of the kernel, as an identifier of the Hub's list.",
         ),
         Key(
             name="backends",
@@ -170,8 +170,8 @@ GENERAL = Table(
             field="backends",
             required=True,
             summary="Compute backends that the kernel supports. One without a kernel section gets a variant "
-            "of Python "
-            "code alone.",
+            "with only Python "
+            "code.",
         ),
         Key(
             name="upstream",
@@ -295,9 +295,9 @@ TORCH = Table(
             name="stable-abi",
             kind=Kind.STABLE_ABI,
             field="stable_abi",
-            summary="Build against torch's stable ABI of this release, so that one build serves every later "
+            summary="Build against torch's stable ABI of this release, so that one build works with every later "
             "torch. A "
-            f'version holds for all backends; a table, `{{ {SHOWN} = "2.10" }}`, for those that it names.',
+            f'version applies to all backends; a table, `{{ {SHOWN} = "2.10" }}`, to those that it lists.',
         ),
     ),
 )
@@ -305,7 +305,7 @@ TORCH = Table(
 TVM_FFI = Table(
     name="tvm-ffi",
     model="Framework",
-    summary="A kernel for every framework that speaks TVM FFI. Its Python package is `tvm-ffi-ext/<python name>`.",
+    summary="A kernel for every framework that supports TVM FFI. Its Python package is `tvm-ffi-ext/<python name>`.",
     keys=(
         Key(name="src", kind=Kind.SOURCES, field="src", required=True, summary=_SRC),
         Key(name="include", kind=Kind.INCLUDES, field="include", default="[]", summary=_INCLUDE),
@@ -317,7 +317,7 @@ TVM_FFI = Table(
 TORCH_NOARCH = Table(
     name="torch-noarch",
     model="Framework",
-    summary="A kernel of Python code alone, such as one for Triton. Its Python package is `torch-ext/<python name>`.",
+    summary="A kernel with only Python code, such as one for Triton. Its Python package is `torch-ext/<python name>`.",
     keys=(
         Key(name="pyext", kind=Kind.SUFFIXES, field="pyext", default='["py", "pyi"]', summary=_PYEXT),
         *(
@@ -356,7 +356,7 @@ def _kernel_key(backend: Backend, key: KernelKey) -> Key:
 KERNEL = Table(
     name="kernel.<id>",
     model="Section",
-    summary="Sources of one backend that are compiled alike. There can be any number of these sections.",
+    summary="Sources of one backend that are compiled the same way. There can be any number of these sections.",
     keys=(
         Key(
             name="backend",
@@ -370,7 +370,7 @@ KERNEL = Table(
             kind=Kind.DEPENDS,
             field="depends",
             required=True,
-            summary="C++ libraries that these sources include headers of. May be empty.",
+            summary="C++ libraries whose headers these sources include. May be empty.",
         ),
         Key(name="src", kind=Kind.SOURCES, field="src", required=True, summary=_SRC),
         Key(name="include", kind=Kind.INCLUDES, field="include", default="[]", summary=_INCLUDE),
@@ -391,8 +391,8 @@ KERNEL_DEPENDENCY = Table(
             required=True,
             summary="Repository, `owner/name`.",
         ),
-        Key(name="version", kind=Kind.UINT, field="version", summary="Major version of that kernel."),
-        Key(name="revision", kind=Kind.TEXT, field="revision", summary="Branch, tag or commit of that kernel."),
+        Key(name="version", kind=Kind.UINT, field="version", summary="Major version of the kernel."),
+        Key(name="revision", kind=Kind.TEXT, field="revision", summary="Branch, tag or commit of the kernel."),
     ),
 )
 

@@ -43,7 +43,7 @@ def problem_of(request: Mapping[str, object], places: Places, trees: Sequence[Tr
     if foreign:
         return (
             f"its sources include files outside the project: {', '.join(foreign)}\n"
-            "    a kernel's name stands for its own files, so it would not change with these; copy them into the"
+            "    a kernel's name covers only its own files, so it would not change with these; copy them into the"
             " project"
         )
     library = Path(expand(str(request["library"]), places))

@@ -201,7 +201,7 @@ def _result(action: Action, watcher: Watcher, logs: Mapping[str, Path], *, left:
         lines = logs[action.id].read_text(encoding="utf-8", errors="replace").splitlines()[1:]
     except OSError:
         lines = []
-    output = tuple(lines) or (f"it ended with code {end.code} and said nothing",)
+    output = tuple(lines) or (f"it ended with code {end.code} without output",)
     return ActionResult(action=action, status=ActionStatus.FAILED, output=output, seconds=end.seconds)
 
 

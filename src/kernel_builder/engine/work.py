@@ -36,7 +36,7 @@ def _prepare(work: Path) -> None:
         if not ignore.exists():
             ignore.write_text("# Made by kernel-builder; safe to delete.\n*\n", encoding="utf-8")
     except OSError as error:
-        raise MachineError(f"{work} cannot be written: {error.strerror}") from error
+        raise MachineError(f"cannot write {work}: {error.strerror}") from error
 
 
 def write_generated(files: Iterable[tuple[Path, str]]) -> None:

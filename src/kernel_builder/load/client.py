@@ -161,7 +161,7 @@ def _launcher(python: Path, environ: Mapping[str, str]) -> list[str] | str:
     found = next(filter(None, (shutil.which(name, path=environ.get("PATH", "")) for name in names)), None)
     if found is None:
         return (
-            f"{python} is a program for {machine.value}, and {names[0]} is not installed"
+            f"{python} is a program for {machine.value}, but {names[0]} is not installed"
             " (Debian, Ubuntu: apt-get install qemu-user; QEMU_LD_PREFIX names the directory with its C library)"
         )
     return [found]
@@ -194,7 +194,7 @@ def _ask(python: Path, environ: Mapping[str, str], task: str, request: Mapping[s
     except OSError as error:
         return f"{python} does not run: {error.strerror}"
     except subprocess.TimeoutExpired:
-        return f"{python} did not answer in {seconds} s"
+        return f"{python} did not respond within {seconds} s"
     for line in reversed(completed.stdout.splitlines()):
         if line.startswith(_ANSWER):
             answer: dict[str, Any] = json.loads(line.removeprefix(_ANSWER))
@@ -229,7 +229,7 @@ def find_environment(chosen: Path | None, environ: Mapping[str, str]) -> Environ
             reasons.append(f"{python}: {answer['problem']}")
             continue
         if answer["free_threaded"]:
-            reasons.append(f"{python} is free-threaded, which the limited API does not serve")
+            reasons.append(f"{python} is free-threaded, which the limited API does not support")
             continue
         platform = platform_of(python)
         return Environment(
@@ -243,8 +243,8 @@ def find_environment(chosen: Path | None, environ: Mapping[str, str]) -> Environ
             abi=(Abi.CXX11 if answer["cxx11"] else Abi.CXX98) if sys.platform == "linux" else None,
         )
     if chosen is not None:
-        why = reasons[0] if reasons else "there is no such file"
-        raise UsageError(f"--python {chosen} cannot load kernels: {why}", hint="name a Python with torch and kernels")
+        why = reasons[0] if reasons else "no such file"
+        raise UsageError(f"--python {chosen} cannot load kernels: {why}", hint="pass a Python with torch and kernels")
     return NoEnvironment(reason=reasons[0] if reasons else "no Python was found")
 
 
@@ -266,26 +266,26 @@ def why_not_loadable(variant: Variant, environment: Environment) -> str | None:
     if isinstance(variant, ArchVariant):
         runs_on = Platform(machine=variant.machine, system=variant.system)
         if runs_on != environment.platform:
-            return f"it is built for {runs_on}, and {environment.python} is for {environment.platform}"
+            return f"it is built for {runs_on}, but {environment.python} is for {environment.platform}"
     backend = variant.backend
     if backend not in environment.toolkits:
-        return f"it needs torch with {backend.label}, and {here}"
+        return f"it needs torch with {backend.label}, but {here}"
     if not isinstance(variant, ArchVariant):
         return None
     tag = variant.tag
     if isinstance(tag, TorchTag):
         if tag.version != environment.release:
-            return f"it needs torch {tag.version[0]}.{tag.version[1]}, and {here}"
+            return f"it needs torch {tag.version[0]}.{tag.version[1]}, but {here}"
         if tag.abi is not None and tag.abi is not environment.abi:
-            return f"it needs the {tag.abi.value} ABI, and {here}"
+            return f"it needs the {tag.abi.value} ABI, but {here}"
     if isinstance(tag, StableAbiTag) and tag.version > environment.release:
-        return f"it needs torch {tag.version[0]}.{tag.version[1]} or newer, and {here}"
+        return f"it needs torch {tag.version[0]}.{tag.version[1]} or newer, but {here}"
     if variant.compute.version is not None and backend.torch.older_minor:
         toolkit = environment.toolkits[backend]
         major, minor = (int(part) for part in toolkit.split(".")[:2])
         needed_major, needed_minor = variant.compute.version
         if needed_major != major or needed_minor > minor:
-            return f"it needs {backend.label} {needed_major}.{needed_minor}, and {here} ({backend.label} {toolkit})"
+            return f"it needs {backend.label} {needed_major}.{needed_minor}, but {here} ({backend.label} {toolkit})"
     return None
 
 

@@ -172,8 +172,8 @@ class CompiledVariant:
         if host.family is Family.CLANG and users:
             sections = dict.fromkeys(section for unit in users for section in unit.sections)
             raise ConfigError(
-                f"{' and '.join(sections)}: -fopenmp with {host} ({host.cxx}) needs LLVM's OpenMP runtime, and torch"
-                f" brings GNU's; build with g++, or leave -fopenmp out"
+                f"{' and '.join(sections)}: -fopenmp with {host} ({host.cxx}) needs LLVM's OpenMP runtime, but torch"
+                f" brings GNU's; build with g++, or remove -fopenmp"
             )
 
     @property
@@ -250,7 +250,7 @@ class CompiledVariant:
         if supported and not selected.effective:
             key = _key(self.kept.backend, Role.ARCHITECTURES)
             raise ConfigError(
-                f"kernel.{section.id}.{key} asks for {requested}, and {toolkit} builds for {known}: nothing is left"
+                f"kernel.{section.id}.{key} lists {requested}, but {toolkit} builds for {known}: nothing is left"
             )
         if selected.dropped:
             dropped = ", ".join(map(str, selected.dropped))

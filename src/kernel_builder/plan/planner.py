@@ -107,7 +107,7 @@ def _mention_left_out(project: Project, files: PackageFiles, remarks: Remarks) -
         shown = ", ".join(others[:_NAMED_FILES]) + (", ..." if len(others) > _NAMED_FILES else "")
         remarks.note(
             f"left out of the package: {shown}"
-            f" (a suffix in {project.framework.kind.value}.pyext brings such files in, if the kernel reads them)"
+            f" (if the kernel reads them, add their suffix to {project.framework.kind.value}.pyext)"
         )
 
 
@@ -133,7 +133,7 @@ def _installed(planning: Planning, ops_id: str, *, compiled: bool, remarks: Rema
     if any(path == f"{name}.py" or path.startswith(f"{name}/") for path in files.kept):
         # Flat loading comes first: a directory of that name would hide the kernel's own module from its relative
         # imports.
-        remarks.note(f"no compatibility package is written: the kernel has a module of its own called {name}")
+        remarks.note(f"the compatibility package is not written: the kernel has its own module {name}")
     else:
         content = framework.compatibility_package(name)
         installed.append(InstalledFile(path=f"{name}/__init__.py", content=content))

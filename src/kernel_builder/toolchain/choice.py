@@ -213,7 +213,7 @@ class _Decisions:
             if reasons:
                 error.message += f"\nno other source has {what}:{reasons}"
             return error
-        reasons = f":{reasons}" if reasons else "; those that are configured have no such thing at all"
+        reasons = f":{reasons}" if reasons else "; the configured sources have no candidates"
         return ToolchainError(f"no source has {what} for Linux on {machine.value}{reasons}", hint=hint)
 
 
@@ -249,7 +249,7 @@ def choose_torch(request: ToolchainRequest, sources: Sequence[TorchSource]) -> C
         TORCH,
         str(request),
         request.machine,
-        "name an index that has it in kernel-builder.toml ([[index]] with name and url), such as PyTorch's own",
+        "set an index that has it in kernel-builder.toml ([[index]] with name and url), such as PyTorch's own",
     )
 
 
@@ -286,14 +286,14 @@ def _rank(candidate: TorchCandidate, toolkit: Toolkit | None) -> tuple[tuple[int
 
 def _unfit(request: ToolchainRequest, facts: TorchFacts) -> str | None:
     if not facts.has_headers:
-        return "it holds no C++ headers"
+        return "it contains no C++ headers"
     if facts.abi is None:
-        return "the names in its libc10.so prove no C++ ABI"
+        return "the names in its libc10.so do not show its C++ ABI"
     if facts.abi is not request.abi:
         ages = {Abi.CXX11: "the new", Abi.CXX98: "the old"}
         return f"its libc10.so has {ages[facts.abi]} C++ ABI ({facts.abi.value})"
     if request.toolkit is not None and request.toolkit.backend not in facts.backends:
-        return f"it is a torch without {request.toolkit.backend.label}"
+        return f"it is a build of torch without {request.toolkit.backend.label}"
     return None
 
 
@@ -373,6 +373,6 @@ def _prefer(decisions: _Decisions, others: Iterable[Component], found: Mapping[s
                         part=component.name,
                         source=before.source,
                         candidate=before.artefact.filename,
-                        reason=f"the compiler comes from {answer.source}, which has it too",
+                        reason=f"the compiler comes from {answer.source}, which also has it",
                     )
                 )

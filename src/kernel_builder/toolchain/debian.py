@@ -40,16 +40,16 @@ _RELEASE_LIMIT = 16 << 20
 _PACKAGES_LIMIT = 512 << 20
 _GPGV_SECONDS = 60
 _REFUSED = {
-    "BADSIG": "its signature does not fit its contents",
+    "BADSIG": "its signature does not match its contents",
     "EXPSIG": "its signature has expired",
     "EXPKEYSIG": "the key that signed it has expired",
     "REVKEYSIG": "the key that signed it was revoked",
-    "NO_PUBKEY": "the keyring has none of the keys that signed it",
+    "NO_PUBKEY": "the keyring lacks the keys that signed it",
     "ERRSIG": "its signature cannot be checked",
     "NODATA": "it is not signed",
 }
 _KEYRING_HINT = (
-    "apt-get install debian-archive-keyring (elsewhere: name the keyring's file in kernel-builder.toml), and make sure"
+    "apt-get install debian-archive-keyring (elsewhere: set the keyring's file in kernel-builder.toml), and make sure"
     " that it is current"
 )
 
@@ -73,7 +73,7 @@ def debian_architecture(machine: str) -> str:
     try:
         return _ARCHITECTURES[machine]
     except KeyError:
-        raise ToolchainError(f"Debian's packages are not for {machine}") from None
+        raise ToolchainError(f"Debian's packages do not support {machine}") from None
 
 
 def apt_mirrors(apt: Path = Path("/etc/apt")) -> tuple[str, ...]:
@@ -199,10 +199,10 @@ class DebianArchive:
             if newest is not None:
                 return _described(newest, suite)
         except (KeyError, ValueError) as error:
-            raise IntegrityError(f"the index of {self._site} describes {package} badly: {error}") from error
+            raise IntegrityError(f"the index of {self._site} has an invalid entry for {package}: {error}") from error
         raise ToolchainError(
             f"{self._site} has no package {package} in {suite}/{_COMPONENT} for {self._architecture}",
-            hint="name another mirror or source in kernel-builder.toml",
+            hint="set another mirror or source in kernel-builder.toml",
         )
 
     def fetch(self, package: DebPackage, into: Path, select: Select, on_bytes: OnBytes) -> tuple[str, ...]:
@@ -227,13 +227,13 @@ class DebianArchive:
             signed = self._site.read(path, limit=_RELEASE_LIMIT)
         except NotFoundError as error:
             raise ToolchainError(
-                f"{self._site} has no suite {suite}", hint="name a mirror of Debian that has it in kernel-builder.toml"
+                f"{self._site} has no suite {suite}", hint="set a mirror of Debian that has it in kernel-builder.toml"
             ) from error
         text = verify_clearsigned(signed, self._keyring, self._site.where(path), gpgv=self._gpgv, environ=self._environ)
         fields: Mapping[str, str] = next(_paragraphs(text), {})
         if suite not in {fields.get("Suite"), fields.get("Codename")}:
             raise IntegrityError(
-                f"{self._site.where(path)} is of {fields.get('Codename', 'another suite')}, not of {suite}"
+                f"{self._site.where(path)} is for {fields.get('Codename', 'another suite')}, not for {suite}"
             )
         _check_age(fields.get("Valid-Until"), self._site.where(path))
         return fields
@@ -244,7 +244,7 @@ class DebianArchive:
         entry = next((words for words in digests if len(words) == 3 and words[2] == name), None)
         if entry is None or not entry[1].isdecimal():
             raise ToolchainError(
-                f"{self._site} has no {name} in {suite}", hint="name another mirror in kernel-builder.toml"
+                f"{self._site} has no {name} in {suite}", hint="set another mirror in kernel-builder.toml"
             )
         sha256, size = entry[0], int(entry[1])
         folder = f"dists/{suite}/{PurePosixPath(name).parent}"
@@ -284,7 +284,7 @@ def _inflate(file: Path, where: str) -> str:
     except (lzma.LZMAError, EOFError) as error:
         raise IntegrityError(f"{where} is damaged: {error}") from error
     if len(data) > _PACKAGES_LIMIT:
-        raise IntegrityError(f"{where} is larger than any index of packages")
+        raise IntegrityError(f"{where} is too large for an index of packages")
     return data.decode("utf-8", "replace")
 
 
@@ -294,7 +294,7 @@ def _check_age(until: str | None, where: str) -> None:
     try:
         end = parsedate_to_datetime(until)
     except ValueError as error:
-        raise IntegrityError(f"{where} says until when it is valid in an unknown form: {until}") from error
+        raise IntegrityError(f"{where} has an expiry date in an unknown format: {until}") from error
     if end.tzinfo is None:
         end = end.replace(tzinfo=UTC)
     if end < datetime.now(UTC):
@@ -337,10 +337,12 @@ def verify_clearsigned(
                 env={**environ, "LC_ALL": "C"},
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise ToolchainError(f"{program} does not run: {error}", hint="apt-get install --reinstall gpgv") from error
+            raise ToolchainError(f"cannot run {program}: {error}", hint="apt-get install --reinstall gpgv") from error
         words = [line.split()[1] for line in answer.stdout.splitlines() if line.startswith("[GNUPG:] ")]
         good = "GOODSIG" in words and "VALIDSIG" in words and "BADSIG" not in words
         if not good or not (home / "text").is_file():
-            reason = next((text for word, text in _REFUSED.items() if word in words), "gpgv accepts no signature of it")
+            reason = next(
+                (text for word, text in _REFUSED.items() if word in words), "gpgv accepts none of its signatures"
+            )
             raise IntegrityError(f"{where} cannot be trusted: {reason}", hint=_KEYRING_HINT)
         return (home / "text").read_text(encoding="utf-8", errors="replace")

@@ -192,7 +192,7 @@ class Libraries:
         if release.refusal:
             raise ToolchainError(
                 f"{name} cannot be provided: {release.refusal}",
-                hint=f"{release.library.variable} does not help with that; choose other backends with --backend",
+                hint=f"{release.library.variable} does not help here; choose other backends with --backend",
             )
         local = self._local(release)
         digest = release.headers
@@ -201,8 +201,8 @@ class Libraries:
             if digest != release.headers:
                 self._reporter.emit(
                     Notice(
-                        message=f"{local} differs from the release {release.label}; the kernel is built with what is"
-                        f" there, because {release.library.variable} names it",
+                        message=f"{local} differs from the release {release.label}; the kernel is built with these"
+                        f" files, because {release.library.variable} points to them",
                         warning=True,
                     )
                 )
@@ -234,9 +234,9 @@ class Libraries:
             found = headers_digest(into, resolved.release.library.include)
             if found != resolved.digest:
                 raise IntegrityError(
-                    f"the headers of {resolved.release.label} from {sources[0].source} are not those of the release:"
-                    f" their digest is {found}, not {resolved.digest}",
-                    hint="an index, a mirror or a proxy serves altered files; name another one",
+                    f"the headers of {resolved.release.label} from {sources[0].source} do not match the release:"
+                    f" got digest {found}, expected {resolved.digest}",
+                    hint="an index, mirror or proxy serves altered files; use another one",
                 )
             return sources
 
@@ -251,13 +251,13 @@ class Libraries:
             version = source_version(folder, library)
             if version == release.version:
                 return folder.absolute()
-            found.append(f"{folder} is {library.label} {version}" if version else f"{folder} is no {library.label}")
+            found.append(f"{folder} is {library.label} {version}" if version else f"{folder} is not {library.label}")
         if not named:
             return None
         raise ToolchainError(
-            f"{release.name} means {release.label}, and {library.variable} names another: {'; '.join(found)}",
+            f"{release.name} needs {release.label}, but {library.variable} has something else: {'; '.join(found)}",
             hint=f"point {library.variable} to {release.label} (several directories may be listed, separated by"
-            f" '{os.pathsep}'), or unset it to have the release fetched",
+            f" '{os.pathsep}'), or unset it to fetch the release",
         )
 
     def _copy(self, resolved: ResolvedLibrary, into: Path) -> Sequence[Artefact]:
@@ -290,15 +290,15 @@ class Libraries:
                     shutil.rmtree(folder)
         kind: type[KernelBuilderError] = NetworkError if networks else ToolchainError
         raise kind(
-            f"{release.name} ({release.label}) cannot be had: {'; '.join(failures)}", hint=self._remedies(release)
+            f"{release.name} ({release.label}) is not available: {'; '.join(failures)}", hint=self._remedies(release)
         )
 
     def _remedies(self, release: Release) -> str:
         library = release.library
         index = f"an index that has {library.project} {release.version}; " if release.wheel else ""
         return (
-            f"any of these mends it: {index}a network that reaches {urlsplit(library.archive).hostname};"
-            f" {library.mirror} = the address of a copy (an archive, with {{version}} for the version, or git+URL of a"
+            f"any of these fixes it: {index}a network that reaches {urlsplit(library.archive).hostname};"
+            f" {library.mirror} = the URL of a copy (an archive, with {{version}} for the version, or git+URL of a"
             f" repository with its tags); {library.variable} = a directory with {release.label} unpacked"
         )
 
@@ -333,7 +333,7 @@ class Libraries:
             self._from_git(address.removeprefix("git+"), release, archive)
         elif urlsplit(address).scheme in {"http", "https"}:
             if self._transport is None:
-                raise NetworkError(f"{redact(address)} would need the network")
+                raise NetworkError(f"{redact(address)} needs the network")
             self._transport.download(address, archive, on_bytes=progress.add)
         else:
             _copy_file(address, archive)
@@ -349,7 +349,7 @@ class Libraries:
         suffix = next((suffix for suffix in _ARCHIVES if urlsplit(address).path.endswith(suffix)), _ARCHIVES[0])
         filename = f"{library.name}-{release.version}{suffix}"
         if not unpack(archive, into, select, limit=_LARGEST, name=filename):
-            raise IntegrityError(f"{redact(address)} has no {' and no '.join(library.include)} below its top folder")
+            raise IntegrityError(f"{redact(address)} has no {' and no '.join(library.include)} below its top directory")
         shutil.rmtree(scratch)
         progress.finish()
         return (
@@ -368,7 +368,7 @@ class Libraries:
         """An archive of the tag ``v<version>``, whose commit must be the one that is known."""
         scheme = urlsplit(address).scheme
         if self._transport is None and scheme not in {"", "file"}:
-            raise NetworkError(f"{redact(address)} would need the network")
+            raise NetworkError(f"{redact(address)} needs the network")
         if self._transport is not None and self._transport.offline and scheme not in {"", "file"}:
             raise refused_offline(redact(address))
         repository = archive.with_name("git")
@@ -391,7 +391,7 @@ class Libraries:
         if commit != release.commit:
             raise IntegrityError(
                 f"the tag v{release.version} of {redact(address)} is commit {commit}, not {release.commit}",
-                hint="that repository is no copy of the library's own",
+                hint="that repository is not a copy of the library's own",
             )
         prefix = f"--prefix={release.library.name}-{release.version}/"
         archive.write_bytes(
@@ -430,11 +430,11 @@ def _copy_file(address: str, target: Path) -> None:
     parts = urlsplit(address)
     path = Path(unquote(parts.path)) if parts.scheme == "file" else Path(address).expanduser()
     if "://" in address and parts.scheme != "file":
-        raise NetworkError(f"{redact(address)} is no address that can be read: write https://, file:// or git+https://")
+        raise NetworkError(f"{redact(address)} is not a valid URL: write https://, file:// or git+https://")
     try:
         shutil.copyfile(path, target)
     except OSError as error:
-        raise NetworkError(f"{path} cannot be read: {error.strerror}") from error
+        raise NetworkError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _git(*arguments: str, address: str, environ: Mapping[str, str]) -> bytes:
@@ -449,12 +449,12 @@ def _git(*arguments: str, address: str, environ: Mapping[str, str]) -> bytes:
             env=environment,
         )
     except FileNotFoundError as error:
-        raise ToolchainError(f"git is needed for {redact(address)}, and it is not installed") from error
+        raise ToolchainError(f"git is needed for {redact(address)}, but it is not installed") from error
     except subprocess.TimeoutExpired as error:
-        raise NetworkError(f"git did not get {redact(address)} within {_GIT_SECONDS} s") from error
+        raise NetworkError(f"git could not fetch {redact(address)} within {_GIT_SECONDS} s") from error
     except subprocess.CalledProcessError as error:
         lines = error.stderr.decode(errors="replace").strip().replace(address, redact(address)).splitlines()
         # Advice follows the reason, and other programs' words may stand before it.
         reason = next((line for line in lines if line.startswith("fatal:")), lines[-1] if lines else "it failed")
-        raise NetworkError(f"git could not get {redact(address)}: {reason.removeprefix('fatal: ')}") from error
+        raise NetworkError(f"git could not fetch {redact(address)}: {reason.removeprefix('fatal: ')}") from error
     return completed.stdout

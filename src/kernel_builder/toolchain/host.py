@@ -113,10 +113,10 @@ def inspect_compiler(cxx: Path, environ: Mapping[str, str]) -> HostCompiler | Re
         return Rejected(path=cxx, reason=f"it does not run: {error}")
     major = version.split(".")[0]
     if not major.isdigit() or not target:
-        return Rejected(path=cxx, reason="it does not answer like a compiler")
+        return Rejected(path=cxx, reason="it does not respond like a compiler")
     library = int(major) if family is Family.GCC else _library(cxx, environ)
     if library is None:
-        return Rejected(path=cxx, reason="it is clang, and finds no libstdc++ to compile with")
+        return Rejected(path=cxx, reason="it is clang, but finds no libstdc++ to compile with")
     fingerprint = _fingerprint(cxx, environ, family, banner)
     return HostCompiler(
         cxx=cxx, version=version, target=target, library=library, family=family, fingerprint=fingerprint
@@ -251,7 +251,7 @@ def choose_host_compiler(compilers: HostCompilers, purpose: Purpose) -> HostComp
     tried = "".join(f"\n    {entry}" for entry in refused)
     raise ToolchainError(
         f"no C++ compiler for {compilers.machine} fits {purpose}, which needs {' or '.join(map(str, limits.values()))}"
-        f"{tried or ': there is none at all'}",
+        f"{tried or ': none was found'}",
         hint=_how_to_get_one(limits[Family.GCC], compilers),
     )
 
@@ -269,7 +269,9 @@ def judge_host_compilers(
         if reason is None and chosen is None:
             chosen = host
             continue
-        refused.append(Rejected(path=host.cxx, reason=reason or f"it is {host}, which serves; {chosen} goes before it"))
+        refused.append(
+            Rejected(path=host.cxx, reason=reason or f"it is {host}, which also fits; {chosen} is preferred")
+        )
     return chosen, tuple(refused)
 
 
@@ -279,7 +281,7 @@ def why_unfit(host: HostCompiler, purpose: Purpose) -> str | None:
     own, gcc = limits.get(host.family), limits[Family.GCC]
     torch, toolkit = f"torch {purpose.torch}", purpose.toolkit
     if own is None:
-        return f"it is {host}; {toolkit} takes no {host.family.value} that {torch} takes"
+        return f"it is {host}; {toolkit} accepts no {host.family.value} that {torch} accepts"
     if host.major < own.oldest:
         return f"it is {host}; the headers of {torch} need {own.oldest} or newer"
     if own.newest is not None and host.major > own.newest:
@@ -294,21 +296,21 @@ def why_unfit(host: HostCompiler, purpose: Purpose) -> str | None:
 def _how_to_get_one(gcc: Limits, compilers: HostCompilers) -> str:
     variable = variable_for(compilers.machine)
     if compilers.chosen:
-        return f"unset {variable}, or let it name another compiler"
+        return f"unset {variable}, or set it to another compiler"
     cross = "" if compilers.machine == build_machine() else f"-{compilers.machine.replace('_', '-')}-linux-gnu"
     if gcc.newest is None and cross:
         package = f"apt-get install g++{cross}"
-        return f"install a cross compiler with its C library ({package}), {gcc}, or name one with {variable}"
+        return f"install a cross compiler with its C library ({package}), {gcc}, or set {variable} to one"
     if gcc.newest is None:
-        return f"install {gcc} (apt-get install g++; dnf install gcc-c++ libstdc++-static), or name one with {variable}"
+        return f"install {gcc} (apt-get install g++; dnf install gcc-c++ libstdc++-static), or set {variable} to one"
     # A program of the system, whatever PATH says.
     apt = shutil.which("apt-cache", path=f"{compilers.environ.get('PATH', '')}{os.pathsep}/usr/bin")
-    beside = " beside what is there" if compilers.right else ""
+    beside = " alongside the existing one" if compilers.right else ""
     for major in range(gcc.newest, gcc.oldest - 1, -1):
         package = f"g++-{major}{cross}"
         if apt is not None and _apt_has(apt, package, compilers.environ):
-            return f"install one: apt-get install {package}{f' (it stands{beside})' if beside else ''}"
-    return f"install g++ {gcc.newest}{beside}, or name one with {variable}"
+            return f"install one: apt-get install {package}{f' (it installs{beside})' if beside else ''}"
+    return f"install g++ {gcc.newest}{beside}, or set {variable} to one"
 
 
 def _apt_has(apt: str, package: str, environ: Mapping[str, str]) -> bool:
@@ -338,6 +340,6 @@ def compiler_file(host: HostCompiler, name: str, environ: Mapping[str, str]) -> 
         package = "libstdc++-static" if name == "libstdc++.a" else "glibc-devel (Debian: libc6-dev)"
         raise ToolchainError(
             f"{host.cxx} has no {name}",
-            hint=f"install the package that holds it: {package}",
+            hint=f"install the package that contains it: {package}",
         )
     return path.resolve()

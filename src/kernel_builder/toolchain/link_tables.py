@@ -64,7 +64,7 @@ def _scattered(wheel: Wheel, member: str, known: bytes) -> tuple[Symbol, ...]:
     def beginning(stop: int) -> bytes:
         def accept(prefix: bytes) -> bytes:
             if len(prefix) < stop:
-                raise NeedMoreError(f"it ends before byte {stop}")
+                raise NeedMoreError(f"it is truncated before byte {stop}")
             return prefix
 
         return known if len(known) >= stop else wheel.read_prefix(member, accept)
@@ -95,7 +95,7 @@ def read_symbols(wheel: Wheel, member: str, *, leading: bool) -> tuple[str, tupl
     """
     name = member.rpartition("/")[2]
     if member not in wheel.members:
-        raise ToolchainError(f"{wheel.filename} holds no {member}, which kernels are linked with")
+        raise ToolchainError(f"{wheel.filename} contains no {member}, which kernels are linked with")
     try:
         if not leading:
             elf = read_elf(wheel.read(member))
@@ -104,7 +104,7 @@ def read_symbols(wheel: Wheel, member: str, *, leading: bool) -> tuple[str, tupl
         symbols = _scattered(wheel, member, found) if isinstance(found, bytes) else found
         return name, tuple(symbol for symbol in symbols if symbol.name != name)  # the version node's own marker
     except ElfError as error:
-        raise IntegrityError(f"{wheel.filename}: the names of {member} cannot be read: {error}") from error
+        raise IntegrityError(f"{wheel.filename}: cannot read the names of {member}: {error}") from error
 
 
 def read_local_symbols(path: Path, *, leading: bool) -> tuple[str, tuple[Symbol, ...]]:
@@ -126,7 +126,7 @@ def read_local_symbols(path: Path, *, leading: bool) -> tuple[str, tuple[Symbol,
             )
             return name, tuple(symbol for symbol in found if symbol.name != name)
     except (OSError, ValueError, ElfError) as error:
-        raise ToolchainError(f"the names of {path} cannot be read: {error}") from error
+        raise ToolchainError(f"cannot read the names of {path}: {error}") from error
 
 
 def table_cost(wheel: Wheel, libraries: Iterable[LibraryRecipe], *, leading_bytes: int) -> int:
@@ -163,7 +163,9 @@ def read_table(file: Path) -> list[Symbol]:
             for name, version, kind, binding, size in (row.split("\t") for row in rows)
         ]
     except (OSError, EOFError, ValueError) as error:
-        raise IntegrityError(f"{file} is damaged: {error}", hint="delete its directory; it is fetched again") from error
+        raise IntegrityError(
+            f"{file} is damaged: {error}", hint="delete its directory; it will be fetched again"
+        ) from error
 
 
 def write_stubs(entry: Path, into: Path, host: HostCompiler, environ: Mapping[str, str]) -> None:

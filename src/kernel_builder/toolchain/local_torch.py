@@ -54,7 +54,7 @@ class LocalTorch:
             elif request.machine != build_machine():
                 reason = f"it is for {build_machine()}"
             elif not self._recipe.serves(version.local):
-                reason = f"{version.local} builds carry other headers"
+                reason = f"{version.local} builds have different headers"
             if reason is not None:
                 refused.append(Refused(part=TORCH, source=LOCAL, candidate=str(root), reason=reason))
                 continue

@@ -60,8 +60,8 @@ class LockError(ToolchainError):
     def __init__(self, problems: Sequence[str]) -> None:
         what = "".join(f"\n  {problem}" for problem in problems)
         super().__init__(
-            f"{LOCK_NAME} and what would be compiled with differ:{what}",
-            hint="kernel-builder lock brings build.toml's variants into it; lock --upgrade chooses all of it anew",
+            f"{LOCK_NAME} does not match what would be used now:{what}",
+            hint="run 'kernel-builder lock' to update it from build.toml, or with --upgrade to choose everything again",
         )
         self.problems = tuple(problems)
 
@@ -185,7 +185,7 @@ def read_lock(root: Path) -> Lock | None:
     file = root / LOCK_NAME
     try:
         if file.stat().st_size > _MAX_BYTES:
-            raise ConfigError(f"{file} is larger than a lock can be", hint="is it another file under that name?")
+            raise ConfigError(f"{file} is too large for a lock", hint="is it a different file with that name?")
         data = file.read_bytes()
     except FileNotFoundError:
         return None
@@ -209,7 +209,7 @@ def parse_lock(data: bytes, file: Path) -> Lock:
         raise ConfigError(
             f"{file} has {what}",
             diagnostics=diagnostics,
-            hint="get it back from version control, or delete it and run: kernel-builder lock",
+            hint="restore it from version control, or delete it and run: kernel-builder lock",
         )
     return lock
 
@@ -223,7 +223,7 @@ class _Reader:
     def lock(self, top: TableNode) -> Lock | None:
         form = top.get("format")
         if not isinstance(form, Leaf) or form.value != FORMAT or isinstance(form.value, bool):
-            found = "there is no format" if form is None else f"format is {describe(form)}"
+            found = "format is missing" if form is None else f"format is {describe(form)}"
             self._report.error(
                 ("format",),
                 f"{found}; this version of kernel-builder reads format {FORMAT}",
@@ -236,7 +236,7 @@ class _Reader:
         for table in self._tables(top, "artefact"):
             artefact = self._artefact(table)
             if _reference(artefact) in artefacts:
-                self._report.error((*table.path, "filename"), "it stands here twice")
+                self._report.error((*table.path, "filename"), "it appears twice")
             artefacts[_reference(artefact)] = artefact
             places[_reference(artefact)] = table
         variants: dict[str, LockedVariant] = {}
@@ -244,7 +244,7 @@ class _Reader:
         for table in self._tables(top, "variant"):
             variant = self._variant(table, artefacts, used)
             if variant.name in variants:
-                self._report.error((*table.path, "name"), "it stands here twice")
+                self._report.error((*table.path, "name"), "it appears twice")
             variants[variant.name] = variant
         for reference, table in places.items():
             if reference not in used:
@@ -254,7 +254,7 @@ class _Reader:
     def _known(self, table: TableNode, keys: tuple[str, ...]) -> None:
         for key in table.items:
             if key not in keys:
-                self._report.error((*table.path, key), f"there is no key {quoted(key)} here", at_key=True)
+                self._report.error((*table.path, key), f"unknown key {quoted(key)}", at_key=True)
 
     def _tables(self, top: TableNode, key: str) -> list[TableNode]:
         node = top.get(key)
@@ -291,7 +291,7 @@ class _Reader:
         filename = self._string(table, "filename", _FILE, "a file name")
         name = self._string(table, "name", _PLAIN, "a name")
         if kind == ArtefactKind.WHEEL and version and not _is_version(version):
-            self._report.error((*table.path, "version"), f"{quoted(version)} is no version of a wheel")
+            self._report.error((*table.path, "version"), f"{quoted(version)} is not a valid wheel version")
         elif kind == ArtefactKind.WHEEL and filename and name and version:
             self._wheel(table, filename, name, version)
         size = table.get("size")
@@ -302,7 +302,7 @@ class _Reader:
         digest = self._optional(table, "sha256", _HEX, "a SHA-256 in hex")
         record = self._optional(table, "record-sha256", _HEX, "a SHA-256 in hex")
         if table.get("sha256") is None and table.get("record-sha256") is None:
-            self._report.error(table.path, "it has neither sha256 nor record-sha256, so nothing says what it is")
+            self._report.error(table.path, "it has neither sha256 nor record-sha256, so it cannot be identified")
         return Artefact(
             filename=filename,
             name=name,
@@ -319,7 +319,7 @@ class _Reader:
         try:
             project, released, _, _ = parse_wheel_filename(filename)
         except InvalidWheelFilename:
-            self._report.error((*table.path, "filename"), f"{quoted(filename)} is no name of a wheel")
+            self._report.error((*table.path, "filename"), f"{quoted(filename)} is not a valid wheel name")
             return
         if canonicalize_name(name) != project:
             self._report.error((*table.path, "name"), f"{quoted(filename)} is a wheel of {project}")
@@ -334,9 +334,9 @@ class _Reader:
         found: list[Artefact] = []
         for path, reference in names:
             if reference not in artefacts:
-                self._report.error(path, f"there is no [[artefact]] with the filename {quoted(reference)}")
+                self._report.error(path, f"no [[artefact]] has the filename {quoted(reference)}")
             elif artefacts[reference] in found:
-                self._report.error(path, "it stands here twice")
+                self._report.error(path, "it appears twice")
             else:
                 found.append(artefacts[reference])
                 used.add(reference)

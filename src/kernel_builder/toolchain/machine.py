@@ -160,5 +160,5 @@ def try_compiler(host: HostCompiler, environ: Mapping[str, str]) -> str | None:
             return f"{host.cxx} does not run: {error}"
         if completed.returncode != 0:
             words = [line for line in completed.stderr.splitlines() if "error" in line] or completed.stderr.splitlines()
-            return f"{host.cxx} cannot make a shared library: {words[0].strip() if words else 'it says nothing'}"
+            return f"{host.cxx} cannot make a shared library: {words[0].strip() if words else 'it gave no reason'}"
     return None

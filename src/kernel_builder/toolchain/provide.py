@@ -112,7 +112,7 @@ class Toolchains:
             if kept is not None:
                 return self._keep_to(kept, reasons[0])
             for source, reason in zip(chain.unreachable, reasons, strict=False):
-                self._reporter.emit(Notice(message=f"{source} is passed over: {reason}", warning=True))
+                self._reporter.emit(Notice(message=f"{source} is skipped: {reason}", warning=True))
         else:
             self._kept.keep(request, chain)
         return self._describer.describe(request, host, chain)
@@ -135,7 +135,7 @@ class Toolchains:
             taken.append(self._taken_from_lock(request, component.name, artefacts, is_part))
         unused = {artefact.filename for artefact in artefacts} - {part.artefact.filename for part in taken}
         if unused:
-            raise _other_files(request, f"nothing of it comes from {', '.join(sorted(unused))}")
+            raise _other_files(request, f"it does not use {', '.join(sorted(unused))}")
         return self._describer.describe(request, self._host(request), Chain(taken=tuple(taken)))
 
     def with_records(self, resolved: ResolvedToolchain) -> tuple[Artefact, ...]:
@@ -177,7 +177,7 @@ class Toolchains:
                 return error.message
             if artefact.record_sha256 in {None, found}:
                 return None
-            return f"{artefact.filename}: the SHA-256 of its RECORD is {found}, and {artefact.record_sha256} was locked"
+            return f"{artefact.filename}: the SHA-256 of its RECORD is {found}, but {artefact.record_sha256} was locked"
 
         with self._transfers():
             tasks = [partial(one, artefact) for artefact in artefacts]
@@ -194,14 +194,14 @@ class Toolchains:
         backend = request.toolkit.backend if request.toolkit is not None and part != TORCH else None
         found = sorted(filter(fits, artefacts), key=lambda artefact: self._sources.rank(backend, artefact.source))
         if not found:
-            raise _other_files(request, f"it has none for {part}")
+            raise _other_files(request, f"no file provides {part}")
         if found[0].kind is not ArtefactKind.LOCAL:
             return Taken(part=part, source=found[0].source, artefact=found[0])
         now = self._sources.local_now(request, part, found[0].source, self._components(request))
         if now is None or now.artefact != found[0]:
             raise ToolchainError(
                 f"{part} of {request} was {found[0].filename} on this machine, which has changed or is gone",
-                hint="kernel-builder lock --upgrade",
+                hint="run: kernel-builder lock --upgrade",
             )
         return now
 
@@ -249,10 +249,10 @@ class Toolchains:
         names = ", ".join(dict.fromkeys(str(request) for request in requests))
         patterns = " ".join(dict.fromkeys(f"'{request.pattern}'" for request in requests))
         return OfflineError(
-            f"the toolchain for {names} is not complete in the store ({self._store.root}), and the network must not be"
-            " used (--offline)",
-            hint=f"where there is a network: kernel-builder toolchain fetch {patterns}; 'toolchain export' and"
-            " 'toolchain import' bring it to machines that have none",
+            f"the toolchain for {names} is not complete in the store ({self._store.root}), but --offline"
+            " forbids using the network",
+            hint=f"with network access, run: kernel-builder toolchain fetch {patterns}; 'toolchain export' and"
+            " 'toolchain import' bring it to machines without a network",
         )
 
     def _is_at_hand(self, resolved: ResolvedToolchain) -> bool:
@@ -287,9 +287,9 @@ class Toolchains:
             for table in resolved.torch.exports:
                 if not table.is_file():
                     raise ToolchainError(
-                        f"{resolved.artefacts[0].filename} holds no {table.stem}: it is a torch without"
+                        f"{resolved.artefacts[0].filename} contains no {table.stem}: it is a build of torch without"
                         f" {_label(resolved)}",
-                        hint=f"build the {HOST.label} variants of this release, or name an index that has its"
+                        hint=f"build the {HOST.label} variants of this release, or set an index that has its"
                         f" {_label(resolved)} build",
                     )
         return tuple(Provided(torch=resolved.torch, toolkit=resolved.toolkit) for resolved in wanted)
@@ -310,8 +310,8 @@ def _label(resolved: ResolvedToolchain) -> str:
 
 def _other_files(request: ToolchainRequest, what: str) -> ToolchainError:
     return ToolchainError(
-        f"the lock has other files for {request} than this version of kernel-builder makes it from: {what}",
-        hint="kernel-builder lock --upgrade",
+        f"the lock lists different files for {request} than this version of kernel-builder uses: {what}",
+        hint="run: kernel-builder lock --upgrade",
     )
 
 

@@ -152,7 +152,7 @@ class ToolkitRecipe:
         if major not in self.wheels:
             known = ", ".join(str(number) for number in self.majors)
             label = self.backend.label
-            raise ToolchainError(f"{label} {version} is not known", hint=f"{label} majors that are: {known}")
+            raise ToolchainError(f"{label} {version} is not known", hint=f"known {label} majors: {known}")
         project, root = self.wheels[major]
         found: list[Component] = []
         for row in self.rows:
@@ -225,7 +225,7 @@ def _texts(table: Mapping[str, object], key: str) -> tuple[str, ...]:
 def _number(table: Mapping[str, object], key: str) -> int:
     value = table[key]
     if not isinstance(value, int):
-        raise TypeError(f"{key} must be a whole number")
+        raise TypeError(f"{key} must be an integer")
     return value
 
 

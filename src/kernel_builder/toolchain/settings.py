@@ -95,7 +95,7 @@ _TOP = Table(
         _key(
             "sources",
             Kind.TEXTS,
-            "The order in which sources are tried; those that are not named are not used.",
+            "The order in which sources are tried; sources that are not listed are not used.",
             '["index", "redistrib", "debian", "local"]',
         ),
         _key("index", Kind.TEXTS, "Further indexes of wheels, one [[index]] each.", "[]"),
@@ -109,9 +109,9 @@ _INDEX = Table(
     model="FurtherIndex",
     summary="An index of wheels besides the one that pip is configured for.",
     keys=(
-        _key("name", Kind.TEXT, "What sources and messages call it.", '"mine"', required=True),
-        _key("url", Kind.TEXT, "Its address: what pip takes as --index-url.", '"https://host/simple"'),
-        _key("path", Kind.TEXT, "A folder of wheels, instead of an address.", '"wheels"'),
+        _key("name", Kind.TEXT, "Its name in sources and messages.", '"mine"', required=True),
+        _key("url", Kind.TEXT, "Its URL: what pip takes as --index-url.", '"https://host/simple"'),
+        _key("path", Kind.TEXT, "A directory of wheels, instead of a URL.", '"wheels"'),
     ),
 )
 _REDISTRIB = Table(
@@ -119,8 +119,8 @@ _REDISTRIB = Table(
     model="ToolchainSettings",
     summary="NVIDIA's redistributable archives.",
     keys=(
-        _key("url", Kind.TEXT, "Where redistrib_*.json lie.", '"https://host/redist"'),
-        _key("path", Kind.TEXT, "A folder that holds them, and the archives that they name.", '"redist"'),
+        _key("url", Kind.TEXT, "The URL that redistrib_*.json are below.", '"https://host/redist"'),
+        _key("path", Kind.TEXT, "A directory with them and the archives that they list.", '"redist"'),
     ),
 )
 _DEBIAN = Table(
@@ -128,7 +128,7 @@ _DEBIAN = Table(
     model="ToolchainSettings",
     summary="Debian's package of a toolkit's compiler.",
     keys=(
-        _key("mirror", Kind.TEXT, "A URL or a folder. Default: the mirror that apt uses.", '"http://host/debian"'),
+        _key("mirror", Kind.TEXT, "A URL or a directory. Default: the mirror that apt uses.", '"http://host/debian"'),
         _key("suites", Kind.TEXTS, "Suites to look in. Default: those known to have the release.", '["trixie"]'),
         _key(
             "keyring",
@@ -146,7 +146,7 @@ _LOCAL = Table(
         _key(
             "toolkits",
             Kind.TEXTS,
-            "Folders of toolkits, besides those in the usual places and on PATH.",
+            "Directories of toolkits, in addition to the usual places and PATH.",
             '["/opt/toolkit"]',
         ),
     ),
@@ -179,7 +179,7 @@ def _expanded(text: str, variable: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
-        raise UsageError(f"{variable} is {quoted(text)}: there is no such user", hint="write the whole path") from error
+        raise UsageError(f"{variable} is {quoted(text)}: no such user", hint="write the full path") from error
 
 
 def _exists(path: Path) -> bool:
@@ -198,8 +198,8 @@ def load_settings(root: Path | None, environ: Mapping[str, str], *, sources: Seq
     if root is not None:
         files.insert(0, root / FILE_NAME)
     if environ.get("KERNEL_BUILDER_CONFIG") and not files[-1].is_file():
-        wrong = "no file" if _exists(files[-1]) else "not there"
-        raise ConfigError(f"KERNEL_BUILDER_CONFIG names {files[-1]}, which is {wrong}")
+        wrong = "is not a regular file" if _exists(files[-1]) else "does not exist"
+        raise ConfigError(f"KERNEL_BUILDER_CONFIG names {files[-1]}, which {wrong}")
     read = [(file, _read(file)) for file in files if _exists(file)]
     settings = ToolchainSettings(files=tuple(file for file, _ in read))
     order: tuple[str, ...] | None = None
@@ -223,7 +223,7 @@ def load_settings(root: Path | None, environ: Mapping[str, str], *, sources: Seq
     asked = tuple(dict.fromkeys(sources or filter(None, named)))
     for name in asked:
         if name not in names:
-            raise UsageError(f"there is no source {quoted(name)}", hint=f"sources are: {', '.join(names)}")
+            raise UsageError(f"unknown source {quoted(name)}", hint=f"sources are: {', '.join(names)}")
     if order is not None:
         _check_order(order, names, read)
     return replace(settings, order=asked or order or usual)
@@ -235,8 +235,8 @@ def _check_order(order: Sequence[str], names: Sequence[str], read: Sequence[tupl
     if unknown:
         file = next(file for file, partial in read if partial.order is not None)
         raise ConfigError(
-            f"{file}: sources: there is no source {', '.join(map(quoted, unknown))}",
-            hint=f"sources are: {', '.join(names)}; a further index needs an [[index]] with name and url",
+            f"{file}: sources: unknown source {', '.join(map(quoted, unknown))}",
+            hint=f"sources are: {', '.join(names)}; an additional index needs an [[index]] with name and url",
         )
 
 
@@ -254,8 +254,8 @@ def _place_in_environment(text: str, variable: str) -> Place:
         return Place(path=_expanded(text, variable).absolute())
     if not text.startswith("file://") and not names_a_server(text):
         raise UsageError(
-            f"{variable} is {quoted(redact(text))}, which is no http or https address",
-            hint="write https://host/path, or the path of a folder",
+            f"{variable} is {quoted(redact(text))}, which is not an http or https URL",
+            hint="write https://host/path, or the path of a directory",
         )
     return Place(url=text)
 
@@ -264,9 +264,9 @@ def _read(file: Path) -> _Partial:
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from error
     if len(data) > MAX_BYTES:
-        raise ConfigError(f"{file} has more than {MAX_BYTES >> 20} MiB", hint="is it another file under that name?")
+        raise ConfigError(f"{file} is larger than {MAX_BYTES >> 20} MiB", hint="is it a different file with that name?")
     text, problems = decode(data)
     source = Source(text)
     report = Report(source, file)
@@ -312,7 +312,7 @@ class _Reader:
         reader = TableReader(self._table("redistrib"), _REDISTRIB, self._report)
         if not isinstance(self._top.get("redistrib"), TableNode):
             return None
-        return self._place(reader, '"https://host/redist"; for NVIDIA\'s server, name "redistrib" in sources instead')
+        return self._place(reader, '"https://host/redist"; for NVIDIA\'s server, list "redistrib" in sources instead')
 
     def _table(self, name: str) -> TableNode:
         node = self._top.get(name)
@@ -326,7 +326,7 @@ class _Reader:
         seen: dict[str, None] = {}
         node = self._top.get("sources")
         if node is not None and isinstance(node, ListNode) and not node.items:
-            self._report.error(node.path, "names no source", hint="name some, or remove it for the usual order")
+            self._report.error(node.path, "lists no source", hint="list some, or remove it for the default order")
         for entry in order:
             if entry.text in seen:
                 self._report.error(entry.path, f"{quoted(entry.text)} is listed twice", hint="remove one of the two")
@@ -352,16 +352,14 @@ class _Reader:
             if name is None or place is None:
                 continue
             if name.text in BUILT_IN or _NAME.fullmatch(name.text) is None:
-                taken = " is the name of a source that is always there" if name.text in BUILT_IN else " is no name"
+                taken = " is the name of a built-in source" if name.text in BUILT_IN else " is not a valid name"
                 self._report.error(
                     name.path,
                     f"{quoted(name.text)}{taken}",
-                    hint="names are made of lower-case letters, digits, dots, dashes and underscores",
+                    hint="use lower-case letters, digits, dots, dashes and underscores",
                 )
             elif name.text in seen:
-                self._report.error(
-                    name.path, f"{quoted(name.text)} is given twice", hint="give each index its own name"
-                )
+                self._report.error(name.path, f"{quoted(name.text)} appears twice", hint="give each index its own name")
             else:
                 seen.add(name.text)
                 yield FurtherIndex(name=name.text, place=place)
@@ -369,7 +367,7 @@ class _Reader:
     def _place(self, reader: TableReader, example: str) -> Place | None:
         url, path = reader.text("url"), reader.text("path")
         if url is not None and path is not None:
-            self._report.error(path.path, "is given beside 'url'", hint="keep one of the two", at_key=True)
+            self._report.error(path.path, "cannot be combined with 'url'", hint="keep one of the two", at_key=True)
             return None
         if path is not None:
             return Place(path=self._path(path))
@@ -379,23 +377,23 @@ class _Reader:
             self._report.error(reader.path, "has neither 'url' nor 'path'", hint=f"add: url = {example}")
         return None
 
-    def _url(self, entry: TextEntry, otherwise: str = "name a folder with 'path'") -> Place | None:
+    def _url(self, entry: TextEntry, otherwise: str = "set 'path' to a directory") -> Place | None:
         if not names_a_server(entry.text):
             self._report.error(
                 entry.path,
-                f"{quoted(redact(entry.text))} is no http or https address",
+                f"{quoted(redact(entry.text))} is not an http or https URL",
                 hint=f"write https://host/path, or {otherwise}",
             )
             return None
         return Place(url=entry.text)
 
     def _url_or_folder(self, entry: TextEntry) -> Place | None:
-        return self._url(entry, "the path of a folder") if "://" in entry.text else Place(path=self._path(entry))
+        return self._url(entry, "the path of a directory") if "://" in entry.text else Place(path=self._path(entry))
 
     def _path(self, entry: TextEntry) -> Path:
         path = Path(entry.text)
         try:
             path = path.expanduser()
         except RuntimeError:
-            self._report.error(entry.path, f"{quoted(entry.text)}: there is no such user", hint="write the whole path")
+            self._report.error(entry.path, f"{quoted(entry.text)}: no such user", hint="write the full path")
         return path if path.is_absolute() else self._folder.absolute() / path

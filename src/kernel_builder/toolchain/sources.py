@@ -146,7 +146,7 @@ def _named(sources: Sequence[_Labelled], label: str) -> _Labelled:
     for source in sources:
         if source.label == label:
             return source
-    raise ToolchainError(f"the source {label!r} is not configured any more", hint="run the command again")
+    raise ToolchainError(f"the source {label!r} is no longer configured", hint="run the command again")
 
 
 def open_sources(

@@ -47,7 +47,7 @@ def provide_stable_headers(store: Store, torch: TorchSdk) -> None:
             if (include / root).is_dir():
                 shutil.copytree(include / root, into / root, copy_function=shutil.copyfile)
         if not (into / "torch" / "csrc" / "stable").is_dir():
-            raise ToolchainError(f"torch {torch.version} has no stable ABI: there is no torch/csrc/stable")
+            raise ToolchainError(f"torch {torch.version} has no stable ABI: torch/csrc/stable is missing")
         return ()
 
     store.ensure(_key(store, torch), build)

@@ -86,9 +86,9 @@ def write_stub(
             command, capture_output=True, text=True, check=False, env=environ, stdin=subprocess.DEVNULL
         )
     if completed.returncode != 0 and os.strerror(errno.ENOSPC) in completed.stderr:
-        raise MachineError(f"there is no room for the link stub of {soname}", hint=f"free some space for {path.parent}")
+        raise MachineError(f"no space left for the link stub of {soname}", hint=f"free some space in {path.parent}")
     if completed.returncode != 0:
         raise ToolchainError(
             f"{host.cxx} could not make the link stub of {soname}:\n{completed.stderr.strip()[-2000:]}",
-            hint="a working assembler and linker (binutils) must belong to the compiler",
+            hint="the compiler needs a working assembler and linker (binutils)",
         )

@@ -71,7 +71,7 @@ def _host_libraries(host: HostCompiler, environ: Mapping[str, str]) -> dict[str,
     loader = _LOADERS.get(host.machine)
     if loader is None:
         raise ToolchainError(
-            f"{host.cxx} compiles for {host.target}; kernels are built for {' and '.join(_LOADERS)}",
+            f"{host.cxx} compiles for {host.target}, but kernels are built for {' and '.join(_LOADERS)}",
             hint="set CXX to a compiler for one of them",
         )
     found = {name: compiler_file(host, name, environ) for name in (*_REQUIRED, loader)}
@@ -129,7 +129,7 @@ def write_sysroot(directory: Path, host: HostCompiler, environ: Mapping[str, str
         try:
             symbols = select_floor(read_elf(path.read_bytes()).exports)
         except ElfError as error:
-            raise ToolchainError(f"{path} cannot be read as a shared library: {error}") from error
+            raise ToolchainError(f"cannot read {path} as a shared library: {error}") from error
         if symbols:
             write_stub(sysroot.libraries / soname, soname=soname, symbols=symbols, host=host, environ=environ)
         elif soname in _REQUIRED:
@@ -175,7 +175,7 @@ def _run(command: list[str], purpose: str, environ: Mapping[str, str]) -> None:
         )
     except FileNotFoundError as error:
         raise ToolchainError(
-            f"{command[0]} is needed to {purpose}, and it is not there", hint="install binutils"
+            f"{command[0]} is needed to {purpose}, but it is not installed", hint="install binutils"
         ) from error
     if completed.returncode != 0:
         raise ToolchainError(f"could not {purpose}:\n{completed.stderr.strip()[-2000:]}")

@@ -76,7 +76,7 @@ class TorchWheels:
         refused: list[Refused] = []
         for file in fitting:
             if not self._recipe.serves(file.version.local):
-                refused.append(self._refuse(file.filename, f"{file.version.local} builds carry other headers"))
+                refused.append(self._refuse(file.filename, f"{file.version.local} builds have different headers"))
                 continue
             self._files[file.filename] = file
             candidates.append(TorchCandidate(version=file.version, artefact=file.artefact(self.label)))
@@ -129,7 +129,7 @@ class TorchWheels:
         wheel = self._index.open(file, scratch, progress.add)
         members = wheel.select(self._recipe.include)
         if not members:
-            raise ToolchainError(f"{file.filename} holds no C++ headers, so nothing can be compiled with it")
+            raise ToolchainError(f"{file.filename} contains no C++ headers, so nothing can be compiled with it")
         libraries = [library for library in self._recipe.libraries if library.backend is None or _holds(wheel, library)]
         require_space(into.parent, sum(member.size for member in members) + _TABLE_SPACE)
         progress.expect(

@@ -16,7 +16,7 @@ def wheel_artefact(file: IndexFile, wheel: Wheel, source: str) -> Artefact:
         raise IntegrityError(
             f"{file.filename} is not the wheel that was chosen: the SHA-256 of its RECORD is {wheel.record_sha256},"
             f" not {file.record_sha256}",
-            hint="the index, or what is between, alters files",
+            hint="use another index: this one, or a proxy on the way, alters files",
         )
     return Artefact(
         name=file.project,

@@ -123,7 +123,7 @@ def build(request: BuildRequest, run: Run) -> BuildOutcome:
         result = NinjaEngine().run(plan, options)
         if identify(prepared.project, places.output, environ=run.environ) != prepared.identity:
             raise BuildError(
-                "files of the kernel changed while it was built, so what was built has no name of its own",
+                "files of the kernel changed during the build, so the result has no name of its own",
                 hint="run the build again; nothing was installed",
             )
         outcomes = [finisher.finish(variant, result.of_variant(variant.name)) for variant in plan.variants]
@@ -138,7 +138,7 @@ def _tell(prepared: Prepared, reporter: Reporter) -> None:
     for entry in prepared.unavailable:
         reporter.emit(Notice(message=f"{entry.name} is not built: {entry.summary}", warning=True))
     for backend, reason in prepared.without_variant:
-        reporter.emit(Notice(message=f"nothing is built for {backend.value}: {reason}", warning=True))
+        reporter.emit(Notice(message=f"nothing to build for {backend.value}: {reason}", warning=True))
     for text in prepared.plan.warnings:
         reporter.emit(Notice(message=text, warning=True))
     for text in prepared.plan.notes:

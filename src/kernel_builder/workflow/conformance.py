@@ -57,7 +57,7 @@ class Conformance:
             codes = ", ".join(sorted({finding.rule.code for finding in errors}))
             raise BuildError(
                 "the kernel breaks rules of Hub kernels, so it was not built:\n" + _listed(errors),
-                hint=f"check --explain {errors[0].rule.code} says more; --ignore {codes} builds it anyway",
+                hint=f"run 'check --explain {errors[0].rule.code}' for details; --ignore {codes} builds it anyway",
             )
         warnings = [finding for finding in report.findings if finding.severity is Severity.WARNING]
         for finding in warnings[:_SHOWN]:
@@ -91,7 +91,7 @@ class Conformance:
         )
         errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
         if errors:
-            return "it is no conforming kernel:\n" + _listed(errors)
+            return "it breaks conformance rules:\n" + _listed(errors)
         _remember(stamp, key)
         return None
 

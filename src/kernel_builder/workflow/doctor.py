@@ -184,7 +184,7 @@ def _python(environ: Mapping[str, str]) -> Iterator[Check]:
     if libc == "glibc":
         yield Check(name="system", standing=Standing.OK, found=system)
     else:
-        remedy = "build on a Linux with glibc, in a container for instance"
+        remedy = "build on Linux with glibc, for example in a container"
         yield Check(name="system", standing=Standing.MISSING, found=system, remedy=remedy)
     yield Check(name="Python", standing=Standing.OK, found=f"{platform.python_version()}, {sys.executable}")
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
@@ -209,7 +209,7 @@ def _compilers(environ: Mapping[str, str], machine: str) -> Iterator[Check]:
             name="C++ compiler",
             standing=Standing.MISSING,
             found=f"no g++ or clang++ for {machine}-linux{f' ({tried})' if tried else ''}",
-            remedy=f"{install}, or name a compiler with the variable {variable_for(machine)}",
+            remedy=f"{install}, or set {variable_for(machine)} to a compiler",
         )
     for host in hosts:
         found = f"{host}, {host.cxx}{_limits(host)}"
@@ -273,7 +273,7 @@ def _cross(environ: Mapping[str, str]) -> Iterator[Check]:
         variable = variable_for(hosts.machine)
         remedy = f"to build for aarch64-linux: {install_command('aarch64 c++', environ)}"
         if hosts.chosen:
-            remedy = f"to build for aarch64-linux: unset {variable}, or let it name a compiler for aarch64"
+            remedy = f"to build for aarch64-linux: unset {variable}, or set it to a compiler for aarch64"
         found = f"none; {variable} is {environ[variable]}" if hosts.chosen else "none"
         yield Check(name="compiler for aarch64", standing=Standing.ABSENT, found=found, remedy=remedy)
 
@@ -319,7 +319,7 @@ def _debian(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterator
     if mirrors:
         yield Check(name="Debian's mirror", standing=Standing.OK, found=", ".join(mirrors))
     else:
-        remedy = f"{purpose}: name one in kernel-builder.toml"
+        remedy = f"{purpose}: set one in kernel-builder.toml"
         yield Check(name="Debian's mirror", standing=Standing.ABSENT, found="none in apt's sources", remedy=remedy)
 
 
@@ -343,7 +343,7 @@ def _devices(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterato
     for found in devices:
         yield Check(name="GPU", standing=Standing.OK, found=found)
     if not devices:
-        yield Check(name="GPU", standing=Standing.OK, found="none found; building needs none")
+        yield Check(name="GPU", standing=Standing.OK, found="none found; building needs no GPU")
 
 
 def _resources(store: Store) -> Iterator[Check]:
@@ -365,20 +365,20 @@ def _sources(settings: ToolchainSettings) -> Check:
 def _store(store: Store) -> Check:
     root = store.root.absolute()
     place = next(folder for folder in (root, *root.parents) if _exists(folder))
-    mend = "set KERNEL_BUILDER_CACHE to a directory of yours on a disk with room"
+    mend = "set KERNEL_BUILDER_CACHE to a directory that you can write to, on a disk with space"
     usable = place.is_dir() and os.access(place, os.W_OK | os.X_OK)
     if not usable and not _exists(store.entries):
-        return Check(name="store", standing=Standing.MISSING, found=f"{store.root} cannot be written", remedy=mend)
+        return Check(name="store", standing=Standing.MISSING, found=f"cannot write {store.root}", remedy=mend)
     try:
         size = sum(entry.size for entry in list_entries(store))
         free = shutil.disk_usage(place).free
     except OSError as error:
         return Check(
-            name="store", standing=Standing.MISSING, found=f"{store.root} cannot be read: {error.strerror}", remedy=mend
+            name="store", standing=Standing.MISSING, found=f"cannot read {store.root}: {error.strerror}", remedy=mend
         )
     found = f"{store.root}: {_gib(size)}, {_gib(free)} free"
     if not usable:
-        found += "; it cannot be written, so it serves only with what it has"
+        found += "; it is read-only, so only what is in it can be used"
         return Check(name="store", standing=Standing.ABSENT, found=found, remedy=mend)
     if free < LOW_DISK:
         return Check(name="store", standing=Standing.ABSENT, found=found, remedy=f"free some space, or {mend}")
@@ -396,7 +396,7 @@ def _gib(size: int) -> str:
 def _index(run: Run) -> tuple[Check, KernelBuilderError | None]:
     """The package index, and what is wrong with it if it was asked."""
     if run.offline:
-        return Check(name="package index", standing=Standing.OK, found="not asked (--offline)"), None
+        return Check(name="package index", standing=Standing.OK, found="not contacted (--offline)"), None
     project = next(iter(toolkit_kinds().values())).recipe.compiler_project
     try:
         settings = find_index(run.environ)
@@ -408,8 +408,8 @@ def _index(run: Run) -> tuple[Check, KernelBuilderError | None]:
     except KernelBuilderError as error:
         # Not MISSING: what is in the store can be built with.
         return Check(name="package index", standing=Standing.ABSENT, found=error.message, remedy=error.hint), error
-    origin = "nothing else is configured" if settings.url is None else f"set by {settings.origin}"
-    found = f"answers, with {len(files)} wheels of {project} ({origin})"
+    origin = "no other index is configured" if settings.url is None else f"set by {settings.origin}"
+    found = f"responds, with {len(files)} wheels of {project} ({origin})"
     return Check(name="package index", standing=Standing.OK, found=found), None
 
 

@@ -58,13 +58,14 @@ def _row(variant: str, root: Path | None) -> SupportRow:
         project, _ = load_project(root)
         entry = next((kept for kept in all_variants(project, table, None).kept if kept.name == variant), None)
         if entry is not None and entry.row is None:
-            raise UsageError(f"{variant} of {project.name} is Python alone: it is compiled with nothing")
+            raise UsageError(f"{variant} of {project.name} is Python only: nothing is compiled for it")
         if entry is not None:
             row, obstacle = entry.row, entry.obstacle
     if row is None:
         raise UsageError(
-            f"there is no variant {variant!r}, neither in the support table nor in a project here",
-            hint="'kernel-builder list-variants --set all' lists a project's; --project names one elsewhere",
+            f"variant {variant!r} is neither in the support table nor in a project here",
+            hint="run 'kernel-builder list-variants --set all' for a project's variants, or pass a project"
+            " with --project",
         )
     if obstacle is not None:
         raise UsageError(f"{variant}: {obstacle}")

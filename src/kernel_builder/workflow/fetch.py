@@ -107,7 +107,7 @@ def _rows(request: FetchRequest) -> tuple[SupportRow, ...]:
         if not any(fnmatchcase(row.name, pattern) for row in here):
             raise UsageError(
                 f"no variant for {platform} matches {pattern}",
-                hint=f"variants have names such as {here[-1].name}; torch213-* means all of torch 2.13",
+                hint=f"use a name such as {here[-1].name}, or torch213-* for all of torch 2.13",
             )
     backends = request.backends or (COMPILED_BACKENDS if not request.patterns else tuple(Backend))
     within = request.within or (VariantSet.ALL if request.patterns else VariantSet.LATEST)
@@ -146,12 +146,12 @@ def _resolve_rows(
 
 
 def _refusal(unavailable: list[Unavailable], total: int) -> ToolchainError:
-    lines = [f"the toolchains of {len(unavailable)} of {total} variants cannot be had:"]
+    lines = [f"the toolchains of {len(unavailable)} of {total} variants are not available:"]
     lines += [
         f"  {entry.name}: {entry.reason}" + (f" ({entry.remedy})" if entry.remedy else "") for entry in unavailable
     ]
     some = len(unavailable) < total
-    return ToolchainError("\n".join(lines), hint="--available fetches the others" if some else None)
+    return ToolchainError("\n".join(lines), hint="pass --available to fetch the others" if some else None)
 
 
 def _provider(run: Run, settings: Path | None, platform: Platform | None = None) -> Toolchains:
@@ -197,7 +197,7 @@ def portion(request: FetchRequest, run: Run) -> Portion:
     missing = names - {entry.name for entry in entries}
     if missing:
         raise ToolchainError(
-            f"{', '.join(sorted(missing))} is not in the store", hint="kernel-builder toolchain fetch brings it there"
+            f"{', '.join(sorted(missing))} is not in the store", hint="run: kernel-builder toolchain fetch"
         )
     return Portion(entries=entries, resolutions=tuple(sorted(kept)))
 

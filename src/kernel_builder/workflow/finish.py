@@ -72,7 +72,7 @@ class Finisher:
         action, lines = failure.action, failure.output
         log = self.prepared.plan.places.path(action.log)
         if any("No space left on device" in line for line in lines):
-            return f"{action.source}: the disk is full; free some space and build again (the compiler's words: {log})"
+            return f"{action.source}: the disk is full; free some space and build again (compiler output: {log})"
         if action.kind is ActionKind.INSPECT:
             return "\n".join(lines)
         tail = "\n".join(f"    {line}" for line in _excerpt(lines))
@@ -82,10 +82,10 @@ class Finisher:
             )
         for name in dict.fromkeys(match[1] for line in lines for match in _NO_SUCH_FILE.finditer(line)):
             if any((directory / name).is_file() for directory in self._all_headers(variant)):
-                tail += f"\n    ({name} does not belong to torch's stable ABI, which torch.stable-abi asks for)"
-                tail += f"\n    (headers that do: {', '.join(f'{root}/' for root in stable_header_roots())})"
+                tail += f"\n    ({name} is not part of torch's stable ABI, which torch.stable-abi selects)"
+                tail += f"\n    (headers that are: {', '.join(f'{root}/' for root in stable_header_roots())})"
         verb = "could not be linked" if action.kind is ActionKind.LINK else "does not compile"
-        return f"{action.source} {verb}:\n{tail}\n  the command and all of its words: {log}"
+        return f"{action.source} {verb}:\n{tail}\n  the command and its full output: {log}"
 
     def _all_headers(self, variant: VariantPlan) -> tuple[Path, ...]:
         """Where all of torch's headers are, for a variant that is compiled with the stable ones alone; else nothing."""

@@ -28,7 +28,7 @@ class LockGuide:
         self._locked: dict[str, LockedVariant] = {}
         self._problems: list[str] = []
         if use is LockUse.REQUIRE and self._lock is None:
-            raise LockError([f"there is no {LOCK_NAME} in {root}"])
+            raise LockError([f"{LOCK_NAME} does not exist in {root}"])
 
     def resolve(
         self, name: str, wanted: ToolchainRequest, provider: Toolchains, libraries: tuple[ResolvedLibrary, ...]
@@ -38,8 +38,8 @@ class LockGuide:
         if locked is None:
             if self._use is LockUse.REQUIRE:
                 if self._available:
-                    raise ToolchainError(f"{LOCK_NAME} does not have it", hint="kernel-builder lock")
-                raise self._refusal(name, "the lock does not have it")
+                    raise ToolchainError(f"{LOCK_NAME} does not list it", hint="run: kernel-builder lock")
+                raise self._refusal(name, "the lock does not list it")
             return provider.resolve(wanted, fresh=self._use is LockUse.UPGRADE)
         own = [artefact for artefact in locked.artefacts if artefact.kind is not ArtefactKind.TREE]
         try:
@@ -53,10 +53,10 @@ class LockGuide:
             return provider.resolve(wanted)
         trees = {artefact for artefact in locked.artefacts if artefact.kind is ArtefactKind.TREE}
         if trees != {artefact for library in libraries for artefact in library.artefacts}:
-            self._differs(name, "the libraries that its sections depend on are others than those in the lock")
+            self._differs(name, "the libraries that its sections depend on differ from those in the lock")
         if not locked.accepts(answer.host):
             compiler = f"{answer.host.cxx} ({answer.host})"
-            self._differs(name, f"the lock accepts {locked.accepted}, and {compiler} would be used")
+            self._differs(name, f"the lock accepts {locked.accepted}, but {compiler} would be used")
         self._locked[name] = locked
         return answer
 
@@ -76,8 +76,8 @@ class LockGuide:
         if self._problems:
             raise LockError(self._problems)
         if self._lock is not None and len(self._locked) < total and self._use is LockUse.PREFER:
-            message = f"{LOCK_NAME} has {len(self._locked)} of the {total} variants; what the others are compiled with"
-            self._reporter.emit(Notice(message=f"{message} was chosen now ('kernel-builder lock' adds them)"))
+            message = f"{LOCK_NAME} has {len(self._locked)} of the {total} variants; toolchains for the others"
+            self._reporter.emit(Notice(message=f"{message} were chosen now ('kernel-builder lock' adds them)"))
         elif self._locked:
-            self._reporter.emit(Notice(message=f"compiled with what {LOCK_NAME} names"))
+            self._reporter.emit(Notice(message=f"compiled with what {LOCK_NAME} lists"))
         return self._locked

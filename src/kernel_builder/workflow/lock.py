@@ -82,8 +82,8 @@ def _wanted(project: Project, request: LockRequest, old: Lock | None, run: Run) 
         names += [entry.name for entry in here.kept if _can_be_locked(entry) and old.get(entry.name) is not None]
     if not names:
         raise ConfigError(
-            "there is nothing to lock: no variant of this kernel is compiled for this platform",
-            hint="'kernel-builder list-variants --why' tells of each variant what becomes of it",
+            "nothing to lock: no variant of this kernel is compiled for this platform",
+            hint="run 'kernel-builder list-variants --why' to see why",
         )
     return tuple(dict.fromkeys(names))
 
@@ -129,13 +129,13 @@ def drift(request: LockRequest, run: Run) -> tuple[str, ...]:
     """
     lock = read_lock(request.root)
     if lock is None:
-        return (f"there is no {LOCK_NAME}",)
+        return (f"{LOCK_NAME} does not exist",)
     project, _ = load_project(request.root)
     problems: list[str] = []
     if render(lock) != (request.root / LOCK_NAME).read_text(encoding="utf-8"):
-        problems.append("it is not as 'kernel-builder lock' writes it: it was edited")
+        problems.append("it differs from what 'kernel-builder lock' writes: it was edited")
     valid = {entry.name for entry in all_variants(project, load_support(), None).kept}
-    problems += [f"{v.name}: the project has no such variant any more" for v in lock.variants if v.name not in valid]
+    problems += [f"{v.name}: the project no longer has this variant" for v in lock.variants if v.name not in valid]
     names = _wanted(project, request, lock, run)
     problems += _missing(project, request, [name for name in names if lock.get(name) is None], run)
     locked = tuple(name for name in names if lock.get(name) is not None)
@@ -166,7 +166,7 @@ def _bounds(lock: Lock, chosen: Chosen) -> list[str]:
             continue
         right = replace(locked, host_compiler=_accepted(answer))
         if locked != right:
-            problems.append(f"{name}: the lock accepts {locked.accepted}, and {right.accepted} is right")
+            problems.append(f"{name}: the lock accepts {locked.accepted}, but {right.accepted} is correct")
     return problems
 
 
@@ -183,4 +183,4 @@ def _missing(project: Project, request: LockRequest, names: list[str], run: Run)
             found.update(group)
         except ToolchainError:
             continue
-    return [f"{name}: the project wants it, and the lock does not have it" for name in names if name in found]
+    return [f"{name}: the project needs it, but the lock does not list it" for name in names if name in found]

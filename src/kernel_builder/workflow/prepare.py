@@ -143,8 +143,8 @@ def refuse_unknown_architectures(plan: BuildPlan, chosen: Chosen) -> None:
             if missing:
                 key = variant.backend.key(Role.ARCHITECTURES)
                 raise ConfigError(
-                    f"{variant.name}: {section.id} is to be compiled for {', '.join(map(str, missing))}, which the"
-                    f" compiler of {toolkit.toolkit} does not know",
-                    hint=f"it knows {', '.join(known)}; {key.name if key else 'its list'} says what a section is"
+                    f"{variant.name}: {section.id} must be compiled for {', '.join(map(str, missing))}, which the"
+                    f" compiler of {toolkit.toolkit} does not support",
+                    hint=f"it supports {', '.join(known)}; {key.name if key else 'its list'} sets what a section is"
                     " compiled for",
                 )

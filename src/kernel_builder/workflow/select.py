@@ -84,7 +84,7 @@ def this_platform() -> Platform:
     try:
         return Platform.current()
     except ValueError as error:
-        raise UsageError(f"kernels cannot be built on this platform: {error}") from error
+        raise UsageError(f"cannot build kernels on this platform: {error}") from error
 
 
 def refuse_unknown_backends(project: Project, backends: Iterable[Backend]) -> None:
@@ -116,8 +116,8 @@ def select_variants(project: Project, selection: Selection, run: Run) -> Matrix:
     matrix = choose(everything, patterns=selection.patterns, backends=selection.backends, within=within)
     if not matrix.kept:
         raise ConfigError(
-            f"there is nothing to build: no variant is left{_grouped_reasons(matrix, project, selection.backends)}",
-            hint="'kernel-builder list-variants --set all --why' tells of each variant what becomes of it",
+            f"nothing to build: no variant is left{_grouped_reasons(matrix, project, selection.backends)}",
+            hint="run 'kernel-builder list-variants --set all --why' to see why",
         )
     return matrix
 
@@ -129,7 +129,7 @@ def _what_there_is(matrix: Matrix, patterns: tuple[str, ...]) -> str:
         return f"its variants here: {', '.join(names) or 'none'}"
     near = list(dict.fromkeys(name for pattern in patterns for name in get_close_matches(pattern, names)))
     question = f"did you mean {' or '.join(near)}? " if near else ""
-    return f"{question}'kernel-builder list-variants --set all' lists its {len(names)} variants here"
+    return f"{question}run 'kernel-builder list-variants --set all' to list its {len(names)} variants here"
 
 
 def _grouped_reasons(matrix: Matrix, project: Project, backends: tuple[Backend, ...]) -> str:
@@ -173,7 +173,7 @@ def _other_platform(matrix: Matrix, patterns: tuple[str, ...]) -> str | None:
     if not found or not all(entry.other_platform for entry in found):
         return None
     platforms = sorted({"-".join(entry.name.rsplit("-", 2)[1:]) for entry in found})
-    return f"--platform {platforms[0]} builds for it" if len(platforms) == 1 else None
+    return f"pass --platform {platforms[0]} to build for it" if len(platforms) == 1 else None
 
 
 def _local(everything: Matrix, selection: Selection, run: Run) -> Matrix:
@@ -182,7 +182,7 @@ def _local(everything: Matrix, selection: Selection, run: Run) -> Matrix:
     if isinstance(environment, NoEnvironment):
         raise UsageError(
             f"--local builds for the torch of the active environment: {environment.reason}",
-            hint="install torch and kernels there, or name an interpreter with --python",
+            hint="install torch and kernels there, or pass an interpreter with --python",
         )
     candidates = choose(everything, patterns=selection.patterns, backends=selection.backends)
     fitting = [
@@ -193,7 +193,7 @@ def _local(everything: Matrix, selection: Selection, run: Run) -> Matrix:
     if not fitting:
         raise UsageError(
             f"no variant of this kernel fits {environment.label} ({environment.python})",
-            hint="leave out --variant and --backend: --local chooses by itself"
+            hint="remove --variant and --backend: --local chooses the variant"
             if selection.patterns or selection.backends
             else "its variants here: " + ", ".join(entry.name for entry in candidates.kept),
         )
@@ -227,7 +227,7 @@ def obstacles(matrix: Matrix) -> list[Unavailable]:
         Unavailable(
             name=entry.name,
             reason=entry.obstacle,
-            remedy="'kernel-builder build --available' leaves them out",
+            remedy="run 'kernel-builder build --available' to skip them",
         )
         for entry in matrix.kept
         if entry.obstacle is not None
@@ -238,7 +238,7 @@ def refuse(unavailable: Sequence[Unavailable], matrix: Matrix, selection: Select
     """The error that lists everything that cannot be built here, each with what would help."""
     total, rest = len(matrix.kept), len(matrix.kept) - len(unavailable)
     required = not selection.patterns and selection.within in {None, VariantSet.REQUIRED}
-    what = "that Hub kernels must have now" if required else "that were asked for"
+    what = "that Hub kernels must have" if required else "that were requested"
     groups: dict[tuple[str, str | None], list[str]] = {}
     for entry in unavailable:
         groups.setdefault((entry.reason, entry.remedy), []).append(entry.name)
@@ -249,8 +249,8 @@ def refuse(unavailable: Sequence[Unavailable], matrix: Matrix, selection: Select
         if remedy is not None:
             lines.append(f"      remedy: {remedy}")
     if rest:
-        hint = f"'kernel-builder build --available' builds the other {rest};"
-        hint += " 'kernel-builder build --local' the one for the torch that is installed here"
+        hint = f"run 'kernel-builder build --available' for the other {rest},"
+        hint += " or 'kernel-builder build --local' for the one that fits the torch installed here"
     else:
-        hint = "'kernel-builder list-variants --why' tells what this project can have"
+        hint = "run 'kernel-builder list-variants --why' to see what this project can have"
     return UnavailableError("\n".join(lines), unavailable=unavailable, hint=hint)

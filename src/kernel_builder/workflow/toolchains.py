@@ -209,7 +209,7 @@ def _compare_with_lock(name: str, locked: LockedVariant, artefacts: tuple[Artefa
         expected = records.get(artefact.filename)
         if expected is not None and artefact.record_sha256 not in {None, expected}:
             raise IntegrityError(
-                f"{name}: the SHA-256 of RECORD in {artefact.filename} is {artefact.record_sha256}, and {LOCK_NAME}"
-                f" names {expected}",
-                hint="get the lock back from version control; kernel-builder lock --upgrade writes it anew",
+                f"{name}: the SHA-256 of RECORD in {artefact.filename} is {artefact.record_sha256}, but {LOCK_NAME}"
+                f" lists {expected}",
+                hint="restore the lock from version control, or rewrite it with: kernel-builder lock --upgrade",
             )

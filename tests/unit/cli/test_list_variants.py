@@ -152,7 +152,7 @@ def test_build_says_first_what_cannot_be_built_and_builds_nothing(tool: Tool, pr
     """No toolchain is asked for: rocm has no compiler at all."""
     result = tool("build", project, "--backend", "rocm", "--json")
     assert result.code == 4
-    assert "2 of the 2 variants that Hub kernels must have now cannot be built here" in result.stderr
+    assert "2 of the 2 variants that Hub kernels must have cannot be built here" in result.stderr
     unavailable = result.json["unavailable"]
     assert isinstance(unavailable, list)
     assert [entry["name"][:22] for entry in unavailable] == ["torch213-cxx11-rocm71-", "torch213-cxx11-rocm72-"]

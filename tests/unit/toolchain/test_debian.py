@@ -177,7 +177,7 @@ def test_an_index_is_found_under_its_plain_name_too(tmp_path: Path, signer: Sign
 def test_an_altered_release_file_is_refused(site: LoopbackSite, signer: Signer) -> None:
     file = site.root / "dists/trixie/InRelease"
     file.write_bytes(file.read_bytes().replace(b"Origin: Test", b"Origin: Evil"))
-    with pytest.raises(IntegrityError, match="its signature does not fit its contents"):
+    with pytest.raises(IntegrityError, match="its signature does not match its contents"):
         DebianArchive(site.root, signer.keyring, None, environ=os.environ).find(CUDA_PACKAGE, "trixie")
 
 

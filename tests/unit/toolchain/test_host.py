@@ -227,4 +227,4 @@ def test_a_program_that_prints_no_text_is_no_compiler(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\nprintf '\\377\\376'\n")
     program.chmod(0o755)
     compilers = find_host_compilers({"PATH": os.environ["PATH"], "CXX": str(program)})
-    assert [entry.reason for entry in compilers.rejected] == ["it does not answer like a compiler"]
+    assert [entry.reason for entry in compilers.rejected] == ["it does not respond like a compiler"]

@@ -81,15 +81,15 @@ class CudaArchives:
         """
         release = self._release(tree.version)
         if isinstance(release, str):
-            raise ToolchainError(f"CUDA {tree.version} is not there any more: {release}")
+            raise ToolchainError(f"CUDA {tree.version} is no longer available: {release}")
         by_name = {archive.filename: archive for archive in release.values()}
         for _, taken in parts:
             archive = by_name.get(taken.artefact.filename)
             if archive is None or archive.sha256 != taken.artefact.sha256:
                 raise ToolchainError(
-                    f"NVIDIA's manifest of CUDA {tree.version} does not list {taken.artefact.filename} any more, which"
+                    f"NVIDIA's manifest of CUDA {tree.version} no longer lists {taken.artefact.filename}, which"
                     " was chosen earlier",
-                    hint="'kernel-builder lock --upgrade' chooses anew",
+                    hint="run 'kernel-builder lock --upgrade' to choose again",
                 )
         wanted: dict[str, list[Component]] = {}
         for component, taken in parts:
@@ -121,7 +121,7 @@ class CudaArchives:
         for soname, library in libraries.items():
             path = tree.into / _LIBRARIES / "lib" / soname
             if not path.is_file():
-                raise ToolchainError(f"{archive.filename} holds no lib/{soname}, which kernels are linked with")
+                raise ToolchainError(f"{archive.filename} contains no lib/{soname}, which kernels are linked with")
             write_table(tree.into, soname, read_local_symbols(path, leading=library.leading)[1])
 
 

@@ -76,7 +76,7 @@ class CudaDebian:
         mirrors: Sequence[str | Path] = apt_mirrors() if mirror is None else (mirror.address,)
         if not mirrors:
             raise ToolchainError(
-                "apt is configured for no mirror of Debian here, and kernel-builder.toml names none ([debian] mirror)"
+                "apt has no mirror of Debian here, and kernel-builder.toml sets none ([debian] mirror)"
             )
         keyring = find_keyring(self._settings.debian_keyring)
         return tuple(
@@ -97,7 +97,7 @@ class CudaDebian:
             suites = self._settings.debian_suites or CUDA_SUITES.get(cuda, ())
             if not suites:
                 known = ", ".join(sorted(CUDA_SUITES))
-                self._found[cuda] = f"no suite of Debian has it; CUDA versions that one has: {known}"
+                self._found[cuda] = f"no suite of Debian has it; they have CUDA {known}"
             else:
                 self._found[cuda] = self._search(cuda, suites)
         return self._found[cuda]
@@ -150,12 +150,13 @@ class CudaDebian:
         """
         package = self._package(tree.version)
         if isinstance(package, str):
-            raise ToolchainError(f"{CUDA_PACKAGE} for CUDA {tree.version} is not there any more: {package}")
+            raise ToolchainError(f"{CUDA_PACKAGE} for CUDA {tree.version} is no longer available: {package}")
         wanted = parts[0][1].artefact
         if wanted.sha256 != package.sha256:
             raise ToolchainError(
                 f"Debian has {package.version} of {CUDA_PACKAGE} now, not {wanted.version}, which was chosen earlier",
-                hint="'kernel-builder lock --upgrade' chooses anew; a mirror of snapshots may have the earlier one",
+                hint="run 'kernel-builder lock --upgrade' to choose again; a mirror of snapshots may have"
+                " the earlier one",
             )
         require_space(tree.into.parent, package.size + package.installed_size)
         tree.progress.expect(package.size)

@@ -96,11 +96,11 @@ class CudaToolkit:
 
     def where_else(self, toolkit: Toolkit, labels: Sequence[str]) -> str:
         """See :class:`~kernel_builder.toolchain.kinds.ToolkitKind`."""
-        elsewhere = f"name an index or a mirror that has it in kernel-builder.toml, or install {toolkit}"
+        elsewhere = f"set an index or a mirror that has it in kernel-builder.toml, or install {toolkit}"
         if REDISTRIB in labels:
             return elsewhere
         order = ",".join([*labels, REDISTRIB])
-        return f"KERNEL_BUILDER_SOURCES={order} asks NVIDIA's archives, too; or {elsewhere}"
+        return f"set KERNEL_BUILDER_SOURCES={order} to use NVIDIA's archives also; or {elsewhere}"
 
     @property
     def debian_releases(self) -> tuple[str, ...]:
@@ -143,10 +143,10 @@ def _nvcc(taken: Sequence[Taken], entry: Path) -> Path:
 def _check_compiler(nvcc: Path, toolkit: Toolkit) -> None:
     """See that nvcc starts here and is of the version that was asked for."""
     if not nvcc.with_name("nvcc.profile").is_file() and not str(nvcc).startswith("/usr/"):
-        raise ToolchainError(f"there is no nvcc.profile beside the nvcc of {toolkit}, which would not find its parts")
+        raise ToolchainError(f"the nvcc of {toolkit} cannot find its parts: there is no nvcc.profile beside it")
     answer = _ask(nvcc, "--version", toolkit)
     if f"release {toolkit.version}," not in answer:
-        raise ToolchainError(f"nvcc of {toolkit} says it is another: {answer.strip()[-200:]}")
+        raise ToolchainError(f"nvcc of {toolkit} reports a different version: {answer.strip()[-200:]}")
 
 
 def _ask(nvcc: Path, question: str, toolkit: Toolkit) -> str:
@@ -163,6 +163,6 @@ def _ask(nvcc: Path, question: str, toolkit: Toolkit) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         raise ToolchainError(
             f"nvcc of {toolkit} does not run on this machine: {error}",
-            hint="is the cache on a disk that is mounted noexec? KERNEL_BUILDER_CACHE names another",
+            hint="is the cache on a disk that is mounted noexec? set KERNEL_BUILDER_CACHE to a directory elsewhere",
         ) from error
     return completed.stdout

@@ -131,7 +131,7 @@ def find_toolkits(
             refused.append(Refused(part="nvcc", source=LABEL, candidate=str(partial.nvcc), reason=reason))
             found[answer.release] = answer
         elif answer.root != found[answer.release].root:
-            reason = f"{found[answer.release].root} has CUDA {answer.release} too, and comes first"
+            reason = f"{found[answer.release].root} also has CUDA {answer.release} and comes first"
             refused.append(Refused(part="nvcc", source=LABEL, candidate=str(nvcc), reason=reason))
     return tuple(found.values()), tuple(refused)
 
@@ -139,12 +139,12 @@ def find_toolkits(
 def _inspect(nvcc: Path, environ: Mapping[str, str]) -> LocalToolkit | str:
     """The toolkit behind ``nvcc``, which may be a link or a script, or why there is none."""
     if not nvcc.is_file():
-        return "it is not there"
+        return "it does not exist"
     try:
         banner = _ask(nvcc, environ, "--version")
         words = _ask(nvcc, environ, "--dryrun", "-x", "cu", "-c", "-o", os.devnull, os.devnull)
     except subprocess.CalledProcessError as error:
-        return f"it does not run: it ends with {error.returncode}"
+        return f"it does not run: it ends with code {error.returncode}"
     except OSError as error:
         return f"it does not run: {error.strerror}"
     except subprocess.SubprocessError as error:
@@ -152,7 +152,7 @@ def _inspect(nvcc: Path, environ: Mapping[str, str]) -> LocalToolkit | str:
     release = re.search(r"release (\d+\.\d+), V(\d+\.\d+\.\d+)", banner)
     top = re.search(r"^#\$ TOP=(.+)$", words, re.MULTILINE)
     if release is None or top is None:
-        return "it does not answer like nvcc"
+        return "it does not respond like nvcc"
     root = Path(os.path.normpath(nvcc.parent / top[1]))
     if root.is_dir():
         root = root.resolve()
@@ -237,7 +237,7 @@ class LocalCuda:
         """See :class:`~kernel_builder.toolchain.choice.ComponentSource`: tables alone."""
         toolkit = self.toolkit(tree.version)
         if toolkit is None:
-            raise ToolchainError(f"CUDA {tree.version} was on this machine and is not any more")
+            raise ToolchainError(f"CUDA {tree.version} was on this machine, but no longer is")
         tree.progress.expect(0)
         for component, _ in parts:
             for library in component.libraries:

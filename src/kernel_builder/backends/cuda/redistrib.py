@@ -62,7 +62,7 @@ def redist_platform(machine: str) -> str:
     try:
         return _PLATFORMS[machine]
     except KeyError:
-        raise ToolchainError(f"NVIDIA's archives are not for {machine}") from None
+        raise ToolchainError(f"NVIDIA's archives do not support {machine}") from None
 
 
 class Redistrib:
@@ -87,9 +87,9 @@ class Redistrib:
         try:
             manifest = json.loads(data)
         except ValueError as error:
-            raise IntegrityError(f"{where} is no JSON: {error}") from error
+            raise IntegrityError(f"{where} is not valid JSON: {error}") from error
         if not isinstance(manifest, dict):
-            raise IntegrityError(f"{where} is no manifest: it holds no table")
+            raise IntegrityError(f"{where} is not a manifest: it contains no table")
         major = version.partition(".")[0]
         archives = [
             archive
@@ -145,7 +145,7 @@ class Redistrib:
                 return tuple(sorted(path.name for path in folder.iterdir()))
             except OSError as error:
                 raise NetworkError(
-                    f"{folder} cannot be read: {error.strerror}", hint="correct the base of the archives"
+                    f"cannot read {folder}: {error.strerror}", hint="fix the base of the archives"
                 ) from error
         try:
             page = self._site.read("", limit=_PAGE_LIMIT)
@@ -176,7 +176,7 @@ class Redistrib:
         has = f"; it has {', '.join(f'{major}.{minor}' for major, minor in known)}" if known else ""
         return ToolchainError(
             f"{self._site} has no archives of CUDA {version}{has}",
-            hint="correct the base of NVIDIA's archives, or complete the mirror",
+            hint="fix the base of NVIDIA's archives, or complete the mirror",
         )
 
 
@@ -200,22 +200,24 @@ def _archives(component: str, table: Mapping[str, object], major: str, where: st
                 size=_size(entry["size"]),
             )
         except KeyError as error:
-            raise IntegrityError(f"{where} describes {component} for {platform} badly: it has no {error}") from error
+            raise IntegrityError(
+                f"{where} has an invalid entry for {component} on {platform}: it has no {error}"
+            ) from error
         except (ValueError, TypeError, IntegrityError) as error:
-            raise IntegrityError(f"{where} describes {component} for {platform} badly: {error}") from error
+            raise IntegrityError(f"{where} has an invalid entry for {component} on {platform}: {error}") from error
 
 
 def _digest(value: object) -> str:
     text = str(value).lower()
     if re.fullmatch(r"[0-9a-f]{64}", text) is None:
-        raise ValueError(f"{value!r} is no SHA-256")
+        raise ValueError(f"{value!r} is not a SHA-256")
     return text
 
 
 def _size(value: object) -> int:
     text = str(value)
     if not text.isascii() or not text.isdecimal() or int(text) == 0:
-        raise ValueError(f"{value!r} is no size")
+        raise ValueError(f"{value!r} is not a size")
     return int(text)
 
 

@@ -41,7 +41,7 @@ def toolkit(root: Path, script: str = _NVCC, mode: int = 0o755) -> Path:
     ("script", "mode", "reason"),
     [
         ("#!/bin/sh\nexit 3\n", 0o755, "it does not run: it ends with 3"),
-        ("#!/bin/sh\nprintf '\\377\\376'\n", 0o755, "it does not answer like nvcc"),
+        ("#!/bin/sh\nprintf '\\377\\376'\n", 0o755, "it does not respond like nvcc"),
         (_NVCC, 0o644, "it does not run: Permission denied"),
         ("", 0o755, "it does not run"),
     ],
@@ -54,7 +54,7 @@ def test_what_is_no_toolkit_is_passed_over_with_the_reason(
     assert [(one.root, one.release, one.version) for one in found] == [(tmp_path / "right", "12.6", "12.6.77")]
     assert [entry.candidate for entry in refused] == [str(place / "bin" / "nvcc") for place in places[:2]]
     assert refused[0].reason.startswith(reason)
-    assert refused[1].reason == "it is not there"
+    assert refused[1].reason == "it does not exist"
 
 
 def test_of_two_toolkits_of_one_version_the_first_counts(tmp_path: Path, path: str) -> None:
