@@ -179,7 +179,7 @@ def test_one_broken_source_among_ten(tool: Tool, make_project: ProjectMaker) -> 
     assert "broken.cpp does not compile" in result.stderr
     assert "unknown_name" in result.stderr
     assert not (root / "build" / CPU).exists()
-    (log,) = re.findall(r"the command and all of its words: (\S+)", result.stderr)
+    (log,) = re.findall(r"the command and its full output: (\S+)", result.stderr)
     command = Path(log).read_text(encoding="utf-8").splitlines()[0]
     rerun = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert "unknown_name" in rerun.stderr
@@ -258,7 +258,7 @@ def test_an_edit_during_the_build_is_not_shipped_under_the_old_name(tool: Tool, 
     (root / "a.cpp").write_text("int edited;\n", encoding="ascii")
     _, stderr = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "changed while it was built" in stderr
+    assert "changed during the build" in stderr
     assert not (root / "build" / CPU).exists()
 
 

@@ -181,7 +181,7 @@ def test_headers_that_are_not_those_of_the_release_are_refused(bench: Bench, pla
         bench.server.add("nvidia_cutlass-3.8.0.0-py3-none-any.whl", wheel_of(altered))
     else:
         bench.server.add("v3.8.0.tar.gz", archive_of(altered))
-    with pytest.raises(IntegrityError, match=r"CUTLASS 3.8.0 .* are not those of the release"):
+    with pytest.raises(IntegrityError, match=r"CUTLASS 3.8.0 .* do not match the release"):
         bench.provide()
     assert not bench.store.has(bench.libraries().resolve("cutlass_3_8").key)
 
@@ -217,8 +217,10 @@ def test_a_directory_of_another_version_is_refused_with_both_versions(bench: Ben
     bench.environ["CUTLASS_SRC_DIR"] = f"{old}{os.pathsep}{empty}"
     with pytest.raises(ToolchainError) as caught:
         bench.libraries().resolve("cutlass_3_8")
-    assert f"means CUTLASS 3.8.0, and CUTLASS_SRC_DIR names another: {old} is CUTLASS 2.10.0" in caught.value.message
-    assert f"{empty} is no CUTLASS" in caught.value.message
+    assert (
+        f"needs CUTLASS 3.8.0, but CUTLASS_SRC_DIR has something else: {old} is CUTLASS 2.10.0" in caught.value.message
+    )
+    assert f"{empty} is not CUTLASS" in caught.value.message
     bench.environ["CUTLASS_SRC_DIR"] += f"{os.pathsep}{write_tree(tmp_path / 'right')}"
     assert bench.libraries().resolve("cutlass_3_8").local == tmp_path / "right"
 
@@ -240,7 +242,8 @@ def test_the_build_command_refuses_a_directory_of_another_version(tool: Tool, tm
     result = tool("build", root, "--variant", VARIANT, "--dry-run", env={"CUTLASS_SRC_DIR": str(mine)})
     assert result.code == 4
     assert (
-        f"cutlass_3_6 means CUTLASS 3.6.0, and CUTLASS_SRC_DIR names another: {mine} is CUTLASS 3.8.0" in result.stderr
+        f"cutlass_3_6 needs CUTLASS 3.6.0, but CUTLASS_SRC_DIR has something else: {mine} is CUTLASS 3.8.0"
+        in result.stderr
     )
 
 

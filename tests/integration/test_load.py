@@ -330,7 +330,7 @@ def test_pybind_is_one_clear_error(tool: Tool, make_project: ProjectMaker) -> No
     result = tool("build", root, "--local")
     assert result.code == 1
     assert result.stderr.count("error:") <= 3  # our line, the compiler's, and no cascade
-    assert "torch/extension.h brings pybind11" in result.stderr
+    assert "torch/extension.h needs pybind11" in result.stderr
     assert "a.h" in result.stderr
 
 

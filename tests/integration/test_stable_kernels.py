@@ -76,7 +76,7 @@ print(json.dumps([bool(torch.equal(y, -x)), "only float32 is negated" in message
     [
         (
             "#include <torch/all.h>\n",
-            ["torch/all.h does not belong to torch's stable ABI", "torch/csrc/stable/"],
+            ["torch/all.h is not part of torch's stable ABI", "torch/csrc/stable/"],
         ),
         (
             "#include <torch/extension.h>\n",
@@ -111,7 +111,7 @@ def test_what_is_available_is_built_and_the_rest_is_said(tool: Tool, make_projec
     refused = tool("build", root)
     assert refused.code == 4
     assert "2 of the 3 variants that Hub kernels must have cannot be built here" in refused.stderr
-    assert "'kernel-builder build --available' builds the other 1" in refused.stderr
+    assert "run 'kernel-builder build --available' for the other 1" in refused.stderr
     assert not (root / "build").exists()
     built = tool("build", root, "--available")
     assert built.code == 7, built.stderr
@@ -120,7 +120,7 @@ def test_what_is_available_is_built_and_the_rest_is_said(tool: Tool, make_projec
         " and cuda" in built.stdout
     )
     assert "1 of 3 variants in" in built.stdout
-    assert "nothing is built for metal: its variants are for aarch64-darwin" in built.stderr
+    assert "nothing to build for metal: its variants are for aarch64-darwin" in built.stderr
     assert [path.name for path in (root / "build").iterdir()] == ["torch213-cxx11-cpu-x86_64-linux"]
     plan = tool("build", root, "--available", "--dry-run", "--json")
     assert (plan.code, len(plan.json["unavailable"])) == (7, 2)  # type: ignore[arg-type]

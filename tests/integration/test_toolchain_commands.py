@@ -359,5 +359,5 @@ def test_a_lock_that_does_not_fit_is_refused_with_what_differs(setting: Setting)
     lock.write_text(text.replace("format = 1", "format = 1\nsurprise = true"))
     strange = setting("build", "--variant", CPU)
     assert strange.code == ExitCode.CONFIG
-    assert f"{LOCK_NAME}:5:1: error: surprise: there is no key 'surprise' here" in strange.stderr
+    assert f"{LOCK_NAME}:5:1: error: surprise: unknown key 'surprise'" in strange.stderr
     assert json.loads(setting("build", "--json", "--variant", CPU).stdout)["ok"] is False

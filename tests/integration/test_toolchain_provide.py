@@ -350,7 +350,7 @@ def test_a_cuda_version_whose_wheels_hold_no_compiler_is_refused_with_the_reason
     assert "the wheels of CUDA 12 hold ptxas alone" in caught.value.message
     with pytest.raises(ToolchainError, match=r"CUDA 10\.2 is not known") as caught:
         tools(server, tmp_path, host).toolchains.resolve(replace(request, toolkit=cuda("10.2")))
-    assert caught.value.hint == "CUDA majors that are: 11, 12, 13"
+    assert caught.value.hint == "known CUDA majors: 11, 12, 13"
 
 
 def test_an_unknown_torch_is_refused_with_what_there_is(

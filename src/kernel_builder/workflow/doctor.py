@@ -378,7 +378,7 @@ def _store(store: Store) -> Check:
         )
     found = f"{store.root}: {_gib(size)}, {_gib(free)} free"
     if not usable:
-        found += "; it is read-only, so only what is in it can be used"
+        found += "; it is not writable, so only what is in it can be used"
         return Check(name="store", standing=Standing.ABSENT, found=found, remedy=mend)
     if free < LOW_DISK:
         return Check(name="store", standing=Standing.ABSENT, found=found, remedy=f"free some space, or {mend}")

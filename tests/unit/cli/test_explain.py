@@ -11,8 +11,8 @@ from conftest import BUILD_TOML, ProjectMaker, Tool
     ("variant", "reason"),
     [
         ("torch213-cpu-aarch64-darwin", "compiles only for Linux, not for darwin"),
-        ("torch-tpu", "of listed is Python alone: it is compiled with nothing"),
-        ("torch99-cxx11-cpu-x86_64-linux", "there is no variant 'torch99-cxx11-cpu-x86_64-linux'"),
+        ("torch-tpu", "of listed is Python only: nothing is compiled for it"),
+        ("torch99-cxx11-cpu-x86_64-linux", "variant 'torch99-cxx11-cpu-x86_64-linux' is neither in the support table"),
     ],
 )
 def test_a_variant_without_a_toolchain_is_refused_with_the_reason(

@@ -42,7 +42,7 @@ role = "minver"
 summary = "Oldest toolkit that compiles the section."
 
 [backend.general]
-summary = "What holds for toys."
+summary = "Settings for toys."
 keys = ["maxver"]
 """
 BUILD = '  { backend = "toy", versions = ["1.0"], platforms = ["x86_64-linux"], since = "2026-01-01" },\n'

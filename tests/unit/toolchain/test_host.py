@@ -128,7 +128,7 @@ def test_a_gcc_that_fits_goes_before_every_clang(tmp_path: Path) -> None:
     assert str(choose(compilers)) == "g++ 12.2.0"
     _, refused = judge_host_compilers(compilers, Purpose(torch="2.13"))
     assert [str(entry) for entry in refused] == [
-        f"{clang}: it is clang++ 19.1.7, which serves; g++ 12.2.0 goes before it"
+        f"{clang}: it is clang++ 19.1.7, which also fits; g++ 12.2.0 is preferred"
     ]
 
 
@@ -148,7 +148,7 @@ def test_the_newest_clang_that_fits_is_taken_where_no_gcc_does(tmp_path: Path) -
         ("19.1.7", 12, "2.6", "12.4", "it is clang++ 19.1.7; CUDA 12.4 accepts 17 at most"),
         ("16.0.6", 10, "2.13", "13.0", "libstdc++ 10; the headers of torch 2.13 need 11 or newer"),
         ("14.0.6", 12, "2.6", "11.8", "libstdc++ 12; CUDA 11.8 accepts 11 at most"),
-        ("19.1.7", None, "2.13", None, "it is clang, and finds no libstdc++"),
+        ("19.1.7", None, "2.13", None, "it is clang, but finds no libstdc++"),
     ],
 )
 def test_a_clang_that_does_not_fit_is_refused_with_the_reason(
@@ -199,13 +199,13 @@ def test_cxx_is_the_users_choice_and_nothing_else_is_tried(tmp_path: Path) -> No
     old = fake_compiler(tmp_path, "mine", version="8.1.0")
     with pytest.raises(ToolchainError, match=r"8\.1\.0") as caught:
         choose(find_host_compilers({"PATH": os.environ["PATH"], "CXX": str(old)}))
-    assert caught.value.hint == "unset CXX, or let it name another compiler"
+    assert caught.value.hint == "unset CXX, or set it to another compiler"
     with pytest.raises(ToolchainError, match="not on PATH"):
         choose(find_host_compilers({"PATH": os.environ["PATH"], "CXX": "no-such-compiler"}))
 
 
 def test_no_compiler_at_all(tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError, match="there is none at all"):
+    with pytest.raises(ToolchainError, match="none was found"):
         choose(find_host_compilers({"PATH": str(tmp_path)}))
 
 

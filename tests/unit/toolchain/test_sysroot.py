@@ -147,5 +147,5 @@ def test_a_full_disk_is_not_blamed_on_the_compiler(tmp_path: Path) -> None:
     compiler.write_text("#!/bin/sh\necho 'fatal error: cannot write: No space left on device' >&2\nexit 1\n")
     compiler.chmod(0o755)
     host = HostCompiler(cxx=compiler, version="12.2.0", target="x86_64-linux-gnu", library=12)
-    with pytest.raises(MachineError, match=r"no room for the link stub of libthing\.so\.1"):
+    with pytest.raises(MachineError, match=r"no space left for the link stub of libthing\.so\.1"):
         write_stub(tmp_path / "libthing.so", soname="libthing.so.1", symbols=[], host=host, environ=os.environ)

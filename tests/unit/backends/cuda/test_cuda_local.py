@@ -40,7 +40,7 @@ def toolkit(root: Path, script: str = _NVCC, mode: int = 0o755) -> Path:
 @pytest.mark.parametrize(
     ("script", "mode", "reason"),
     [
-        ("#!/bin/sh\nexit 3\n", 0o755, "it does not run: it ends with 3"),
+        ("#!/bin/sh\nexit 3\n", 0o755, "it does not run: it ends with code 3"),
         ("#!/bin/sh\nprintf '\\377\\376'\n", 0o755, "it does not respond like nvcc"),
         (_NVCC, 0o644, "it does not run: Permission denied"),
         ("", 0o755, "it does not run"),
@@ -61,7 +61,7 @@ def test_of_two_toolkits_of_one_version_the_first_counts(tmp_path: Path, path: s
     named, home = toolkit(tmp_path / "named"), toolkit(tmp_path / "home")
     found, refused = find_toolkits({"PATH": path, "CUDA_HOME": str(home)}, (named,), standard=tmp_path / "nothing")
     assert [one.root for one in found] == [named]
-    assert [entry.reason for entry in refused] == [f"{named} has CUDA 12.6 too, and comes first"]
+    assert [entry.reason for entry in refused] == [f"{named} also has CUDA 12.6 and comes first"]
 
 
 def test_of_two_toolkits_of_one_version_a_complete_one_goes_before_a_part(tmp_path: Path, path: str) -> None:

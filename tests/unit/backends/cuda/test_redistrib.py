@@ -156,16 +156,19 @@ def entry(path: str, sha256: str, size: str) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("not json", "is no JSON"),
-        ("[1]", "holds no table"),
+        ("not json", "is not valid JSON"),
+        ("[1]", "contains no table"),
         (
             '{"a": {"linux-x86_64": {"relative_path": "x"}}}',
-            r"4\.1\.json describes a for linux-x86_64 badly: it has no 's",
+            r"4\.1\.json has an invalid entry for a on linux-x86_64: it has no 's",
         ),
-        (entry("../x", "0" * 64, "1"), r"json describes a for linux-x86_64 badly: '\.\./x' is not a valid path"),
-        (entry("x", "0" * 64, "big"), "badly: 'big' is no size"),
-        (entry("x", "0" * 64, "-3"), "badly: '-3' is no size"),
-        (entry("x", "z" * 64, "1"), "badly: 'z+' is no SHA-256"),
+        (
+            entry("../x", "0" * 64, "1"),
+            r"json has an invalid entry for a on linux-x86_64: '\.\./x' is not a valid path",
+        ),
+        (entry("x", "0" * 64, "big"), "on linux-x86_64: 'big' is not a size"),
+        (entry("x", "0" * 64, "-3"), "on linux-x86_64: '-3' is not a size"),
+        (entry("x", "z" * 64, "1"), "on linux-x86_64: 'z+' is not a SHA-256"),
     ],
 )
 def test_a_manifest_without_sense_is_one_error(text: str, message: str, tmp_path: Path) -> None:
