@@ -120,7 +120,7 @@ class ConfigError(KernelBuilderError):
 
 
 class ToolchainError(KernelBuilderError):
-    """A compiler, a header set or a link library that a variant needs cannot be had."""
+    """A compiler, a header set or a link library that a variant needs is not available."""
 
     exit_code = ExitCode.TOOLCHAIN
 

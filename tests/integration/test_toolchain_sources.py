@@ -352,7 +352,7 @@ def test_a_source_that_does_not_answer_is_passed_over_with_a_warning(
     assert sources_of(one.toolchains.resolve(OLD_CPU)) == {"torch": "here"}
     (notice,) = [event for event in one.recorder.events if isinstance(event, Notice)]
     assert notice.warning
-    assert "dead is passed over" in notice.message
+    assert "dead is skipped" in notice.message
     with pytest.raises(NetworkError):
         kit(server, tmp_path, host, f'sources = ["dead"]\n[[index]]\nname = "dead"\n{dead}\n').toolchains.resolve(
             OLD_CPU

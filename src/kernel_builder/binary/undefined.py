@@ -90,7 +90,7 @@ def _limits(name: str, supply: Supply) -> _Verdict:
             reason = f"it is not part of Python's limited API, which kernels are built for (version {wanted})"
             return Cause.NOT_LIMITED_API, reason
         if added > supply.python:
-            reason = f"it is in Python's limited API from {added[0]}.{added[1]} on, and kernels are built for {wanted}"
+            reason = f"it is in Python's limited API since {added[0]}.{added[1]}, but kernels are built for {wanted}"
             return Cause.NEWER_PYTHON, reason
     elif supply.why_not_stable is not None and _is_framework(name, supply) and not supply.others(name):
         unstable = supply.why_not_stable(name)
@@ -109,7 +109,7 @@ def _absence(symbol: Symbol, supply: Supply, *, needs_cxx: bool) -> _Verdict:
     if symbol.binding == "weak" or symbol.version is not None or is_python(name) or _GNU_OPENMP.fullmatch(name):
         return None
     if _LLVM_OPENMP.fullmatch(name):
-        return Cause.LLVM_OPENMP, "it is of LLVM's OpenMP runtime, and torch brings GNU's: compile with gcc"
+        return Cause.LLVM_OPENMP, "it is from LLVM's OpenMP runtime, but torch ships GNU's: compile with gcc"
     # Some names of libstdc++ have no version.
     if supply.others(name) or (needs_cxx and namespace(name) == "std"):
         return None

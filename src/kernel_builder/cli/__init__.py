@@ -32,7 +32,7 @@ COMMANDS: dict[str, Entry] = {
     "check-config": Entry("check_config", "Check build.toml and report all errors at once."),
     "update-build": Entry("update_build", "Update build.toml to the newest edition, keeping comments and layout."),
     "card": Entry("card", "Preview the card that is uploaded with the kernel."),
-    "api-diff": Entry("api_diff", "Tell whether changes to the kernel's interface need a new version."),
+    "api-diff": Entry("api_diff", "Check whether changes to the kernel's interface need a new version."),
     "attest": Entry("attest", "Write provenance for built variants; sign them; verify signatures."),
     "upload": Entry("upload", "Publish built variants on the Hub."),
     "build-and-upload": Entry("build_and_upload", "Build the project's variants, then publish them on the Hub."),

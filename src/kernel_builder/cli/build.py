@@ -116,8 +116,8 @@ build_options = together(
         "--python",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Interpreter, with torch and kernels, to load variants with. Default: the first that has"
-        " both out of this one, the active environment's, and python3 on PATH.",
+        help="Interpreter with torch and kernels to load variants with. Default: the first of this one,"
+        " the active environment's and python3 on PATH that has both.",
     ),
 )
 """The options of everything that builds."""

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
               help="Load the variants that fit this machine, each in its own process, with another version"
               " of it, and call its ops. This runs the kernel's code.")  # fmt: skip
 @click.option("--python", type=click.Path(path_type=Path), metavar="FILE",
-              help="Interpreter, with torch and kernels, for --load. Default: the first that has both out of the"
-              " active environment's, this one, and python3 on PATH.")  # fmt: skip
+              help="Interpreter with torch and kernels for --load. Default: the first of the active"
+              " environment's, this one and python3 on PATH that has both.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Let warnings fail the check too.")
 @click.option("--verbose", "-v", is_flag=True, help="Also show notes: what was not or could not be checked.")
 @click.option("--explain", metavar="RULE", help="Explain a rule: what it requires, why, and its source; check nothing.")

@@ -83,7 +83,9 @@ def _tell_drift(problems: tuple[str, ...]) -> int:
     click.echo(f"{LOCK_NAME} is out of date:")
     for problem in problems:
         click.echo(f"  {problem}")
-    hint = "run kernel-builder lock to follow build.toml and keep locked files, or lock --upgrade to choose all again"
+    hint = (
+        "run 'kernel-builder lock' to follow build.toml, or 'kernel-builder lock --upgrade' to choose everything again"
+    )
     click.echo(f"  hint: {hint}", err=True)
     return ExitCode.FAILED
 

@@ -350,7 +350,7 @@ def suffixes(reader: TableReader, report: Report) -> tuple[str, ...] | None:
     for entry in entries:
         if _SUFFIX.fullmatch(entry.text) is None:
             proper = entry.text.strip("*. ")
-            hint = f'write: "{proper}"' if _SUFFIX.fullmatch(proper) else 'write the suffix alone: "json"'
+            hint = f'write: "{proper}"' if _SUFFIX.fullmatch(proper) else 'write only the suffix: "json"'
             report.error(entry.path, f"{quoted(entry.text)} is not a file name suffix", hint=hint)
         elif entry.text in found:
             report.warning(entry.path, f"'{entry.text}' is listed twice")

@@ -497,7 +497,7 @@ def _operation(file: LocalFile, progress: Progress) -> CommitOperationAdd:
 
 
 def changed(file: LocalFile) -> BuildError:
-    """The error of a file that is not what was checked any more."""
+    """The error of a file that no longer is what was checked."""
     return BuildError(
         f"{file.source} changed during the upload", hint="wait for the build to finish, then upload again"
     )

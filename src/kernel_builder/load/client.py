@@ -409,7 +409,7 @@ def remembered(stamp: Path, fingerprint: str, environment: Environment | NoEnvir
                 foreign=_texts(kept["foreign"]),
             )
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # no proof, or not one of ours: it is made anew
+        pass  # no proof, or not one of ours: it is made again
     return None
 
 

@@ -173,7 +173,7 @@ class CompiledVariant:
             sections = dict.fromkeys(section for unit in users for section in unit.sections)
             raise ConfigError(
                 f"{' and '.join(sections)}: -fopenmp with {host} ({host.cxx}) needs LLVM's OpenMP runtime, but torch"
-                f" brings GNU's; build with g++, or remove -fopenmp"
+                f" ships GNU's; build with g++, or remove -fopenmp"
             )
 
     @property

@@ -71,7 +71,7 @@ def package_files(project: Project) -> PackageFiles:
         _refuse_unwritable(project, path)
         name = path.rsplit("/", 1)[-1]
         wanted = name == "py.typed" or _is_licence(name) or any(name.endswith(suffix) for suffix in suffixes)
-        # A link that leads out of the project could publish anything, and another machine has not got it.
+        # A link that leads out of the project could publish anything, and another machine does not have it.
         inside = (project.package / path).resolve().is_relative_to(project.root.resolve())
         (kept if wanted and is_file and inside and path not in GENERATED_NAMES else left_out).append(path)
     return PackageFiles(kept=tuple(sorted(kept)), left_out=tuple(sorted(left_out)))

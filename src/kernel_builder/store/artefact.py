@@ -57,7 +57,7 @@ def parse_artefact(table: Mapping[str, object]) -> Artefact:
     """Read what ``dataclasses.asdict`` made of one. Raises ``KeyError``, ``TypeError`` or ``ValueError``."""
     size = table.get("size")
     if size is not None and not isinstance(size, int):
-        raise TypeError("size must be a whole number")
+        raise TypeError("size must be an integer")
     return Artefact(
         name=str(table["name"]),
         version=str(table["version"]),

@@ -237,7 +237,7 @@ class _HttpFile:
 def locate(index: Index, artefact: Artefact) -> IndexFile:
     """The file on ``index`` of what was chosen earlier, or elsewhere.
 
-    Raises :class:`ToolchainError` when the index does not have it any more, :class:`IntegrityError` when a file of that
+    Raises :class:`ToolchainError` when the index no longer has it, :class:`IntegrityError` when a file of that
     name is another one now, :class:`NetworkError`.
     """
     found = next((other for other in index.files(artefact.name) if other.filename == artefact.filename), None)

@@ -23,7 +23,7 @@ _FOLDER = "uses"
 
 
 class Uses:
-    """What this process uses of the store at ``root``; nothing any more when this object is gone."""
+    """What this process uses of the store at ``root``; nothing once this object is gone."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -55,7 +55,7 @@ class Uses:
         return file
 
     def release(self) -> None:
-        """Nothing is in use any more."""
+        """Nothing is in use from now on."""
         with self._lock:
             self._close()
             self._file = None

@@ -61,7 +61,8 @@ class LockError(ToolchainError):
         what = "".join(f"\n  {problem}" for problem in problems)
         super().__init__(
             f"{LOCK_NAME} does not match what would be used now:{what}",
-            hint="run 'kernel-builder lock' to update it from build.toml, or with --upgrade to choose everything again",
+            hint="run 'kernel-builder lock' to follow build.toml, or 'kernel-builder lock --upgrade' to"
+            " choose everything again",
         )
         self.problems = tuple(problems)
 

@@ -181,7 +181,7 @@ class ToolkitRecipe:
                     libraries=tuple(LibraryRecipe(member=f"lib/{name}", leading=leading) for name, leading in sonames),
                     wheel=part,
                     lacking=fill(row.lacking, self.backend, version)
-                    or f"no wheel of {self.backend.label} {major} holds it",
+                    or f"no wheel of {self.backend.label} {major} contains it",
                     redistrib=row.redistrib.get(major),
                     debian=row.debian,
                 )

@@ -56,7 +56,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class FurtherIndex:
-    """An index of wheels besides the one that pip is configured for."""
+    """A package index in addition to the one that pip is configured for."""
 
     name: str
     place: Place
@@ -107,7 +107,7 @@ _TOP = Table(
 _INDEX = Table(
     name="[index]",
     model="FurtherIndex",
-    summary="An index of wheels besides the one that pip is configured for.",
+    summary="A package index in addition to the one that pip is configured for.",
     keys=(
         _key("name", Kind.TEXT, "Its name in sources and messages.", '"mine"', required=True),
         _key("url", Kind.TEXT, "Its URL: what pip takes as --index-url.", '"https://host/simple"'),

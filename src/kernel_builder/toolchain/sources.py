@@ -110,17 +110,17 @@ class Sources:
         return labels.index(label) if label in labels else len(labels)
 
     def torch_named(self, label: str) -> TorchSource:
-        """The source of that label. Raises :class:`ToolchainError` when it is not configured any more."""
+        """The source of that label. Raises :class:`ToolchainError` when it is no longer configured."""
         return _named(self.torch, label)
 
     def toolkit_named(self, backend: Backend, label: str) -> ComponentSource:
-        """The source of that label. Raises :class:`ToolchainError` when it is not configured any more."""
+        """The source of that label. Raises :class:`ToolchainError` when it is no longer configured."""
         return _named(self.toolkits[backend], label)
 
     def local_now(
         self, request: ToolchainRequest, part: str, label: str, components: Sequence[Component]
     ) -> Taken | None:
-        """What the source ``label``, on this machine, has now for a part; ``None`` when it has nothing any more."""
+        """What the source ``label``, on this machine, has now for a part; ``None`` when it no longer has anything."""
         if part == TORCH:
             torch = next((source for source in self.torch if source.label == label), None)
             candidates = torch.candidates(request)[0] if torch else ()

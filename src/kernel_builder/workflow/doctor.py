@@ -1,4 +1,4 @@
-"""``doctor``: what this machine has, what of the required set can be built with it, and what would mend the rest.
+"""``doctor``: what this machine has, what of the required set can be built with it, and how to fix the rest.
 
 Whether a variant can be built is not guessed from what is installed: the steps of ``build`` up to its plan are taken.
 Nothing is changed outside of the store, and nothing here raises for what is merely missing.
@@ -299,7 +299,7 @@ def _tools(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterator[
 
 def _debian(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterator[Check]:
     releases = [f"{kind.backend.label} {' and '.join(kind.debian_releases)}" for kind in toolkit_kinds().values()]
-    purpose = f"for {', '.join(releases)} out of Debian's archive"
+    purpose = f"for {', '.join(releases)} from Debian's archive"
     verifier = find_program("gpgv", environ)
     keyrings = KEYRINGS if settings.debian_keyring is None else (settings.debian_keyring,)
     keyring = next((path for path in keyrings if path.is_file()), None)
@@ -365,23 +365,23 @@ def _sources(settings: ToolchainSettings) -> Check:
 def _store(store: Store) -> Check:
     root = store.root.absolute()
     place = next(folder for folder in (root, *root.parents) if _exists(folder))
-    mend = "set KERNEL_BUILDER_CACHE to a directory that you can write to, on a disk with space"
+    remedy = "set KERNEL_BUILDER_CACHE to a directory that you can write to, on a disk with space"
     usable = place.is_dir() and os.access(place, os.W_OK | os.X_OK)
     if not usable and not _exists(store.entries):
-        return Check(name="store", standing=Standing.MISSING, found=f"cannot write {store.root}", remedy=mend)
+        return Check(name="store", standing=Standing.MISSING, found=f"cannot write {store.root}", remedy=remedy)
     try:
         size = sum(entry.size for entry in list_entries(store))
         free = shutil.disk_usage(place).free
     except OSError as error:
         return Check(
-            name="store", standing=Standing.MISSING, found=f"cannot read {store.root}: {error.strerror}", remedy=mend
+            name="store", standing=Standing.MISSING, found=f"cannot read {store.root}: {error.strerror}", remedy=remedy
         )
     found = f"{store.root}: {_gib(size)}, {_gib(free)} free"
     if not usable:
         found += "; it is not writable, so only what is in it can be used"
-        return Check(name="store", standing=Standing.ABSENT, found=found, remedy=mend)
+        return Check(name="store", standing=Standing.ABSENT, found=found, remedy=remedy)
     if free < LOW_DISK:
-        return Check(name="store", standing=Standing.ABSENT, found=found, remedy=f"free some space, or {mend}")
+        return Check(name="store", standing=Standing.ABSENT, found=found, remedy=f"free some space, or {remedy}")
     return Check(name="store", standing=Standing.OK, found=found)
 
 

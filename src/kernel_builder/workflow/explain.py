@@ -34,7 +34,7 @@ class Explanation:
 
 
 def explain(variant: str, run: Run, *, root: Path | None = None) -> Explanation:
-    """Choose the toolchain of ``variant`` anew, as the settings of the project in ``root`` say.
+    """Choose the toolchain of ``variant`` again, as the settings of the project in ``root`` say.
 
     Raises :class:`UsageError` for a name that neither the support table nor the project has, and what reading the
     project and choosing raise: then the message has all reasons.

@@ -42,7 +42,7 @@ class FetchRequest:
     With ``root``, those of a project's variants: that match ``patterns``, or of the set ``within`` (default: what is
     required). Without, those of the support table in the same way (default: the newest ones), from the sources that
     ``kernel-builder.toml`` in ``settings`` names. ``platform`` is what the variants run on (default: this machine);
-    ``available`` leaves out what cannot be had.
+    ``available`` leaves out what is not available.
     """
 
     root: Path | None = None
@@ -56,7 +56,7 @@ class FetchRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
-    """What is in the store now: ``variants`` by name, and those that cannot be had. ``received`` is in bytes."""
+    """What is in the store now: ``variants`` by name, and those that are not available. ``received`` is in bytes."""
 
     variants: tuple[str, ...]
     unavailable: tuple[Unavailable, ...]
@@ -66,7 +66,7 @@ class Fetched:
 def fetch(request: FetchRequest, run: Run) -> Fetched:
     """Bring what was asked for into the store.
 
-    Raises :class:`ToolchainError` when something cannot be had (unless ``available``), :class:`UsageError` for names
+    Raises :class:`ToolchainError` when something is not available (unless ``available``), :class:`UsageError` for names
     that do not exist, and what fetching raises; what was complete by then stays.
     """
     return _fetch_rows(request, run) if request.root is None else _fetch_project(request, run)

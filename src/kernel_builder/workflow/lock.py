@@ -31,7 +31,7 @@ from kernel_builder.workflow.toolchains import Chosen, ToolchainOptions, choose_
 @dataclass(frozen=True, kw_only=True)
 class LockRequest:
     """Which variants are wanted in the lock of the project in ``root``: those that match ``patterns``, or of the set
-    ``within`` (default: what is required), and those of the platform that are in it already. ``upgrade`` chooses anew
+    ``within`` (default: what is required), and those of the platform that are in it already. ``upgrade`` chooses again
     what they are compiled with.
     """
 

@@ -69,7 +69,7 @@ def open_toolchains(
 
 @dataclass(frozen=True, kw_only=True)
 class Resolving:
-    """What came of choosing toolchains: those that were chosen, by the names of variants, and what cannot be had."""
+    """What came of choosing toolchains: those that were chosen, by the names of variants, and what is not available."""
 
     resolved: Mapping[str, ResolvedToolchain]
     unavailable: tuple[Unavailable, ...]
