@@ -303,7 +303,7 @@ def test_a_lock_names_files_and_builds_use_it(
     # A newer patch release changes nothing until it is asked for.
     setting.server.add(*torch_wheel("2.13.1", libraries))
     built = sound(setting.apart("build", "--json", "--locked", "--variant", CPU))
-    assert "compiled with what kernel-builder.lock names" in built.stderr
+    assert "compiled with what kernel-builder.lock lists" in built.stderr
     assert setting.entry("torch-2.13.0").is_dir()
     sound(setting.apart("build", "--variant", CPU))
     setting.ok("lock", "--check")

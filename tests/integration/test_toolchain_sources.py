@@ -261,7 +261,7 @@ def test_a_toolkit_of_this_machine_is_used_in_place(server: LoopbackIndex, tmp_p
     assert (cuda.compiler, cuda.include) == (root / "bin" / "nvcc", (root / "include",))
     assert cuda.known_codes() == ("sm_80", "sm_90")
     assert {name for name, source in sources_of(resolved).items() if source == "index"} == {"torch"}
-    assert "nvcc: index: nvcc: the wheels of CUDA 12 hold ptxas alone" in reasons_of(resolved)
+    assert "nvcc: index: nvcc: the wheels of CUDA 12 contain only ptxas" in reasons_of(resolved)
     table = next(path for path in cuda.exports if path.name.startswith("libcublas.so"))
     assert table.read_text() == "cublasCreate\n"
     assert (cuda.libraries / "libcublas.so").is_file()
