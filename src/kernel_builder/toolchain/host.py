@@ -55,7 +55,7 @@ class HostCompilers:
     machine: str = field(default_factory=platform.machine)
     rejected: tuple[Rejected, ...] = ()
     chosen: bool = False
-    environ: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    environ: Mapping[str, str] = field(repr=False, compare=False)
 
     @property
     def right(self) -> tuple[HostCompiler, ...]:

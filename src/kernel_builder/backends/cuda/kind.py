@@ -76,11 +76,11 @@ class CudaToolkit:
             gpu_codes=entry / GPU_CODES,
         )
 
-    def complete(self, toolkit: Toolkit, taken: Sequence[Taken], entry: Path) -> None:
+    def complete(self, toolkit: Toolkit, taken: Sequence[Taken], entry: Path, environ: Mapping[str, str]) -> None:
         """See :class:`~kernel_builder.toolchain.kinds.ToolkitKind`."""
         nvcc = _nvcc(taken, entry)
-        _check_compiler(nvcc, toolkit)
-        words = _ask(nvcc, "--list-gpu-code", toolkit).split()
+        _check_compiler(nvcc, toolkit, environ)
+        words = _ask(nvcc, "--list-gpu-code", toolkit, environ).split()
         codes = "".join(f"{code}\n" for code in sorted(words) if code.startswith("sm_"))
         (entry / GPU_CODES).write_text(codes, encoding="ascii")
 
@@ -140,16 +140,16 @@ def _nvcc(taken: Sequence[Taken], entry: Path) -> Path:
     return (entry if root is None else root) / "bin" / "nvcc"
 
 
-def _check_compiler(nvcc: Path, toolkit: Toolkit) -> None:
+def _check_compiler(nvcc: Path, toolkit: Toolkit, environ: Mapping[str, str]) -> None:
     """See that nvcc starts here and is of the version that was asked for."""
     if not nvcc.with_name("nvcc.profile").is_file() and not str(nvcc).startswith("/usr/"):
         raise ToolchainError(f"there is no nvcc.profile beside the nvcc of {toolkit}, which would not find its parts")
-    answer = _ask(nvcc, "--version", toolkit)
+    answer = _ask(nvcc, "--version", toolkit, environ)
     if f"release {toolkit.version}," not in answer:
         raise ToolchainError(f"nvcc of {toolkit} says it is another: {answer.strip()[-200:]}")
 
 
-def _ask(nvcc: Path, question: str, toolkit: Toolkit) -> str:
+def _ask(nvcc: Path, question: str, toolkit: Toolkit, environ: Mapping[str, str]) -> str:
     try:
         completed = subprocess.run(
             [nvcc, question],
@@ -159,6 +159,7 @@ def _ask(nvcc: Path, question: str, toolkit: Toolkit) -> str:
             check=True,
             stdin=subprocess.DEVNULL,
             timeout=_PROBE_SECONDS,
+            env=environ,
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise ToolchainError(

@@ -98,7 +98,8 @@ class LocalToolkit:
     @cached_property
     def identity(self) -> str:
         """A digest that changes with every file that nvcc runs or reads, wherever a distribution puts it."""
-        return compiler_identity(self.nvcc, header_directories(self.root)[:1], private=_PRIVATE)
+        headers = header_directories(self.root)[:1]
+        return compiler_identity(self.nvcc, headers, private=_PRIVATE, system=_SYSTEM_INCLUDE)
 
 
 def find_toolkits(
