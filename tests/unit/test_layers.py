@@ -6,38 +6,18 @@ The order is the one that CONTRIBUTING.md shows.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src" / "kernel_builder"
-CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "kernel_builder"
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 
-LEAVES = ("errors", "events", "versions", "files")
-ORDER = (
-    *LEAVES,
-    "toml",
-    "config",
-    "project",
-    "variants",
-    "binary",
-    "store",
-    "toolchain",
-    "actions",
-    "frameworks",
-    "backends",
-    "plan",
-    "engine",
-    "artifact",
-    "load",
-    "check",
-    "interface",
-    "hub",
-    "workflow",
-    "scaffold",
-    "cli",
-)
+PAGE = CONTRIBUTING.read_text(encoding="utf-8")
+ORDER = tuple(re.findall(r"^    ([a-z]+)  +\S", PAGE.split("## The map")[1].split("Besides,")[0], re.MULTILINE))
 """Each may import what stands before it."""
 TOO = {
     # Rules judge any kernel, ours or not: from the library's bytes, never from how it was made.
@@ -56,6 +36,9 @@ START_PROCESSES = {"engine", "toolchain", "backends", "load", "project", "scaffo
 PRINT = {"cli", "engine/inspect.py", "load/probe.py"}
 """The two files are programs of their own: what they print is their answer to the package."""
 READ_ENVIRONMENT = {"cli"}
+
+
+_PATHS = re.compile(r"`((?:src|tests|docs|scripts|examples)/[\w./-]*|[\w-]+\.md)`")
 
 
 def modules() -> list[Path]:
@@ -118,6 +101,12 @@ def reads_environment(tree: ast.AST) -> bool:
     variables = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
     used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and of_os(node)}
     return bool(used & variables) or any(name.removeprefix("os.") in variables for name in imported(tree))
+
+
+def test_paths_on_the_page_exist() -> None:
+    paths = _PATHS.findall(PAGE)
+    assert len(paths) > 20
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 def test_every_room_has_its_place() -> None:

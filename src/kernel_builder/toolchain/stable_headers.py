@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kernel_builder.errors import ToolchainError
 from kernel_builder.binary.stable_abi import stable_header_roots
+from kernel_builder.errors import ToolchainError
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store, StoreKey
 from kernel_builder.toolchain.model import TorchSdk

@@ -68,7 +68,7 @@ class ToyToolkit:
             toolkit=toolkit, compiler=compiler, include=(), libraries=stubs, exports=(), identity=entry.name
         )
 
-    def complete(self, toolkit, taken, entry):
+    def complete(self, toolkit, taken, entry, environ):
         pass
 
     def is_part(self, component, artefact):
