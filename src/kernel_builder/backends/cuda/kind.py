@@ -19,8 +19,8 @@ from kernel_builder.store.settings import split_credentials
 from kernel_builder.toolchain.choice import Taken
 from kernel_builder.toolchain.kinds import Installed, OpenedSource, Opening
 from kernel_builder.toolchain.link_tables import EXPORTS
-from kernel_builder.toolchain.machine import program_answer
 from kernel_builder.toolchain.model import Toolkit, ToolkitSdk
+from kernel_builder.toolchain.programs import answer_of, ask
 from kernel_builder.toolchain.recipe import Component, ToolkitRecipe, default_recipe
 from kernel_builder.toolchain.settings import DEBIAN, LOCAL, REDISTRIB, Place, ToolchainSettings
 
@@ -118,7 +118,7 @@ class CudaToolkit:
         if program is None:
             return ()
         query = "--query-gpu=name,compute_cap,driver_version"
-        answer = program_answer([program, query, "--format=csv,noheader"], environ) or ""
+        answer = answer_of([program, query, "--format=csv,noheader"], environ) or ""
         rows = [[part.strip() for part in line.split(",")] for line in answer.splitlines()]
         return tuple(f"{row[0]}, compute capability {row[1]}, driver {row[2]}" for row in rows if len(row) == 3)
 
@@ -151,19 +151,9 @@ def _check_compiler(nvcc: Path, toolkit: Toolkit, environ: Mapping[str, str]) ->
 
 def _ask(nvcc: Path, question: str, toolkit: Toolkit, environ: Mapping[str, str]) -> str:
     try:
-        completed = subprocess.run(
-            [nvcc, question],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=True,
-            stdin=subprocess.DEVNULL,
-            timeout=_PROBE_SECONDS,
-            env=environ,
-        )
+        return ask([nvcc, question], environ, seconds=_PROBE_SECONDS).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise ToolchainError(
             f"nvcc of {toolkit} does not run on this machine: {error}",
             hint="is the cache on a disk that is mounted noexec? KERNEL_BUILDER_CACHE names another",
         ) from error
-    return completed.stdout
