@@ -71,7 +71,7 @@ def test_without_either_the_current_directory_becomes_the_project(
         (["--backends", "all"], {"cpu", "cuda"}),
         ([], {"cpu", "cuda"}),
     ],
-    ids=" ".join,
+    ids=lambda value: " ".join(sorted(value) if isinstance(value, set) else value),
 )
 @pytest.mark.parametrize("before", [True, False], ids=["before --name", "after --name"])
 def test_every_spelling_of_backends_gives_a_project_that_check_config_accepts(

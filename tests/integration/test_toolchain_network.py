@@ -73,7 +73,7 @@ def toolchains(root: Path, host: HostCompiler) -> Toolchains:
     recorder = Recorder()
     store = Store(root, recorder)
     sources = open_sources(ToolchainSettings(order=(INDEX,)), store, recorder, toolkit_kinds(), environ=os.environ)
-    return Toolchains(sources, store, HostCompilers(found=(host,)), recorder, toolkit_kinds())
+    return Toolchains(sources, store, HostCompilers(found=(host,), environ=os.environ), recorder, toolkit_kinds())
 
 
 def run(*command: object) -> None:

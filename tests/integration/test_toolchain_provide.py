@@ -187,7 +187,9 @@ def tools(
         ToolchainSettings(order=(INDEX,)), store, recorder, toolkit_kinds(), environ={}, indexes={INDEX: index}
     )
     return Tools(
-        Toolchains(sources, store, HostCompilers(found=(host,)), recorder, toolkit_kinds(), max_age=max_age),
+        Toolchains(
+            sources, store, HostCompilers(found=(host,), environ=os.environ), recorder, toolkit_kinds(), max_age=max_age
+        ),
         store,
         recorder,
     )
@@ -447,7 +449,7 @@ index = SimpleIndex(IndexSettings(url=sys.argv[1], origin="test"), Silent())
 store = Store(Path(sys.argv[2]))
 given = {"environ": {}, "indexes": {"index": index}}
 sources = open_sources(ToolchainSettings(order=("index",)), store, Silent(), toolkit_kinds(), **given)
-hosts = HostCompilers(found=(inspect_compiler(Path("/usr/bin/g++"), os.environ),))
+hosts = HostCompilers(found=(inspect_compiler(Path("/usr/bin/g++"), os.environ),), environ=os.environ)
 kit = Toolchains(sources, store, hosts, Silent(), toolkit_kinds())
 toolkit = Toolkit(backend=Backend("cuda"), version="13.0")
 resolved = kit.resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=toolkit))

@@ -136,7 +136,7 @@ def kit(
     recorder = Recorder()
     store = Store(tmp_path / "store", recorder)
     sources = open_sources(load_settings(project, environ), store, recorder, toolkit_kinds(), environ=environ)
-    compilers = HostCompilers(found=(host,))
+    compilers = HostCompilers(found=(host,), environ=environ)
     return Kit(Toolchains(sources, store, compilers, recorder, toolkit_kinds(), max_age=max_age), recorder)
 
 

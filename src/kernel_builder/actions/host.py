@@ -147,6 +147,36 @@ def module_action(context: Context, generated: Path) -> Action:
     )
 
 
+def _libraries(context: Context, framework: str) -> list[str]:
+    """What a library is linked with, in order, and where the linker finds it."""
+    toolchain, word = context.toolchain, context.places.word
+    sysroot, torch, toolkit = toolchain.sysroot, toolchain.torch, toolchain.toolkit
+    folders = [torch.libraries, *([toolkit.libraries] if toolkit else []), sysroot.libraries]
+    tables = [*torch.exports, *(toolkit.exports if toolkit else ())]
+    # A table is named by soname, its stub by the name that -l looks for: libcublas.so.13.txt, libcublas.so.
+    needed = [table.name[: table.name.index(".so") + 3] for table in tables]
+    return [
+        *(f"-L{word(folder)}" for folder in folders),
+        # Before torch: its libraries export the parts of libstdc++ that they were linked with, and half of a C++
+        # runtime from there and half from here does not work.
+        "-l:libstdc++.a",
+        "-Wl,--no-as-needed",
+        f"-l:{framework}",
+        "-Wl,--as-needed",
+        *(f"-l:{name}" for name in needed if name != framework),
+        "-Wl,--start-group",
+        "-l:libstdc++.a",
+        word(sysroot.shim),
+        "-l:libm.so.6",
+        "-l:libgcc_s.so.1",
+        "-l:libc.so.6",
+        *(f"-l:{name}" for name in sysroot.others),
+        "-l:libc_nonshared.a",
+        "-lgcc",
+        "-Wl,--end-group",
+    ]
+
+
 def link_action(context: Context, objects: tuple[str, ...], library: Path, framework: str) -> Action:
     """Link the library: floor stubs for the C library, libstdc++ static and hidden, libgcc_s shared (F6, F7).
 
@@ -157,12 +187,7 @@ def link_action(context: Context, objects: tuple[str, ...], library: Path, frame
     ``objects`` are words, in plan order. ``framework`` is the library that stays needed even if no symbol of it is
     (``libtorch.so``), because torch's libraries are not in the global scope (F7).
     """
-    layout, toolchain, word = context.layout, context.toolchain, context.places.word
-    sysroot, torch, toolkit = toolchain.sysroot, toolchain.torch, toolchain.toolkit
-    folders = [torch.libraries, *([toolkit.libraries] if toolkit else []), sysroot.libraries]
-    tables = [*torch.exports, *(toolkit.exports if toolkit else ())]
-    # A table is named by soname, its stub by the name that -l looks for: libcublas.so.13.txt, libcublas.so.
-    needed = [table.name[: table.name.index(".so") + 3] for table in tables]
+    layout, sysroot, word = context.layout, context.toolchain.sysroot, context.places.word
     exports_map, shim = word(layout.exports_map), word(sysroot.shim)
     command = [
         tool_word(context.cxx),
@@ -177,25 +202,8 @@ def link_action(context: Context, objects: tuple[str, ...], library: Path, frame
         "-Wl,--build-id=sha1",
         "-Wl,-z,relro,-z,now,-z,noexecstack",
         "-Wl,--hash-style=gnu",
-        *(f"-L{word(folder)}" for folder in folders),
         *objects,
-        # Before torch: its libraries export the parts of libstdc++ that they were linked with, and half of a C++
-        # runtime from there and half from here does not work.
-        "-l:libstdc++.a",
-        "-Wl,--no-as-needed",
-        f"-l:{framework}",
-        "-Wl,--as-needed",
-        *(f"-l:{name}" for name in needed if name != framework),
-        "-Wl,--start-group",
-        "-l:libstdc++.a",
-        shim,
-        "-l:libm.so.6",
-        "-l:libgcc_s.so.1",
-        "-l:libc.so.6",
-        *(f"-l:{name}" for name in sysroot.others),
-        "-l:libc_nonshared.a",
-        "-lgcc",
-        "-Wl,--end-group",
+        *_libraries(context, framework),
     ]
     return Action(
         id=action_id(context.variant, ActionKind.LINK, "library"),

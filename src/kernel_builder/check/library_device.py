@@ -67,9 +67,10 @@ def device_code(variant: VariantDir, settings: Settings) -> Iterator[Finding]:  
     """Compares the GPU code in a variant's libraries with the metadata."""
     archs = _archs(variant)
     backend = next((one for one in Backend if one == variant.backend), None)
-    if backend is None or backend.architectures is None or not any(library.elf for library in variant.libraries):
+    reader = backend.architectures.device_code if backend is not None and backend.architectures is not None else None
+    if backend is None or reader is None or not any(library.elf for library in variant.libraries):
         return
-    place, code = join(variant.shown, METADATA), _code(variant, backend.architectures.device_code)
+    place, code = join(variant.shown, METADATA), _code(variant, reader)
     unread = sorted({reason for part in code for reason in part.unread})
     for reason in unread:
         yield UNREAD_CODE.at(place, f"cannot read all GPU code of its libraries: {reason}")

@@ -8,13 +8,13 @@ from functools import partial
 
 from kernel_builder.binary.elf import Symbol
 from kernel_builder.binary.mangled import readable
+from kernel_builder.binary.stable_abi import looks_like_torch, stable_functions, why_not_stable
 from kernel_builder.binary.undefined import Cause, Supply, Unsupplied, unsupplied, unsupplied_names
 from kernel_builder.check.library_versions import several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import LibraryFile
 from kernel_builder.check.torch_names import installed_exports
 from kernel_builder.config.backends import Backend
-from kernel_builder.frameworks.stable_abi import looks_like_torch, stable_functions, why_not_stable
 from kernel_builder.variants.names import ArchVariant, StableAbiTag
 from kernel_builder.versions import Version
 

@@ -51,14 +51,15 @@ class GeneralTable:
 @dataclass(frozen=True, kw_only=True)
 class Architectures:
     """What code can be compiled for. ``pattern`` is ``None`` for capabilities (:mod:`config.capabilities`), else what
-    each architecture matches. ``device_code`` names the reader of :mod:`binary.device_code` for it.
+    each architecture matches. ``device_code`` names the reader of :mod:`binary.device_code` for
+    it; without one, nobody reads the device code in libraries.
     """
 
     pattern: str | None
     noun: str
     plural: str
     examples: tuple[str, ...]
-    device_code: str
+    device_code: str | None = None
     note: str = ""
 
 

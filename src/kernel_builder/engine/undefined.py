@@ -13,8 +13,8 @@ from functools import cache, partial
 from pathlib import Path
 
 from kernel_builder.binary.elf import ElfFile
+from kernel_builder.binary.stable_abi import looks_like_torch, why_not_stable
 from kernel_builder.binary.undefined import Supply, unsupplied
-from kernel_builder.frameworks.stable_abi import looks_like_torch, why_not_stable
 from kernel_builder.versions import Version
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from kernel_builder.actions.context import Layout
 from kernel_builder.actions.model import GeneratedFile
 from kernel_builder.actions.places import Places
+from kernel_builder.binary.stable_abi import target_definition
 from kernel_builder.frameworks import torch_glue
 from kernel_builder.frameworks.protocol import HEAVY
-from kernel_builder.frameworks.stable_abi import target_definition
 from kernel_builder.frameworks.torch_binding import PLACEHOLDER, early_sources, marks_of
 from kernel_builder.project.survey import REGISTRATION, Survey
 from kernel_builder.versions import Version

@@ -22,14 +22,13 @@ from pathlib import Path
 
 from kernel_builder.errors import ToolchainError
 from kernel_builder.toolchain.model import Family, HostCompiler, Toolkit
+from kernel_builder.toolchain.programs import answer_of, ask
 from kernel_builder.toolchain.recipe import Bound, bound_for, default_recipe
 
 _VERSIONED = {Family.GCC: range(20, 8, -1), Family.CLANG: range(26, 12, -1)}
 """The versioned names that are looked for, newest first: ``g++-20`` to ``g++-9``, ``clang++-26`` to ``clang++-13``."""
 
 _LIBRARY = re.compile(r"^#define _GLIBCXX_RELEASE (\d+)$", re.MULTILINE)
-
-_PROBE_SECONDS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +54,7 @@ class HostCompilers:
     machine: str = field(default_factory=platform.machine)
     rejected: tuple[Rejected, ...] = ()
     chosen: bool = False
-    environ: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    environ: Mapping[str, str] = field(repr=False, compare=False)
 
     @property
     def right(self) -> tuple[HostCompiler, ...]:
@@ -83,17 +82,7 @@ class Limits:
 
 
 def _ask(cxx: Path, environ: Mapping[str, str], *arguments: str) -> str:
-    completed = subprocess.run(
-        [cxx, *arguments],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=_PROBE_SECONDS,
-        check=True,
-        env={**environ, "LC_ALL": "C"},
-        stdin=subprocess.DEVNULL,
-    )
-    return completed.stdout.strip()
+    return ask([cxx, *arguments], environ).stdout.strip()
 
 
 def build_machine() -> str:
@@ -314,19 +303,8 @@ def _how_to_get_one(gcc: Limits, compilers: HostCompilers) -> str:
 
 
 def _apt_has(apt: str, package: str, environ: Mapping[str, str]) -> bool:
-    try:
-        completed = subprocess.run(
-            [apt, "policy", package],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_PROBE_SECONDS,
-            env={**environ, "LC_ALL": "C"},
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return any(line.strip().startswith("Candidate:") and "(none)" not in line for line in completed.stdout.splitlines())
+    lines = (answer_of([apt, "policy", package], environ) or "").splitlines()
+    return any(line.strip().startswith("Candidate:") and "(none)" not in line for line in lines)
 
 
 def compiler_file(host: HostCompiler, name: str, environ: Mapping[str, str]) -> Path:

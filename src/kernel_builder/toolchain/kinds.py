@@ -73,8 +73,9 @@ class ToolkitKind(Protocol):
         """What a tree in ``entry``, put together of ``taken``, will be; ``stubs`` is where its link stubs will lie."""
         ...
 
-    def complete(self, toolkit: Toolkit, taken: Sequence[Taken], entry: Path) -> None:
-        """See that the tree in ``entry`` works on this machine, and write down what its compiler says of itself.
+    def complete(self, toolkit: Toolkit, taken: Sequence[Taken], entry: Path, environ: Mapping[str, str]) -> None:
+        """See that the tree in ``entry`` works on this machine, and write down what its compiler says of itself when it
+        runs with the variables ``environ``.
 
         Raises :class:`ToolchainError`.
         """

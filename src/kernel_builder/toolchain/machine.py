@@ -18,10 +18,10 @@ from pathlib import Path
 from kernel_builder.errors import ToolchainError
 from kernel_builder.toolchain.host import compiler_file, inspect_compiler
 from kernel_builder.toolchain.model import HostCompiler
+from kernel_builder.toolchain.programs import answer_of
 
 SYSTEM_PROGRAMS = Path("/usr/bin")
 """Where package managers are, whatever PATH says."""
-_SECONDS = 20
 _TRIAL_SECONDS = 120
 _COMPILER = re.compile(r"((?P<target>[A-Za-z0-9_]+)(-[A-Za-z0-9_]+)*-)?(g|clang)\+\+(-[0-9]+)?")
 _VERSION = re.compile(r"\d+(\.\d+)+")
@@ -79,30 +79,12 @@ def install_command(what: str, environ: Mapping[str, str]) -> str:
     return f"install the package {' or '.join(names)}"
 
 
-def program_answer(command: list[str | Path], environ: Mapping[str, str]) -> str | None:
-    """What a program prints; ``None`` when it cannot be run, fails or takes too long."""
-    try:
-        completed = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_SECONDS,
-            check=True,
-            stdin=subprocess.DEVNULL,
-            env={**environ, "LC_ALL": "C"},
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return completed.stdout.strip()
-
-
 def find_program(name: str, environ: Mapping[str, str]) -> Program | None:
     """``name`` on PATH, with its version."""
     found = shutil.which(name, path=environ.get("PATH", ""))
     if found is None:
         return None
-    lines = (program_answer([found, "--version"], environ) or "").splitlines()
+    lines = (answer_of([found, "--version"], environ) or "").splitlines()
     version = _VERSION.search(lines[0]) if lines else None
     return Program(path=Path(found), version=version[0] if version else "")
 
@@ -128,7 +110,7 @@ def missing_tools(host: HostCompiler, environ: Mapping[str, str]) -> tuple[str, 
     """Which of the assembler, linker and archiver the compiler does not find."""
     missing = []
     for tool in ("as", "ld", "ar"):
-        answer = program_answer([host.cxx, f"-print-prog-name={tool}"], environ) or tool
+        answer = answer_of([host.cxx, f"-print-prog-name={tool}"], environ) or tool
         if shutil.which(answer, path=environ.get("PATH")) is None:
             missing.append(tool)
     return tuple(missing)

@@ -66,12 +66,9 @@ class TorchRecipe:
         return flavour is None or any(fnmatchcase(flavour.partition(".")[0], pattern) for pattern in self.flavours)
 
     def backends_with(self, has: Callable[[LibraryRecipe], bool]) -> frozenset[Backend]:
-        """The backends all of whose libraries a torch has; ``has`` tells of each library whether it does."""
-        groups: dict[Backend, list[bool]] = {}
-        for library in self.libraries:
-            if library.backend is not None:
-                groups.setdefault(library.backend, []).append(has(library))
-        return frozenset(backend for backend, found in groups.items() if all(found))
+        """The backends none of whose libraries a torch lacks; ``has`` tells of each library whether it does."""
+        lacking = {library.backend for library in self.libraries if not has(library)}
+        return frozenset(backend for backend in Backend if backend not in lacking)
 
 
 @dataclass(frozen=True, kw_only=True)

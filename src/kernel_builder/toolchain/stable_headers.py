@@ -10,29 +10,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from kernel_builder.binary.stable_abi import stable_header_roots
 from kernel_builder.errors import ToolchainError
-from kernel_builder.frameworks.stable_abi import stable_header_roots
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store, StoreKey
 from kernel_builder.toolchain.model import TorchSdk
 
-_MARK = Path("torch", "headeronly", "version.h")
-
 
 def _key(store: Store, torch: TorchSdk) -> StoreKey:
-    """The store names an entry by its content; a torch elsewhere may change, and the time of a file of it tells."""
+    """The store names an entry by its content; a torch elsewhere may change, and its identity tells."""
     include = torch.include[0]
     facts = {"include": str(include), "version": torch.version, "roots": list(stable_header_roots())}
     if include.is_relative_to(store.root):
         facts["include"] = str(include.relative_to(store.root))
-    elif (include / _MARK).exists():
-        facts["changed"] = str((include / _MARK).stat().st_mtime_ns)
+    else:
+        facts["identity"] = torch.identity
     return StoreKey.of(f"torch-{torch.version}-stable", **facts)
 
 
 def stable_sdk(store: Store, torch: TorchSdk) -> TorchSdk:
     """``torch`` with its stable headers alone, at the place where :func:`provide_stable_headers` puts them."""
-    return replace(torch, include=(store.path(_key(store, torch)),))
+    key = _key(store, torch)
+    return replace(torch, include=(store.path(key),), identity=key.name)
 
 
 def provide_stable_headers(store: Store, torch: TorchSdk) -> None:

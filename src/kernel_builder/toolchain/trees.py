@@ -116,7 +116,7 @@ class Trees:
         filled = run_all(
             [partial(fill, label, parts) for label, parts in by_source.items()], cancel=self._sources.network.cancel
         )
-        kind.complete(toolkit, taken, into)
+        kind.complete(toolkit, taken, into, self._environ)
         shutil.rmtree(self._store.root / PARTS / key.name, ignore_errors=True)
         return [artefact for artefacts in filled for artefact in artefacts]
 

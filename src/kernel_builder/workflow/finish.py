@@ -11,11 +11,11 @@ from kernel_builder.actions.host import MODULE_SOURCE
 from kernel_builder.actions.model import ActionKind
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.artifact.variant import publish, staged
+from kernel_builder.binary.stable_abi import stable_header_roots
 from kernel_builder.config.known import dependencies
 from kernel_builder.config.model import Project
 from kernel_builder.engine.protocol import ActionResult, ActionStatus
 from kernel_builder.errors import BuildError
-from kernel_builder.frameworks.stable_abi import stable_header_roots
 from kernel_builder.load.client import (
     Environment,
     LoadResult,

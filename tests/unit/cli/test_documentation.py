@@ -13,7 +13,7 @@ import pytest
 from kernel_builder.cli import cli
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 _CODE = re.compile(r"^(?:```\w*\n(?P<block>.*?)^```)|`(?P<inline>[^`\n]+)`", re.DOTALL | re.MULTILINE)
 _INDENTED = re.compile(r"^    (?:\$ )?(kernel-builder .*)$", re.MULTILINE)
 

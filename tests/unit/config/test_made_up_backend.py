@@ -4,48 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import kernel_builder
+from made_up import package_with_toy
 
-ROW = """
-[[backend]]
-name = "toy"
-label = "Toy"
-words = ["plaything"]
-prefix = "toy"
-sections = true
-module = true
-sources = [".toy"]
-torch = { device = "toy", dispatch-key = "PrivateUse1", version = "toy" }
-
-[backend.architectures]
-grammar = "t[0-9]"
-noun = "Toy chip"
-plural = "Toy chips"
-examples = ["t1"]
-device-code = "fatbin"
-
-[[backend.kernel]]
-name = "toy-chips"
-role = "architectures"
-summary = "Chips to compile for."
-
-[[backend.kernel]]
-name = "toy-minver"
-role = "minver"
-summary = "Oldest toolkit that compiles the section."
-
-[backend.general]
-summary = "Settings for toys."
-keys = ["maxver"]
-"""
-BUILD = '  { backend = "toy", versions = ["1.0"], platforms = ["x86_64-linux"], since = "2026-01-01" },\n'
 PROJECT = """\
 [general]
 name = "ab"
@@ -68,14 +34,7 @@ toy-minver = "2.0"
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of kernel-builder that knows the backend."""
-    root = tmp_path_factory.mktemp("toy")
-    copy = root / "kernel_builder"
-    shutil.copytree(Path(kernel_builder.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    with (copy / "data" / "backends.toml").open("a", encoding="utf-8") as file:
-        file.write(ROW)
-    table = copy / "data" / "support.toml"
-    table.write_text(table.read_text(encoding="utf-8").replace("builds = [\n", "builds = [\n" + BUILD), "utf-8")
-    return root
+    return package_with_toy(tmp_path_factory.mktemp("toy"))[0]
 
 
 @pytest.fixture

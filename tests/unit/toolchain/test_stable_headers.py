@@ -9,6 +9,7 @@ import pytest
 
 from kernel_builder.errors import ToolchainError
 from kernel_builder.store.cache import Store
+from kernel_builder.toolchain.identity import tree_identity
 from kernel_builder.toolchain.model import TorchSdk
 from kernel_builder.toolchain.stable_headers import provide_stable_headers, stable_sdk
 
@@ -32,7 +33,7 @@ def torch_in(folder: Path, headers: dict[str, str]) -> TorchSdk:
         include=(folder / "include", folder / "api"),
         libraries=folder / "stubs",
         exports=(),
-        identity="torch-2.13.0",
+        identity=tree_identity([], [folder / "include"]),
     )
 
 
@@ -65,11 +66,23 @@ def test_a_torch_that_is_changed_in_place_gets_new_headers(tmp_path: Path) -> No
     store = Store(tmp_path / "store")
     torch = torch_in(tmp_path / "torch", HEADERS)
     before = stable_sdk(store, torch)
-    torch_in(tmp_path / "torch", {"torch/headeronly/version.h": "#define HEADERONLY 2\n"})
+    torch = torch_in(tmp_path / "torch", {"torch/headeronly/version.h": "#define HEADERONLY 2\n"})
     assert stable_sdk(store, torch) != before
     provide_stable_headers(store, torch)
     text = (stable_sdk(store, torch).include[0] / "torch/headeronly/version.h").read_text(encoding="ascii")
     assert text == "#define HEADERONLY 2\n"
+
+
+def test_any_header_that_changes_in_place_is_copied_again(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    torch = torch_in(tmp_path / "torch", HEADERS)
+    provide_stable_headers(store, torch)
+    before = stable_sdk(store, torch)
+    torch = torch_in(tmp_path / "torch", {"torch/csrc/stable/library.h": "#define LIBRARY 2\n"})
+    provide_stable_headers(store, torch)
+    after = stable_sdk(store, torch)
+    assert after.identity != before.identity
+    assert (after.include[0] / "torch/csrc/stable/library.h").read_text(encoding="ascii") == "#define LIBRARY 2\n"
 
 
 def test_a_release_without_a_stable_abi_is_refused(tmp_path: Path) -> None:

@@ -9,19 +9,26 @@ from kernel_builder.toolchain.identity import tree_identity
 
 _SYSTEM_BIN = Path("/usr/bin")
 _PROGRAMS = ("nvcc", "nvcc.profile", "cudafe++", "cicc", "ptxas", "fatbinary", "nvlink", "bin2c")
+_SYSTEM_HEADERS = (
+    *("crt", "cub", "thrust", "cuda", "nv", "nvtx3", "cooperative_groups*", "fatbinary_section.h"),
+    *("cu*.h*", "nv*.h*", "sm_*.h*", "device_*.h*", "host_*.h", "math_*.h*", "vector_*.h*", "surface_*.h*"),
+    *("texture_*.h*", "driver_*.h", "channel_descriptor.h", "builtin_types.h", "common_functions.h", "library_types.h"),
+)
+"""Patterns of a toolkit's headers among all others in the system's include directory."""
 
 
-def compiler_identity(nvcc: Path, include: Iterable[Path], *, private: Iterable[Path]) -> str:
+def compiler_identity(nvcc: Path, include: Iterable[Path], *, private: Iterable[Path], system: Path) -> str:
     """A digest over the compiler behind ``nvcc`` and the headers in ``include``.
 
     A toolkit of its own has its parts in ``bin`` and ``nvvm`` beside: programs, ``nvcc.profile``, ``libnvvm``,
-    ``libdevice``. A distribution's is spread over the system, where ``bin`` holds everybody's programs: then the known
-    names count, and the ``private`` folders and files.
+    ``libdevice``. In ``bin`` the known names count, for it may be that of an environment, with everybody's programs. A
+    distribution's toolkit is spread over the system: it has ``private`` folders and files, and its headers are among
+    all others in the folder ``system``.
     """
     folder = nvcc.parent
-    if folder.resolve() == _SYSTEM_BIN.resolve():
-        files = [folder / name for name in _PROGRAMS]
-        own = [path for path in private if path.is_dir()]
-        files += [path for path in private if not path.is_dir()]
-        return tree_identity(files, [*own, *include])
-    return tree_identity([nvcc], [folder, folder.parent / "nvvm", *include])
+    files = [nvcc, *(folder / name for name in _PROGRAMS)]
+    if folder.resolve() != _SYSTEM_BIN.resolve():
+        return tree_identity(files, [folder / "crt", folder.parent / "nvvm", *include])
+    found = [*private, *(path for name in _SYSTEM_HEADERS for path in system.glob(name))]
+    files += [path for path in found if not path.is_dir()]
+    return tree_identity(files, [*(path for path in found if path.is_dir()), *include])

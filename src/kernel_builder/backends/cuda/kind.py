@@ -19,8 +19,8 @@ from kernel_builder.store.settings import split_credentials
 from kernel_builder.toolchain.choice import Taken
 from kernel_builder.toolchain.kinds import Installed, OpenedSource, Opening
 from kernel_builder.toolchain.link_tables import EXPORTS
-from kernel_builder.toolchain.machine import program_answer
 from kernel_builder.toolchain.model import Toolkit, ToolkitSdk
+from kernel_builder.toolchain.programs import answer_of, ask
 from kernel_builder.toolchain.recipe import Component, ToolkitRecipe, default_recipe
 from kernel_builder.toolchain.settings import DEBIAN, LOCAL, REDISTRIB, Place, ToolchainSettings
 
@@ -76,11 +76,11 @@ class CudaToolkit:
             gpu_codes=entry / GPU_CODES,
         )
 
-    def complete(self, toolkit: Toolkit, taken: Sequence[Taken], entry: Path) -> None:
+    def complete(self, toolkit: Toolkit, taken: Sequence[Taken], entry: Path, environ: Mapping[str, str]) -> None:
         """See :class:`~kernel_builder.toolchain.kinds.ToolkitKind`."""
         nvcc = _nvcc(taken, entry)
-        _check_compiler(nvcc, toolkit)
-        words = _ask(nvcc, "--list-gpu-code", toolkit).split()
+        _check_compiler(nvcc, toolkit, environ)
+        words = _ask(nvcc, "--list-gpu-code", toolkit, environ).split()
         codes = "".join(f"{code}\n" for code in sorted(words) if code.startswith("sm_"))
         (entry / GPU_CODES).write_text(codes, encoding="ascii")
 
@@ -118,7 +118,7 @@ class CudaToolkit:
         if program is None:
             return ()
         query = "--query-gpu=name,compute_cap,driver_version"
-        answer = program_answer([program, query, "--format=csv,noheader"], environ) or ""
+        answer = answer_of([program, query, "--format=csv,noheader"], environ) or ""
         rows = [[part.strip() for part in line.split(",")] for line in answer.splitlines()]
         return tuple(f"{row[0]}, compute capability {row[1]}, driver {row[2]}" for row in rows if len(row) == 3)
 
@@ -140,29 +140,20 @@ def _nvcc(taken: Sequence[Taken], entry: Path) -> Path:
     return (entry if root is None else root) / "bin" / "nvcc"
 
 
-def _check_compiler(nvcc: Path, toolkit: Toolkit) -> None:
+def _check_compiler(nvcc: Path, toolkit: Toolkit, environ: Mapping[str, str]) -> None:
     """See that nvcc starts here and is of the version that was asked for."""
     if not nvcc.with_name("nvcc.profile").is_file() and not str(nvcc).startswith("/usr/"):
         raise ToolchainError(f"the nvcc of {toolkit} cannot find its parts: there is no nvcc.profile beside it")
-    answer = _ask(nvcc, "--version", toolkit)
+    answer = _ask(nvcc, "--version", toolkit, environ)
     if f"release {toolkit.version}," not in answer:
         raise ToolchainError(f"nvcc of {toolkit} reports a different version: {answer.strip()[-200:]}")
 
 
-def _ask(nvcc: Path, question: str, toolkit: Toolkit) -> str:
+def _ask(nvcc: Path, question: str, toolkit: Toolkit, environ: Mapping[str, str]) -> str:
     try:
-        completed = subprocess.run(
-            [nvcc, question],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=True,
-            stdin=subprocess.DEVNULL,
-            timeout=_PROBE_SECONDS,
-        )
+        return ask([nvcc, question], environ, seconds=_PROBE_SECONDS).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise ToolchainError(
             f"nvcc of {toolkit} does not run on this machine: {error}",
             hint="is the cache on a disk that is mounted noexec? set KERNEL_BUILDER_CACHE to a directory elsewhere",
         ) from error
-    return completed.stdout

@@ -25,6 +25,7 @@ from kernel_builder.toolchain.choice import (
 )
 from kernel_builder.toolchain.host import build_machine
 from kernel_builder.toolchain.link_tables import read_local_symbols, write_table
+from kernel_builder.toolchain.programs import ask
 from kernel_builder.toolchain.recipe import Component
 from kernel_builder.variants.names import Machine
 
@@ -98,7 +99,8 @@ class LocalToolkit:
     @cached_property
     def identity(self) -> str:
         """A digest that changes with every file that nvcc runs or reads, wherever a distribution puts it."""
-        return compiler_identity(self.nvcc, header_directories(self.root)[:1], private=_PRIVATE)
+        headers = header_directories(self.root)[:1]
+        return compiler_identity(self.nvcc, headers, private=_PRIVATE, system=_SYSTEM_INCLUDE)
 
 
 def find_toolkits(
@@ -161,17 +163,8 @@ def _inspect(nvcc: Path, environ: Mapping[str, str]) -> LocalToolkit | str:
 
 
 def _ask(nvcc: Path, environ: Mapping[str, str], *arguments: str) -> str:
-    completed = subprocess.run(
-        [nvcc, *arguments],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=True,
-        timeout=_PROBE_SECONDS,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-    )
-    return completed.stdout + completed.stderr
+    answer = ask([nvcc, *arguments], environ, seconds=_PROBE_SECONDS)
+    return answer.stdout + answer.stderr
 
 
 class LocalCuda:

@@ -136,19 +136,36 @@ def test_a_distributions_compiler_is_known_by_its_own_files_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     binaries, private = tmp_path / "bin", tmp_path / "lib" / "nvidia-cuda-toolkit"
-    for file in (binaries / "nvcc", binaries / "gcc", private / "bin" / "cicc", tmp_path / "etc" / "nvcc.profile"):
+    headers = [tmp_path / "include" / name for name in ("stdio.h", "cuda_fp16.h", "crt/host_defines.h")]
+    programs = (binaries / "nvcc", binaries / "gcc", private / "bin" / "cicc", tmp_path / "etc" / "nvcc.profile")
+    for file in (*programs, *headers):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("1")
     monkeypatch.setattr(identities, "_SYSTEM_BIN", binaries)
 
     def identity() -> str:
         places = (private, tmp_path / "etc" / "nvcc.profile")
-        return identities.compiler_identity(binaries / "nvcc", (), private=places)
+        return identities.compiler_identity(binaries / "nvcc", (), private=places, system=tmp_path / "include")
 
     before = identity()
     (binaries / "gcc").write_text("another program is updated")
+    headers[0].write_text("the C library is updated")
     assert identity() == before
-    for file in (private / "bin" / "cicc", tmp_path / "etc" / "nvcc.profile", binaries / "nvcc"):
+    for file in (private / "bin" / "cicc", tmp_path / "etc" / "nvcc.profile", binaries / "nvcc", *headers[1:]):
         changed = identity()
         file.write_text("updated")
         assert identity() != changed, file
+
+
+def test_other_programs_of_an_environment_are_no_part_of_the_identity(tmp_path: Path, complete: Path) -> None:
+    nvcc, include = complete / "bin" / "nvcc", complete / "include"
+
+    def identity() -> str:
+        return identities.compiler_identity(nvcc, [include], private=(), system=tmp_path / "nothing")
+
+    before = identity()
+    (nvcc.parent / "pip").write_text("a program that was installed beside")
+    assert identity() == before
+    (nvcc.parent / "crt").mkdir()
+    (nvcc.parent / "crt" / "link.stub").write_text("a part of nvcc")
+    assert identity() != before

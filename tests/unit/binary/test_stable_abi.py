@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.binary.elf import ElfFile, Symbol
-from kernel_builder.config.known import OLDEST_STABLE_ABI
-from kernel_builder.engine.undefined import UndefinedPolicy, find_missing
-from kernel_builder.frameworks.stable_abi import (
+from kernel_builder.binary.stable_abi import (
     stable_functions,
     stable_header_roots,
     target_definition,
     why_not_stable,
 )
+from kernel_builder.config.known import OLDEST_STABLE_ABI
+from kernel_builder.engine.undefined import UndefinedPolicy, find_missing
 from kernel_builder.versions import Version
 
 V210, V213 = Version.parse("2.10"), Version.parse("2.13")
