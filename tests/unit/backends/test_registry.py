@@ -18,7 +18,7 @@ def test_each_row_with_a_module_has_one_and_each_module_a_row() -> None:
 
 @pytest.mark.parametrize("backend", [backend for backend in Backend if not backend.has_module], ids=lambda b: b.value)
 def test_a_backend_without_a_module_has_no_rules(backend: Backend) -> None:
-    with pytest.raises(LookupError, match=f"{backend.value} kernels cannot be compiled"):
+    with pytest.raises(LookupError, match=f"this version cannot compile {backend.value} kernels"):
         rules_for(backend)
 
 
