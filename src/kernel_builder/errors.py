@@ -36,7 +36,7 @@ class ExitCode(IntEnum):
     """Ctrl-C (128 + SIGINT)."""
 
 
-class Severity(StrEnum):
+class Level(StrEnum):
     """How bad a diagnostic is. Only errors stop a command."""
 
     ERROR = "error"
@@ -52,7 +52,7 @@ class Diagnostic:
     allowed, ``hint`` what to write instead.
     """
 
-    severity: Severity
+    severity: Level
     message: str
     file: Path | None = None
     line: int | None = None

@@ -114,6 +114,15 @@ def test_every_room_has_its_place() -> None:
     assert found == set(ORDER)
 
 
+def test_types_do_not_share_names() -> None:
+    places: dict[str, list[str]] = {}
+    for path in modules():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
 @pytest.mark.parametrize("where", ORDER)
 def test_imports_point_one_way(where: str) -> None:
     wrong = {

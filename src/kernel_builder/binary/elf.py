@@ -470,7 +470,7 @@ def read_leading_exports(prefix: bytes) -> tuple[Symbol, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Section:
+class ElfSection:
     """A section header. ``kind`` is ``sh_type``; ``link`` the number of the section that belongs to it."""
 
     kind: int
@@ -491,10 +491,10 @@ def section_table(header: bytes) -> tuple[int, int]:
     return fields[6], fields[11] * fields[12]
 
 
-def read_sections(table: bytes) -> tuple[Section, ...]:
+def read_sections(table: bytes) -> tuple[ElfSection, ...]:
     """Read a section header table."""
     return tuple(
-        Section(kind=fields[1], offset=fields[4], size=fields[5], link=fields[6])
+        ElfSection(kind=fields[1], offset=fields[4], size=fields[5], link=fields[6])
         for fields in _SHDR.iter_unpack(table[: len(table) // _SHDR.size * _SHDR.size])
     )
 

@@ -23,7 +23,7 @@ from kernel_builder.check.model import (
 )
 from kernel_builder.check.subject import (
     BuildFolder,
-    Found,
+    Discovery,
     LibraryFile,
     PythonTree,
     SourceTree,
@@ -45,7 +45,7 @@ UNREADABLE = rule(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class CheckReport:
     """What a check found. ``findings`` are in order of file, line and rule; ``checked`` are the paths asked for.
 
     ``libraries``, ``python_files`` and ``variants`` say how much was looked at.
@@ -120,7 +120,7 @@ def check_paths(
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
     jobs: int = 4,
-) -> Report:
+) -> CheckReport:
     """Check everything below ``paths``: see :func:`kernel_builder.check.subject.discover` for what they can be.
 
     Raises :class:`UsageError` when a path holds nothing to check or a rule does not exist.
@@ -130,8 +130,8 @@ def check_paths(
 
 
 def check_found(
-    found: Sequence[Found], settings: Settings, *, chosen: frozenset[str] | None = None, jobs: int = 4
-) -> Report:
+    found: Sequence[Discovery], settings: Settings, *, chosen: frozenset[str] | None = None, jobs: int = 4
+) -> CheckReport:
     """Apply the rules of ``chosen`` (all, when ``None``) to what was discovered."""
     codes = select_rules() if chosen is None else chosen
     units = list(dict.fromkeys(unit for one in found for unit in one.units()))
@@ -140,7 +140,7 @@ def check_found(
     finally:
         forget_parsed_files()
     kinds = [type(unit) for unit in units]
-    return Report(
+    return CheckReport(
         checked=tuple(one.shown for one in found),
         findings=tuple(sorted(dict.fromkeys(findings), key=lambda finding: finding.order)),
         notes=tuple(note for one in found for note in one.notes),

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from kernel_builder import __version__
 from kernel_builder.check.annotations import annotation
-from kernel_builder.check.engine import Report
+from kernel_builder.check.engine import CheckReport
 from kernel_builder.check.model import Finding, Rule, Severity
 from kernel_builder.check.subject import printable
 
@@ -26,7 +26,7 @@ def advice(finding: Finding) -> str:
     return finding.hint or finding.rule.remedy
 
 
-def as_json(report: Report) -> str:
+def as_json(report: CheckReport) -> str:
     """One object: ``ok``, ``checked``, ``counts``, ``notes`` and ``findings``.
 
     Of names that are no UTF-8, bytes stand as lone surrogates (``\\udcff``), as Python has them.
@@ -63,7 +63,7 @@ def as_json(report: Report) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def as_github(report: Report) -> str:
+def as_github(report: CheckReport) -> str:
     """Workflow commands, one a finding, which GitHub shows beside the lines."""
     return "".join(f"{_annotation(finding)}\n" for finding in report.findings)
 
@@ -78,7 +78,7 @@ def _annotation(finding: Finding) -> str:
     return annotation(_COMMANDS[finding.severity], place, text)
 
 
-def as_sarif(report: Report) -> str:
+def as_sarif(report: CheckReport) -> str:
     """A SARIF 2.1.0 log with one run; the rules are those that found something."""
     rules = sorted(
         {finding.rule.code: finding.rule for finding in report.findings}.values(), key=lambda rule: rule.code

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from kernel_builder.binary.elf import ElfFile
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
-from kernel_builder.check.policies import Limits, find_policy
+from kernel_builder.check.policies import VersionLimits, find_policy
 from kernel_builder.check.subject import LibraryFile
 from kernel_builder.versions import Version
 
@@ -90,7 +90,7 @@ def versions(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
 
 
 def _too_new(
-    library: LibraryFile, policy: str, limits: Limits, family: str, version: Version, users: list[str]
+    library: LibraryFile, policy: str, limits: VersionLimits, family: str, version: Version, users: list[str]
 ) -> Iterator[Finding]:
     limit = limits.newest.get(family)
     if limit is None or version <= limit:  # a family without limit is not allowed at all: KB105 says so

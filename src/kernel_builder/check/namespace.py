@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
-from kernel_builder.check.python_facts import Module, Place, assigned_values, dotted_name, package_of
+from kernel_builder.check.python_facts import Module, Position, assigned_values, dotted_name, package_of
 from kernel_builder.check.scan import pieces
 from kernel_builder.check.subject import LibraryFile, PythonTree, SourceTree, join
 
@@ -347,7 +347,7 @@ def _raises(node: ast.Try) -> bool:
     return not node.handlers or all(any(isinstance(s, ast.Raise) for s in handler.body) for handler in node.handlers)
 
 
-def _wrapper(node: ast.FunctionDef, _place: Place, names: _Names, module: Module) -> Iterator[Finding]:
+def _wrapper(node: ast.FunctionDef, _place: Position, names: _Names, module: Module) -> Iterator[Finding]:
     returned = [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Return) and inner.value is not None]
     wraps = any(
         isinstance(value, ast.Call) and dotted_name(value.func) in names.prefixes - {node.name} for value in returned

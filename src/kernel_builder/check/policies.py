@@ -14,7 +14,7 @@ from kernel_builder.versions import Version
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class VersionLimits:
     """What one machine's libraries may need: the newest version of each family, and versions that are no numbers."""
 
     newest: Mapping[str, Version]
@@ -28,7 +28,7 @@ class Policy:
     name: str
     summary: str
     static_cxx: bool
-    limits: Mapping[str, Limits]
+    limits: Mapping[str, VersionLimits]
     aliases: tuple[str, ...] = ()
 
 
@@ -39,7 +39,7 @@ def load_policies() -> Mapping[str, Policy]:
     found: dict[str, Policy] = {}
     for row in tomllib.loads(text)["policy"]:
         limits = {
-            machine: Limits(
+            machine: VersionLimits(
                 newest={family: Version.parse(v) for family, v in row[machine].items() if family != "named"},
                 named=frozenset(row[machine].get("named", ())),
             )

@@ -39,7 +39,7 @@ class Guard(IntEnum):
     """For type checkers only."""
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Where a node stands: under which ``guard``, whether an ImportError there is ``caught``, whether a test of
     ``sys.version_info`` decides on it (``versioned``), and whether it is in a function's own scope (``local``).
     """
@@ -85,7 +85,7 @@ class PythonSource:
     tree: ast.Module | None
 
     @cached_property
-    def nodes(self) -> tuple[tuple[ast.AST, Place], ...]:
+    def nodes(self) -> tuple[tuple[ast.AST, Position], ...]:
         """The statements and those expressions that rules ask for (see :func:`placed`), with their places."""
         return tuple(placed(self.tree)) if self.tree is not None else ()
 
@@ -95,7 +95,7 @@ class PythonSource:
         return tuple(_imports(self.nodes))
 
     @cached_property
-    def lines(self) -> Mapping[int, Place]:
+    def lines(self) -> Mapping[int, Position]:
         """Line of every statement -> where it stands; of two statements on a line the inner one counts."""
         return {
             line: place
@@ -223,9 +223,9 @@ _PLACING = (
 )
 
 
-def placed(tree: ast.Module) -> Iterator[tuple[ast.AST, Place]]:
+def placed(tree: ast.Module) -> Iterator[tuple[ast.AST, Position]]:
     """Statements, calls, subscripts and binary operations with the place they stand at, in file order, outer first."""
-    waiting: list[tuple[ast.AST, Place]] = [(tree, Place())]
+    waiting: list[tuple[ast.AST, Position]] = [(tree, Position())]
     while waiting:
         node, place = waiting.pop()
         if isinstance(node, _ASKED_FOR):
@@ -233,7 +233,7 @@ def placed(tree: ast.Module) -> Iterator[tuple[ast.AST, Place]]:
         if not isinstance(node, _PLACING):
             waiting += [(child, place) for child in reversed(list(ast.iter_child_nodes(node)))]
             continue
-        children: list[tuple[ast.AST, Place]] = []
+        children: list[tuple[ast.AST, Position]] = []
         for part, value in ast.iter_fields(node):
             inner = _inside(node, part, place)
             if isinstance(value, ast.AST):
@@ -243,7 +243,7 @@ def placed(tree: ast.Module) -> Iterator[tuple[ast.AST, Place]]:
         waiting += reversed(children)
 
 
-def _inside(node: ast.AST, part: str, place: Place) -> Place:
+def _inside(node: ast.AST, part: str, place: Position) -> Position:
     """The place of what stands in field ``part`` of ``node``, which itself stands at ``place``."""
     guard, caught, versioned, local = place
     found = Guard.IMPORT
@@ -269,7 +269,7 @@ def _inside(node: ast.AST, part: str, place: Place) -> Place:
         found = Guard.CONDITION
     elif isinstance(node, (ast.With, ast.AsyncWith)) and part == "body" and any(map(_suppresses, node.items)):
         found, caught = Guard.TRY, True
-    return Place(max(guard, found), caught, versioned, local)
+    return Position(max(guard, found), caught, versioned, local)
 
 
 def _tests_version(test: ast.expr) -> bool:
@@ -328,7 +328,7 @@ def dotted_name(node: ast.AST | None) -> str | None:
 # --- imports ---
 
 
-def _imports(nodes: tuple[tuple[ast.AST, Place], ...]) -> Iterator[Import]:
+def _imports(nodes: tuple[tuple[ast.AST, Position], ...]) -> Iterator[Import]:
     importers = {"__import__", "importlib.import_module", "importlib.__import__"}
     for node, _place in nodes:
         if isinstance(node, ast.ImportFrom) and node.module == "importlib" and not node.level:
@@ -373,7 +373,7 @@ def _imports(nodes: tuple[tuple[ast.AST, Place], ...]) -> Iterator[Import]:
                 yield _dynamic(node, name[0], place, open_ended=name[1], indirect=True)
 
 
-def assigned_values(nodes: tuple[tuple[ast.AST, Place], ...]) -> Mapping[str, list[ast.expr]]:
+def assigned_values(nodes: tuple[tuple[ast.AST, Position], ...]) -> Mapping[str, list[ast.expr]]:
     """Simple variable -> the expressions that are assigned to it, anywhere in the file."""
     found: dict[str, list[ast.expr]] = {}
     for node, _place in nodes:
@@ -386,7 +386,7 @@ def assigned_values(nodes: tuple[tuple[ast.AST, Place], ...]) -> Mapping[str, li
     return found
 
 
-def _by_string(node: ast.Call, place: Place, values: Mapping[str, list[ast.expr]]) -> Iterator[Import]:
+def _by_string(node: ast.Call, place: Position, values: Mapping[str, list[ast.expr]]) -> Iterator[Import]:
     argument = node.args[0] if node.args else next((word.value for word in node.keywords if word.arg == "name"), None)
     if argument is None:
         return
@@ -416,7 +416,7 @@ def _texts_in(node: ast.expr, values: Mapping[str, list[ast.expr]], seen: set[st
                 yield from _texts_in(value, values, seen)
 
 
-def _dynamic(node: ast.expr, text: str, place: Place, *, open_ended: bool, indirect: bool = False) -> Import:
+def _dynamic(node: ast.expr, text: str, place: Position, *, open_ended: bool, indirect: bool = False) -> Import:
     stripped = text.lstrip(".")
     return Import(
         line=node.lineno,
@@ -512,7 +512,7 @@ def _bound(body: Iterable[ast.AST]) -> Iterator[str]:  # noqa: C901, PLR0912  (o
                 yield from inner.names
 
 
-def _opens(node: ast.AST, place: Place) -> bool:
+def _opens(node: ast.AST, place: Position) -> bool:
     """Whether a node lets its module define names that cannot be read off."""
     if isinstance(node, ast.FunctionDef) and node.name == "__getattr__" and not place.local:
         return True

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from kernel_builder.check.python_facts import Guard, Place, PythonSource, dotted_name
+from kernel_builder.check.python_facts import Guard, Position, PythonSource, dotted_name
 
 PythonVersion = tuple[int, int]
 
@@ -26,7 +26,7 @@ class Newer:
     what: str
     version: PythonVersion
     line: int
-    place: Place
+    place: Position
     count: int = 1
 
 
@@ -58,7 +58,7 @@ def newer_features(content: bytes, source: PythonSource, floor: PythonVersion) -
 
     What a test of ``sys.version_info`` decides on is not there.
     """
-    found: dict[tuple[str, Place], Newer] = {}
+    found: dict[tuple[str, Position], Newer] = {}
     for entry in _cached(content, source, floor):
         key = entry.what, entry.place
         known = found.get(key)
@@ -125,7 +125,7 @@ def _is_parenthesized(node: ast.Tuple) -> bool:
     return bool(node.elts) and (node.lineno, node.col_offset) < (node.elts[0].lineno, node.elts[0].col_offset)
 
 
-def _newer(what: str, version: PythonVersion, node: ast.expr, place: Place) -> Newer:
+def _newer(what: str, version: PythonVersion, node: ast.expr, place: Position) -> Newer:
     return Newer(what=what, version=version, line=node.lineno, place=place)
 
 
@@ -140,7 +140,7 @@ def _annotations(node: ast.AST) -> Iterator[ast.expr]:
         yield node.annotation
 
 
-def _evaluates_annotations(node: ast.AST, place: Place) -> bool:
+def _evaluates_annotations(node: ast.AST, place: Position) -> bool:
     """Whether Python evaluates the annotations of ``node``; those of a function's own variables it does not."""
     if place.guard is Guard.TYPING:
         return False
@@ -207,7 +207,7 @@ def _newer_fstrings(source: bytes) -> Iterator[Newer]:
                     what="an f-string with its own quotes, a backslash or a comment inside the braces",
                     version=(3, 12),
                     line=token.start[0],
-                    place=Place(),
+                    place=Position(),
                 )
             if token.type == start:
                 open_quotes.append(quote)
@@ -289,5 +289,5 @@ def _library_names(content: bytes, source: PythonSource, floor: PythonVersion) -
             what=what[1],
             version=(int(version[1]), int(version[2])),
             line=number,
-            place=source.lines.get(number, Place()),
+            place=source.lines.get(number, Position()),
         )

@@ -563,7 +563,7 @@ class SourceTree:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class Discovery:
     """Everything that one path led to."""
 
     shown: str
@@ -623,7 +623,7 @@ def _read_folder(path: Path, shown: str, source: SourceTree | None = None) -> Bu
     return folder
 
 
-def discover(path: Path) -> Found:
+def discover(path: Path) -> Discovery:
     """What ``path`` is, and all that is to be checked there.
 
     A library; a variant; a folder of variants; a source tree, with the variants in its ``build``; a repository, which
@@ -639,7 +639,7 @@ def discover(path: Path) -> Found:
         raise UsageError(f"{printable(shown)} does not exist", hint="pass a kernel's directory or a shared library")
     source = SourceTree(path, shown) if (path / FILE_NAME).is_file() else None
     if source is None and _looks_like_variant(path) and not _read_folder(path, shown):
-        return Found(shown=shown, variants=(VariantDir(path, shown, source=_source_above(path, 2)),))
+        return Discovery(shown=shown, variants=(VariantDir(path, shown, source=_source_above(path, 2)),))
     notes: list[str] = []
     folder = _read_folder(path / "build", join(shown, "build"), source)
     result = _read_folder(path / "result", join(shown, "result"), source)
@@ -659,7 +659,7 @@ def discover(path: Path) -> Found:
             " there, in build or in result",
             hint="pass a kernel's source tree, its build folder, one variant, a downloaded repository or a library",
         )
-    return Found(
+    return Discovery(
         shown=shown,
         sources=(source,) if source else (),
         folders=(folder,) if folder else (),
@@ -677,7 +677,7 @@ def _source_above(path: Path, levels: int) -> SourceTree | None:
     return SourceTree(parents[levels - 1], os.fspath(parents[levels - 1])) if built.name == "build" else None
 
 
-def _discover_file(path: Path, shown: str) -> Found:
+def _discover_file(path: Path, shown: str) -> Discovery:
     if path.name == FILE_NAME:
         return discover(path.parent)
     library = LibraryFile(path, shown)
@@ -685,7 +685,7 @@ def _discover_file(path: Path, shown: str) -> Found:
         raise UsageError(
             f"{printable(shown)} is not a shared library", hint="pass a kernel's directory or a shared library"
         )
-    return Found(shown=shown, libraries=(library,))
+    return Discovery(shown=shown, libraries=(library,))
 
 
 def printable(text: str) -> str:

@@ -16,7 +16,7 @@ from kernel_builder.cli.session import environment
 from kernel_builder.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from kernel_builder.check.engine import Report
+    from kernel_builder.check.engine import CheckReport
     from kernel_builder.check.model import Settings
     from kernel_builder.variants.names import Variant
 
@@ -147,7 +147,7 @@ def run_check(
     return ExitCode.FAILED if failed else ExitCode.OK
 
 
-def _show(report: Report, form: str, *, verbose: bool) -> None:
+def _show(report: CheckReport, form: str, *, verbose: bool) -> None:
     if form == "text":
         from kernel_builder.cli.check_view import show_report  # noqa: PLC0415  (start-up time)
 

@@ -10,7 +10,7 @@ import click
 from kernel_builder.check.annotations import annotation
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME, load_project
-from kernel_builder.errors import ConfigError, Diagnostic, Severity
+from kernel_builder.errors import ConfigError, Diagnostic, Level
 
 
 @click.command(name="check-config")
@@ -43,7 +43,7 @@ def command(directory: Path, *, as_json: bool, form: str) -> int:
 
 def _without_place(error: ConfigError) -> Diagnostic:
     """A mistake that is not in the file: there is none, or it is not to be read."""
-    return Diagnostic(severity=Severity.ERROR, message=error.message, hint=error.hint)
+    return Diagnostic(severity=Level.ERROR, message=error.message, hint=error.hint)
 
 
 def _tell(project: Project | None, diagnostics: Sequence[Diagnostic], directory: Path, *, form: str) -> None:

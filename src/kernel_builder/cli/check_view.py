@@ -17,7 +17,7 @@ from kernel_builder.variants.names import parse_variant
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kernel_builder.check.engine import Report
+    from kernel_builder.check.engine import CheckReport
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
@@ -40,7 +40,7 @@ def _paragraph(console: Console, text: str, indent: int, style: str = "") -> Non
     console.print(Text(wrapped, style=style), soft_wrap=True)
 
 
-def show_report(report: Report, *, verbose: bool = False) -> None:
+def show_report(report: CheckReport, *, verbose: bool = False) -> None:
     """Print findings to stdout, file by file, the same finding in several variants once, and a summary."""
     console = _console()
     shown = [finding for finding in report.findings if verbose or finding.severity is not Severity.NOTE]
@@ -101,7 +101,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _summary(report: Report, *, verbose: bool) -> Text:
+def _summary(report: CheckReport, *, verbose: bool) -> Text:
     errors, warnings, notes = (report.count(severity) for severity in Severity)
     looked = [
         _count(number, noun)

@@ -172,12 +172,12 @@ def plan_text(plan: UploadPlan, url: str) -> str:
 
 def _branch_text(branch: BranchPlan) -> str:
     from kernel_builder.cli.console import size_text  # noqa: PLC0415  (start-up time)
-    from kernel_builder.hub.plan import Action  # noqa: PLC0415
+    from kernel_builder.hub.plan import ChangeKind  # noqa: PLC0415
 
     made = f" (new, from {branch.made_from})" if branch.is_new else ""
     if branch.continues:
         made = " (new, resuming an interrupted upload)"
-    counts = [f"{branch.count(action)} to {action.value}" for action in Action if branch.count(action)] or [
+    counts = [f"{branch.count(action)} to {action.value}" for action in ChangeKind if branch.count(action)] or [
         "nothing to change"
     ]
     if branch.unchanged:

@@ -79,7 +79,7 @@ def _guess(text: str) -> Capability | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection:
+class SelectedCapabilities:
     """What a section is compiled for: ``effective`` in natural order, each once; ``dropped`` are the
     requested entries that contribute nothing, in the order of the request.
     """
@@ -93,7 +93,7 @@ def select_capabilities(
     supported: tuple[Capability, ...],
     *,
     compilable: tuple[Capability, ...] | None = None,
-) -> Selection:
+) -> SelectedCapabilities:
     """Choose what to compile for.
 
     ``requested`` is what a section asks for, ``None`` where it asks for nothing; ``supported`` what the
@@ -106,7 +106,7 @@ def select_capabilities(
     ``effective`` may come out empty; that is for the caller to report, with both lists.
     """
     if requested is None:
-        return Selection(effective=_merged(supported), dropped=())
+        return SelectedCapabilities(effective=_merged(supported), dropped=())
     targets = sorted({(capability.major, capability.minor) for capability in supported})
     known = set(targets) | {(capability.major, capability.minor) for capability in compilable or ()}
     wanted = _merged(requested)
@@ -119,7 +119,7 @@ def select_capabilities(
         if usable:
             chosen.add(max(usable, key=_number))
     kept = {_number(entry) for entry in chosen}
-    return Selection(
+    return SelectedCapabilities(
         effective=_merged(chosen),
         dropped=tuple(dict.fromkeys(entry for entry in requested if _number(entry) not in kept)),
     )

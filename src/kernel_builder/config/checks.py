@@ -29,7 +29,7 @@ def plain_path(text: str) -> str:
     return text
 
 
-class Placed(NamedTuple):
+class Located(NamedTuple):
     """A section with the reader of its table. Unless ``known``, its backend is missing or wrong."""
 
     section: Section
@@ -62,11 +62,11 @@ def listed_twice(entries: Sequence[TextEntry], report: Report) -> None:
     )
 
 
-def shared_sources(sections: Sequence[Placed], report: Report) -> None:
+def shared_sources(sections: Sequence[Located], report: Report) -> None:
     """Warn of a source that two sections of one backend list with different flags: it is built once, with
     all.
     """
-    owners: dict[tuple[Backend, str], Placed] = {}
+    owners: dict[tuple[Backend, str], Located] = {}
     for placed in sections:
         if not placed.known:
             continue
@@ -106,7 +106,7 @@ def _flags(section: Section, source: str) -> tuple[str, ...] | None:
     return None
 
 
-def section_backends(sections: Sequence[Placed], backends: tuple[Backend, ...], report: Report) -> None:
+def section_backends(sections: Sequence[Located], backends: tuple[Backend, ...], report: Report) -> None:
     """Notice sections for backends that the kernel does not claim to support."""
     for placed in sections:
         backend = placed.section.backend
@@ -119,7 +119,7 @@ def section_backends(sections: Sequence[Placed], backends: tuple[Backend, ...], 
             )
 
 
-def no_sections(sections: Sequence[Placed], report: Report) -> None:
+def no_sections(sections: Sequence[Located], report: Report) -> None:
     """Notice kernel sections beside ``[torch-noarch]``."""
     for placed in sections:
         report.error(
@@ -131,7 +131,7 @@ def no_sections(sections: Sequence[Placed], report: Report) -> None:
 
 
 def backends_without_sections(
-    sections: Sequence[Placed], backends: tuple[Backend, ...], path: Where, report: Report
+    sections: Sequence[Located], backends: tuple[Backend, ...], path: Where, report: Report
 ) -> None:
     """Warn of backends that get Python code alone while others have compiled code: often a forgotten
     section.
@@ -147,7 +147,7 @@ def backends_without_sections(
         )
 
 
-def never_built(sections: Sequence[Placed], backend: Backend, maxver: Version, report: Report) -> None:
+def never_built(sections: Sequence[Located], backend: Backend, maxver: Version, report: Report) -> None:
     """Warn of sections of ``backend`` whose oldest toolkit no allowed one reaches."""
     key = backend.key(Role.MINVER)
     for placed in sections:
@@ -173,7 +173,7 @@ class _Directory(NamedTuple):
 
 
 @dataclass
-class Tree:
+class ProjectTree:
     """The files and directories that a ``build.toml`` speaks of, looked at in one pass."""
 
     report: Report

@@ -19,7 +19,7 @@ from kernel_builder.config.known import dependencies
 from kernel_builder.config.model import FrameworkKind, Project
 from kernel_builder.config.reader import decode, read_project
 from kernel_builder.config.schema import CURRENT_EDITION, FRAMEWORKS
-from kernel_builder.errors import ConfigError, Diagnostic, Severity, UsageError
+from kernel_builder.errors import ConfigError, Diagnostic, Level, UsageError
 from kernel_builder.files import write_bytes
 from kernel_builder.toml.editor import CannotEditError, Editor
 from kernel_builder.toml.nodes import Leaf, ListNode, TableNode, table_of
@@ -103,7 +103,7 @@ def _confirm(after: bytes, expected: Project, file: Path) -> None:
         outcome, _ = read_project(after, file=file, root=expected.root, tree=False)
     except ConfigError as error:
         outcome = None
-        wrong = [one for one in error.diagnostics if one.severity is Severity.ERROR]
+        wrong = [one for one in error.diagnostics if one.severity is Level.ERROR]
         reason = f"{wrong[0].key}: {wrong[0].message}" if wrong else error.message
     else:
         reason = "the result would mean something else"

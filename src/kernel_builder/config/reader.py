@@ -38,7 +38,7 @@ from kernel_builder.config.schema import (
     Kind,
 )
 from kernel_builder.config.tables import TableReader
-from kernel_builder.errors import ConfigError, Diagnostic, Severity
+from kernel_builder.errors import ConfigError, Diagnostic, Level
 from kernel_builder.toml.nodes import TableNode, describe, quoted, table_of
 from kernel_builder.toml.report import Report
 from kernel_builder.toml.scan import Source
@@ -97,7 +97,7 @@ def read_project(data: bytes, *, file: Path, root: Path, tree: bool = True) -> t
         )
     project = _read(source, report, root.resolve(), tree=tree)
     diagnostics = report.diagnostics()
-    errors = sum(diagnostic.severity is Severity.ERROR for diagnostic in diagnostics)
+    errors = sum(diagnostic.severity is Level.ERROR for diagnostic in diagnostics)
     if errors or project is None:
         warnings = len(diagnostics) - errors
         more = f" and {_count(warnings, 'warning')}" if warnings else ""
@@ -208,7 +208,7 @@ class _Reader:
         self._number = number
         self._report = report
         self._root = root
-        self._tree = checks.Tree(report, root)
+        self._tree = checks.ProjectTree(report, root)
 
     def project(self, *, tree: bool) -> Project | None:
         """The project; ``None`` when anything noticed is an error."""
@@ -386,7 +386,7 @@ class _Reader:
                 found = own
         return found
 
-    def _sections(self) -> list[checks.Placed]:
+    def _sections(self) -> list[checks.Located]:
         placed = []
         for id_, node in self._top.table("kernel").items.items():
             if not isinstance(node, TableNode):
@@ -409,14 +409,14 @@ class _Reader:
                 architectures=own.architectures,
                 toolkit_minver=own.minver,
             )
-            placed.append(checks.Placed(section=section, known=backend is not None, reader=reader))
+            placed.append(checks.Located(section=section, known=backend is not None, reader=reader))
         return placed
 
     def _between(
         self,
         backends: tuple[Backend, ...] | None,
         framework: Framework | None,
-        sections: list[checks.Placed],
+        sections: list[checks.Located],
         options: Mapping[Backend, BackendOptions],
     ) -> None:
         checks.shared_sources(sections, self._report)

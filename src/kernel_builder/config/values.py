@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import parse_architecture
-from kernel_builder.config.checks import Tree, listed_twice
+from kernel_builder.config.checks import ProjectTree, listed_twice
 from kernel_builder.config.known import OLDEST_STABLE_ABI, dependencies, licenses, newest_torch
 from kernel_builder.config.model import Architecture, Capability, KernelDependency, Suffix
 from kernel_builder.config.schema import COMPILED, EXAMPLES, KERNEL_DEPENDENCY, Kind
@@ -364,7 +364,7 @@ def flags(reader: TableReader, key: str) -> tuple[str, ...]:
     return tuple(entry.text for entry in reader.texts(key) or ())
 
 
-def paths(reader: TableReader, key: str, tree: Tree, report: Report) -> tuple[str, ...]:
+def paths(reader: TableReader, key: str, tree: ProjectTree, report: Report) -> tuple[str, ...]:
     """``src`` or ``include``: paths inside the project, as written; the tree is looked at later."""
     entries = reader.texts(key) or ()
     for entry in entries:

@@ -67,7 +67,7 @@ class Snapshot:
     files: Mapping[str, RemoteFile]
 
 
-class Action(StrEnum):
+class ChangeKind(StrEnum):
     """What happens to a path."""
 
     ADD = "add"
@@ -76,10 +76,10 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class FileChange:
     """One path that changes. ``size`` is in bytes: of the new content, of a deleted file its old size."""
 
-    action: Action
+    action: ChangeKind
     path: str
     size: int
     file: LocalFile | None = None
@@ -101,8 +101,8 @@ class BranchPlan:
 
     name: str
     base: str | None
-    changes: tuple[Change, ...]
-    batches: tuple[tuple[Change, ...], ...]
+    changes: tuple[FileChange, ...]
+    batches: tuple[tuple[FileChange, ...], ...]
     unchanged: int = 0
     made_from: str | None = None
     staging: str | None = None
@@ -118,7 +118,7 @@ class BranchPlan:
         """Bytes of content to send."""
         return sum(change.sent for change in self.changes)
 
-    def count(self, action: Action) -> int:
+    def count(self, action: ChangeKind) -> int:
         """Number of changes of one kind."""
         return sum(change.action is action for change in self.changes)
 
@@ -203,16 +203,18 @@ def plan_branch(
     be one.
     """
     there = remote.files if remote is not None else {}
-    changes: list[Change] = []
+    changes: list[FileChange] = []
     for file in local:
         old = there.get(file.path)
         if old is None:
-            changes.append(Change(action=Action.ADD, path=file.path, size=file.size, file=file))
+            changes.append(FileChange(action=ChangeKind.ADD, path=file.path, size=file.size, file=file))
         elif not is_same(file, old):
-            changes.append(Change(action=Action.REPLACE, path=file.path, size=file.size, file=file))
+            changes.append(FileChange(action=ChangeKind.REPLACE, path=file.path, size=file.size, file=file))
     kept = {file.path for file in local}
     changes += [
-        Change(action=Action.DELETE, path=path, size=there[path].size) for path in set(stale) - kept if path in there
+        FileChange(action=ChangeKind.DELETE, path=path, size=there[path].size)
+        for path in set(stale) - kept
+        if path in there
     ]
     changes.sort(key=lambda change: change.path.encode())
     batches = split(changes, commit_operations)
@@ -268,17 +270,17 @@ def stale_files(
     return stale, void
 
 
-def split(changes: Sequence[Change], operations: int = COMMIT_OPERATIONS) -> tuple[tuple[Change, ...], ...]:
+def split(changes: Sequence[FileChange], operations: int = COMMIT_OPERATIONS) -> tuple[tuple[FileChange, ...], ...]:
     """Commits, each of at most ``operations`` files and :data:`COMMIT_BYTES` bytes of small ones.
 
     A variant stays in one commit wherever it fits into one, so that no revision holds half of it. Of a variant that
     does not fit, ``metadata.json`` and deletions come last.
     """
-    units: dict[tuple[str, ...], list[Change]] = {}
+    units: dict[tuple[str, ...], list[FileChange]] = {}
     for change in changes:
         parts = change.path.split("/")
         units.setdefault(tuple(parts[:2]) if parts[0] == BUILD else ("",), []).append(change)
-    batches: list[list[Change]] = []
+    batches: list[list[FileChange]] = []
     room = weight = 0
     for unit in units.values():
         unit_weight = sum(map(_inline, unit))
@@ -296,11 +298,11 @@ def split(changes: Sequence[Change], operations: int = COMMIT_OPERATIONS) -> tup
     return tuple(tuple(batch) for batch in batches)
 
 
-def _order(change: Change) -> tuple[bool, bool, bytes]:
+def _order(change: FileChange) -> tuple[bool, bool, bytes]:
     last = change.path.rsplit("/", 1)[-1] in {METADATA, SIGNATURE}
-    return last, change.action is Action.DELETE, change.path.encode()
+    return last, change.action is ChangeKind.DELETE, change.path.encode()
 
 
-def _inline(change: Change) -> int:
+def _inline(change: FileChange) -> int:
     """Bytes of a change that are part of the commit's request, as far as that can be foreseen."""
     return 0 if change.size > SMALL or change.path.endswith(_STORED_APART) else change.sent

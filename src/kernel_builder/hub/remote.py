@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kernel_builder import __version__
 from kernel_builder.errors import BuildError, MachineError, NetworkError, UsageError
 from kernel_builder.events import Notice, Reporter, UploadProgress, Waiting
-from kernel_builder.hub.plan import SMALL, Change, LocalFile, RemoteFile, Snapshot
+from kernel_builder.hub.plan import SMALL, FileChange, LocalFile, RemoteFile, Snapshot
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
@@ -177,7 +177,7 @@ class Remote:
         )
 
     def prepare(
-        self, changes: Sequence[Change], *, revision: str, as_pull_request: bool, progress: Progress
+        self, changes: Sequence[FileChange], *, revision: str, as_pull_request: bool, progress: SendingProgress
     ) -> dict[str, CommitOperationAdd]:
         """Send the large files among ``changes``, which is no commit yet: nobody sees them until :meth:`commit`.
 
@@ -216,7 +216,7 @@ class Remote:
 
     def commit(
         self,
-        batch: Sequence[Change],
+        batch: Sequence[FileChange],
         operations: dict[str, CommitOperationAdd],
         *,
         branch: str,
@@ -429,7 +429,7 @@ class StoppedError(Exception):
     """Sending was stopped from outside (Ctrl-C): it ends the threads that send, and nobody else sees it."""
 
 
-class Progress:
+class SendingProgress:
     """Counts bytes of content on their way, per path, and tells now and then. Every path has one thread that sends it.
 
     When ``stop`` is set, whoever sends hears it as :class:`StoppedError`.
@@ -476,7 +476,7 @@ def _groups(files: Sequence[LocalFile]) -> Iterator[list[LocalFile]]:
         yield group
 
 
-def _operation(file: LocalFile, progress: Progress) -> CommitOperationAdd:
+def _operation(file: LocalFile, progress: SendingProgress) -> CommitOperationAdd:
     """The library's operation for a file, sure to send what was checked."""
     from kernel_builder.hub.sending import CountedFile  # noqa: PLC0415  (imports huggingface_hub)
 

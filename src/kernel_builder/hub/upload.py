@@ -32,7 +32,7 @@ from kernel_builder.hub.plan import (
     MAIN,
     README,
     BranchPlan,
-    Change,
+    FileChange,
     LocalFile,
     Snapshot,
     UploadPlan,
@@ -45,8 +45,8 @@ from kernel_builder.hub.remote import (
     ConflictError,
     LostAnswerError,
     MissingRepositoryError,
-    Progress,
     Remote,
+    SendingProgress,
     no_token,
 )
 from kernel_builder.interface.diff import Published, compare
@@ -108,7 +108,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
+class PreparedUpload:
     """Everything that is known before the Hub is asked."""
 
     request: UploadRequest
@@ -128,7 +128,7 @@ class DryRun:
     url: str
 
 
-def prepare(request: UploadRequest, reporter: Reporter) -> Prepared:
+def prepare(request: UploadRequest, reporter: Reporter) -> PreparedUpload:
     """Find what is to be published, judge it and read it. Nothing is asked of the Hub.
 
     Raises what :func:`find_source` and :func:`check_source` raise, and :class:`UsageError` when no repository is named.
@@ -147,7 +147,7 @@ def prepare(request: UploadRequest, reporter: Reporter) -> Prepared:
     checked = check_source(source, reporter, ignore=request.ignore)
     if request.readme is not False and not has_card(source):
         reporter.emit(Notice(message="no card (CARD.md), so README.md on the Hub stays unchanged", warning=True))
-    return Prepared(
+    return PreparedUpload(
         request=request,
         source=source,
         checked=checked,
@@ -235,7 +235,7 @@ def _branches(remote: Remote, request: UploadRequest, reporter: Reporter) -> dic
 class _Planner:
     """Makes plans of one upload; what is to be told about them is told once."""
 
-    def __init__(self, prepared: Prepared, remote: Remote, reporter: Reporter) -> None:
+    def __init__(self, prepared: PreparedUpload, remote: Remote, reporter: Reporter) -> None:
         self._prepared = prepared
         self._remote = remote
         self._reporter = reporter
@@ -435,7 +435,7 @@ class _Run:
                 continue
             what = f"{branch.name} of {plan.repo_id}"
             self._reporter.emit(UploadStarted(what=what, total=branch.sent))
-            progress = Progress(what, self._reporter, self._stop)
+            progress = SendingProgress(what, self._reporter, self._stop)
             if self._as_pull_request:
                 self._propose(branch, progress)
             else:
@@ -443,7 +443,7 @@ class _Run:
             self._sent += branch.sent
             self._reporter.emit(UploadFinished(what=what, sent=branch.sent))
 
-    def _publish(self, branch: BranchPlan, progress: Progress) -> None:
+    def _publish(self, branch: BranchPlan, progress: SendingProgress) -> None:
         assert branch.base is not None  # noqa: S101  (the repository exists by now)
         remote = self._remote
         target = branch.staging or branch.name
@@ -483,7 +483,7 @@ class _Run:
         except KernelBuilderError:
             self._current = f"the branch {branch.name} was created and contains no variant yet"
 
-    def _propose(self, branch: BranchPlan, progress: Progress) -> None:
+    def _propose(self, branch: BranchPlan, progress: SendingProgress) -> None:
         """One pull request for the branch: the first commit opens it, the others go to it."""
         assert branch.base is not None  # noqa: S101  (the repository exists by now)
         remote = self._remote
@@ -549,7 +549,7 @@ def _message(number: int, count: int) -> str:
     return MESSAGE if count == 1 else f"{MESSAGE} (batch {number}/{count})"
 
 
-def _count(batch: Sequence[Change], progress: Progress) -> None:
+def _count(batch: Sequence[FileChange], progress: SendingProgress) -> None:
     """What was part of a commit's request counts as sent when the commit is there."""
     for change in batch:
         progress.reach(change.path, change.sent)

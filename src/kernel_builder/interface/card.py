@@ -19,7 +19,7 @@ import jinja2.sandbox
 from kernel_builder.artifact.built import CARD, BuiltVariant
 from kernel_builder.config.known import licenses
 from kernel_builder.config.model import Project
-from kernel_builder.errors import ConfigError, Diagnostic, Severity
+from kernel_builder.errors import ConfigError, Diagnostic, Level
 from kernel_builder.interface.read import Interface, read_interface
 from kernel_builder.variants.names import ArchVariant, TorchTag, parse_variant
 
@@ -248,5 +248,5 @@ def _wrong(message: str, line: int | None, path: Path | None) -> ConfigError:
     hint = f"available variables: {', '.join(VARIABLES)}; {{% raw %}} keeps braces literal"
     return ConfigError(
         f"cannot render {CARD}",
-        diagnostics=(Diagnostic(severity=Severity.ERROR, message=message, file=path, line=line, hint=hint),),
+        diagnostics=(Diagnostic(severity=Level.ERROR, message=message, file=path, line=line, hint=hint),),
     )

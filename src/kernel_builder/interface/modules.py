@@ -15,7 +15,7 @@ from typing import NamedTuple
 _MAX_HOPS = 16  # imports that are followed to find a definition; more is a circle
 
 
-class Module:
+class PublicModule:
     """A parsed module: what its top level defines, and where the other names come from."""
 
     def __init__(self, tree: ast.Module, package: tuple[str, ...]) -> None:
@@ -64,50 +64,50 @@ class Module:
                 yield name
 
 
-class Found(NamedTuple):
+class FoundModules(NamedTuple):
     """What defines a name, and the module that it is in."""
 
-    module: Module
+    module: PublicModule
     node: ast.stmt | ast.expr
 
 
-class Package:
+class PublicPackage:
     """The modules of one package directory, parsed when they are asked for."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._modules: dict[str, Module | None] = {}
+        self._modules: dict[str, PublicModule | None] = {}
 
-    def module(self, dotted: str) -> Module | None:
+    def module(self, dotted: str) -> PublicModule | None:
         """The module ``a.b`` below the package (``__init__``: the package itself); ``None`` if there is none."""
         if dotted not in self._modules:
             self._modules[dotted] = self._parse(dotted)
         return self._modules[dotted]
 
-    def _parse(self, dotted: str) -> Module | None:
+    def _parse(self, dotted: str) -> PublicModule | None:
         parts = () if dotted == "__init__" else tuple(dotted.split("."))
         base = self._root.joinpath(*parts)
         for path, package in ((base / "__init__.py", parts), (base.with_suffix(".py"), parts[:-1])):
             try:
-                return Module(ast.parse(path.read_bytes()), package)
+                return PublicModule(ast.parse(path.read_bytes()), package)
             except (OSError, SyntaxError, ValueError, RecursionError):
                 continue
         return None
 
-    def _target(self, module: Module, level: int, name: str) -> str | None:
+    def _target(self, module: PublicModule, level: int, name: str) -> str | None:
         """The dotted name, within the package, of what ``from <level dots>name import ...`` names in ``module``."""
         if level - 1 > len(module.package):
             return None
         parent = module.package[: len(module.package) - (level - 1)]
         return ".".join((*parent, *(name.split(".") if name else ()))) or "__init__"
 
-    def find(self, module: Module, name: str, hops: int = _MAX_HOPS) -> Found | None:
+    def find(self, module: PublicModule, name: str, hops: int = _MAX_HOPS) -> FoundModules | None:
         """What defines ``name`` in ``module``, imports within the package followed."""
         if name in module.definitions:
             found = module.definitions[name]
             if isinstance(found, ast.Name) and found.id != name and hops:
                 return self.find(module, found.id, hops - 1)
-            return Found(module, found)
+            return FoundModules(module, found)
         if not hops:
             return None
         places = [module.imports[name]] if name in module.imports else [(*star, name) for star in module.stars]
@@ -120,18 +120,18 @@ class Package:
                     return found_there
         return None
 
-    def declared(self, module: Module) -> tuple[str, ...] | None:
+    def declared(self, module: PublicModule) -> tuple[str, ...] | None:
         """The names in ``__all__`` of ``module``, those of other modules included; ``None`` without an ``__all__``."""
         return None if module.exported is None else tuple(dict.fromkeys(self._declared(module, set())))
 
-    def _declared(self, module: Module, seen: set[tuple[int, str]]) -> Iterator[str]:
+    def _declared(self, module: PublicModule, seen: set[tuple[int, str]]) -> Iterator[str]:
         """``seen`` holds the names of each module that were followed: once is enough, and circles end."""
         if (id(module), "__all__") not in seen:
             seen.add((id(module), "__all__"))
             for part in module.exported or ():
                 yield from self._strings(module, part, seen)
 
-    def _strings(self, module: Module, value: ast.expr, seen: set[tuple[int, str]]) -> Iterator[str]:
+    def _strings(self, module: PublicModule, value: ast.expr, seen: set[tuple[int, str]]) -> Iterator[str]:
         """The strings in a list of them, as ``value`` in ``module`` gives it; what cannot be read off is left out."""
         match value:
             case ast.List(elts=elements) | ast.Tuple(elts=elements):
@@ -157,14 +157,14 @@ class Package:
                 level, source, original = module.imports[name]
                 yield from self._declared_by(module, level, f"{source}.{original}".lstrip("."), seen)
 
-    def _declared_by(self, module: Module, level: int, source: str, seen: set[tuple[int, str]]) -> Iterator[str]:
+    def _declared_by(self, module: PublicModule, level: int, source: str, seen: set[tuple[int, str]]) -> Iterator[str]:
         """What the module adds that ``from <level dots>source import ...`` names in ``module``."""
         dotted = self._target(module, level, source)
         other = self.module(dotted) if dotted is not None else None
         if other is not None:
             yield from self._declared(other, seen)
 
-    def exported(self, module: Module) -> tuple[str, ...]:
+    def exported(self, module: PublicModule) -> tuple[str, ...]:
         """Names that ``from module import *`` brings, star imports of its own included."""
         declared = self.declared(module)
         if declared is not None:

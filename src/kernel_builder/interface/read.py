@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from kernel_builder.interface.modules import Module, Package, top_level
+from kernel_builder.interface.modules import PublicModule, PublicPackage, top_level
 
 LAYERS = "layers"
 _OPS = ("ops", "_ops")
@@ -135,7 +135,7 @@ def read_interface(package: Path, *, ops: Mapping[str, str] | None = None) -> In
 
     Files that are missing or do not parse contribute nothing: whether that is a fault is for the check to say.
     """
-    tree = Package(package)
+    tree = PublicPackage(package)
     top = tree.module("__init__")
     if top is None:
         return Interface(ops=dict(ops or {}), declared=False)
@@ -227,7 +227,7 @@ def _variadic(argument: ast.arg, kind: ParameterKind) -> Parameter:
     return Parameter(name=argument.arg, kind=kind, annotation=_text(argument.annotation))
 
 
-def _layers(tree: Package) -> Iterator[Layer]:
+def _layers(tree: PublicPackage) -> Iterator[Layer]:
     module = tree.module(LAYERS)
     if module is None:
         return
@@ -237,7 +237,7 @@ def _layers(tree: Package) -> Iterator[Layer]:
             yield _layer(tree, found.module, name, found.node)
 
 
-def _layer(tree: Package, module: Module, name: str, node: ast.ClassDef) -> Layer:
+def _layer(tree: PublicPackage, module: PublicModule, name: str, node: ast.ClassDef) -> Layer:
     forward: Signature | None = None
     flags = dict(_LAYER_DEFAULTS)
     for base in reversed(_family(tree, module, node)[0]):
@@ -253,7 +253,7 @@ def _layer(tree: Package, module: Module, name: str, node: ast.ClassDef) -> Laye
     return Layer(name=name, forward=forward, flags=flags, summary=_doc(node))
 
 
-def _family(tree: Package, module: Module, node: ast.ClassDef) -> tuple[list[ast.ClassDef], bool]:
+def _family(tree: PublicPackage, module: PublicModule, node: ast.ClassDef) -> tuple[list[ast.ClassDef], bool]:
     """The class and those it inherits from within the package, the class first; and whether it has no other bases."""
     found, is_whole = [(module, node)], True
     for place, current in found:
@@ -266,7 +266,7 @@ def _family(tree: Package, module: Module, node: ast.ClassDef) -> tuple[list[ast
     return [known for _, known in found], is_whole
 
 
-def _class(tree: Package, module: Module, name: str, node: ast.ClassDef) -> Class:
+def _class(tree: PublicPackage, module: PublicModule, name: str, node: ast.ClassDef) -> Class:
     family, is_whole = _family(tree, module, node)
     call: Signature | None = Signature() if is_whole else None
     members: dict[str, Signature | None] = {}

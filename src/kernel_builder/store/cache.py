@@ -60,7 +60,7 @@ class StoreKey:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class StoreProblem:
     """Something in an entry that is not as it was stored. ``path`` is relative to the entry."""
 
     path: str
@@ -133,7 +133,7 @@ class Store:
                     self._reporter.emit(Notice(message=damage_text(key.name, damage), warning=True))
             return self._glanced[key.name]
 
-    def glance(self, name: str) -> list[Problem]:
+    def glance(self, name: str) -> list[StoreProblem]:
         """What :meth:`verify` would find in the entry, reading only files whose size or time of change is not that
         of a sealed file. A bit that the disk lost by itself is not seen; anything that was written or added is.
         """
@@ -141,14 +141,14 @@ class Store:
         try:
             expected, sealed = _read_manifest(entry)
         except IntegrityError as error:
-            return [Problem(path=MANIFEST, what=error.message)]
+            return [StoreProblem(path=MANIFEST, what=error.message)]
         problems = _extra(entry, expected)
         for path, (size, digest) in expected.items():
             file = f"{entry}/{path}"
             try:
                 status = os.lstat(file)
             except OSError:
-                problems.append(Problem(path=path, what="missing"))
+                problems.append(StoreProblem(path=path, what="missing"))
                 continue
             if stat.S_ISREG(status.st_mode) and status.st_size == size and (status.st_mtime == _SEALED or not sealed):
                 continue
@@ -197,7 +197,7 @@ class Store:
         entry = self.path(key)
         return manifest_sources(entry, load_manifest(entry))
 
-    def verify(self, key: StoreKey) -> list[Problem]:
+    def verify(self, key: StoreKey) -> list[StoreProblem]:
         """Compare an entry with its manifest: every file's size and SHA-256, files missing and files too
         many.
 
@@ -304,13 +304,13 @@ def _files(entry: Path) -> Iterator[str]:
                     yield name
 
 
-def _extra(entry: Path, expected: Mapping[str, object]) -> list[Problem]:
+def _extra(entry: Path, expected: Mapping[str, object]) -> list[StoreProblem]:
     """What lies in an entry and is not in its manifest."""
     try:
         names = sorted(set(_files(entry)) - expected.keys())
     except OSError as error:
-        return [Problem(path=os.path.relpath(error.filename, entry), what=f"cannot be read: {error.strerror}")]
-    return [Problem(path=name, what="does not belong here") for name in names]
+        return [StoreProblem(path=os.path.relpath(error.filename, entry), what=f"cannot be read: {error.strerror}")]
+    return [StoreProblem(path=name, what="does not belong here") for name in names]
 
 
 def _digest(path: Path) -> str:
@@ -318,22 +318,22 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _compare(file: Path, name: str, size: int, digest: str) -> Problem | None:
+def _compare(file: Path, name: str, size: int, digest: str) -> StoreProblem | None:
     """How ``file`` differs from what its entry's manifest says; ``None`` when it does not."""
     try:
         status = file.lstat()
         if not stat.S_ISREG(status.st_mode):
-            return Problem(path=name, what="not a regular file")
+            return StoreProblem(path=name, what="not a regular file")
         if status.st_size != size:
-            return Problem(path=name, what=f"{status.st_size} bytes, expected {size}")
-        return Problem(path=name, what="its contents have changed") if _digest(file) != digest else None
+            return StoreProblem(path=name, what=f"{status.st_size} bytes, expected {size}")
+        return StoreProblem(path=name, what="its contents have changed") if _digest(file) != digest else None
     except FileNotFoundError:
-        return Problem(path=name, what="missing")
+        return StoreProblem(path=name, what="missing")
     except OSError as error:
-        return Problem(path=name, what=f"cannot be read: {error.strerror}")
+        return StoreProblem(path=name, what=f"cannot be read: {error.strerror}")
 
 
-def verify_folder(entry: Path) -> list[Problem]:
+def verify_folder(entry: Path) -> list[StoreProblem]:
     """:meth:`Store.verify` for a directory that need not be in the store yet."""
     expected, _ = _read_manifest(entry)
     compared = (_compare(entry / name, name, size, digest) for name, (size, digest) in expected.items())
@@ -351,7 +351,7 @@ def seal_files(entry: Path) -> None:
     (entry / MANIFEST).chmod(0o444)
 
 
-def damage_text(name: str, problems: Sequence[Problem]) -> str:
+def damage_text(name: str, problems: Sequence[StoreProblem]) -> str:
     """One sentence about a damaged entry."""
     first = problems[0]
     more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""

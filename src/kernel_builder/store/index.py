@@ -23,7 +23,7 @@ from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.parts import KeptParts
 from kernel_builder.store.settings import IndexSettings, redact
 from kernel_builder.store.transport import NotFoundError, RangesUnsupportedError, Transport
-from kernel_builder.store.wheel import LocalFile, RangeReader, Wheel
+from kernel_builder.store.wheel import FileOnDisk, RangeReader, Wheel
 
 _WORTH_TELLING = 5 << 19  # bytes; a look at a wheel, to see which ABI it has, takes up to 2 MiB
 
@@ -373,7 +373,7 @@ class SimpleIndex:
         if file.sha256 is not None:
             target = scratch / f"{file.sha256}.whl"
             if target.exists() and _digest(target) == file.sha256:
-                return LocalFile(target)
+                return FileOnDisk(target)
         else:
             with tempfile.NamedTemporaryFile(dir=scratch, prefix="whole-", suffix=".whl", delete=False) as handle:
                 target = Path(handle.name)
@@ -387,7 +387,7 @@ class SimpleIndex:
                 f"the SHA-256 of {file.filename} does not match the one in the index",
                 hint="run the command again; if this persists, the index or a proxy alters files",
             )
-        return LocalFile(target)
+        return FileOnDisk(target)
 
 
 def _digest(path: Path) -> str:
@@ -398,7 +398,7 @@ def _digest(path: Path) -> str:
 def _record_digest(path: Path) -> str | None:
     """The digest of a wheel's RECORD; ``None`` for a damaged one: it must not stand in the way of the others."""
     try:
-        return Wheel(LocalFile(path), filename=path.name).record_sha256
+        return Wheel(FileOnDisk(path), filename=path.name).record_sha256
     except IntegrityError:
         return None
 
@@ -466,4 +466,4 @@ class FolderIndex:
 
     def open(self, file: IndexFile, scratch: Path, on_bytes: Callable[[int], None]) -> Wheel:  # noqa: ARG002
         """See :class:`Index`: nothing comes over a wire, and nothing has to be downloaded."""
-        return Wheel(LocalFile(Path(file.url)), filename=file.filename)
+        return Wheel(FileOnDisk(Path(file.url)), filename=file.filename)

@@ -21,9 +21,9 @@ from kernel_builder.errors import IntegrityError
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import (
     MANIFEST,
-    Problem,
     Store,
     StoreKey,
+    StoreProblem,
     load_manifest,
     manifest_files,
     manifest_sources,
@@ -66,7 +66,7 @@ class Verified:
     name: str
     files: int
     size: int
-    problems: tuple[Problem, ...]
+    problems: tuple[StoreProblem, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +152,7 @@ def verify_entries(
     return tuple(verdicts[index] for index in range(len(wanted)))
 
 
-def _problems(store: Store, entry: StoreEntry) -> Sequence[Problem]:
+def _problems(store: Store, entry: StoreEntry) -> Sequence[StoreProblem]:
     """What is wrong with an entry, unless another process removed it, or recreated it, while it was read."""
     folder = store.entries / entry.name
     while True:
@@ -173,13 +173,13 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_ctime_ns
 
 
-def _problems_now(store: Store, entry: StoreEntry) -> Sequence[Problem]:
+def _problems_now(store: Store, entry: StoreEntry) -> Sequence[StoreProblem]:
     if entry.key is None:
-        return [Problem(path=MANIFEST, what=entry.problem or "cannot be read")]
+        return [StoreProblem(path=MANIFEST, what=entry.problem or "cannot be read")]
     try:
         return store.verify(entry.key)
     except IntegrityError as error:
-        return [Problem(path=MANIFEST, what=error.message)]
+        return [StoreProblem(path=MANIFEST, what=error.message)]
 
 
 def discard_unused(store: Store, names: Iterable[str]) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ class RangeReader(Protocol):
         ...
 
 
-class LocalFile:
+class FileOnDisk:
     """A :class:`RangeReader` over a file on disk."""
 
     def __init__(self, path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from kernel_builder.errors import Diagnostic, Severity
+from kernel_builder.errors import Diagnostic, Level
 from kernel_builder.toml.nodes import dotted
 from kernel_builder.toml.scan import Source, Where
 
@@ -16,7 +16,7 @@ _MAX_GUESSES = 50
 
 
 class _Remark(NamedTuple):
-    severity: Severity
+    severity: Level
     message: str
     hint: str | None
     key: str
@@ -37,7 +37,7 @@ class Report:
     @property
     def has_errors(self) -> bool:
         """Whether anything noticed so far is an error."""
-        return any(remark.severity is Severity.ERROR for remark in self._remarks)
+        return any(remark.severity is Level.ERROR for remark in self._remarks)
 
     def error(
         self,
@@ -49,11 +49,11 @@ class Report:
         offset: int | None = None,
     ) -> None:
         """Notice a mistake in the value (or, with ``at_key``, the key) at ``path``."""
-        self._add(Severity.ERROR, path, message, hint, at_key=at_key, offset=offset)
+        self._add(Level.ERROR, path, message, hint, at_key=at_key, offset=offset)
 
     def warning(self, path: Where, message: str, *, hint: str | None = None, at_key: bool = False) -> None:
         """Notice something that may be a mistake, or that will be one in the future."""
-        self._add(Severity.WARNING, path, message, hint, at_key=at_key, offset=None)
+        self._add(Level.WARNING, path, message, hint, at_key=at_key, offset=None)
 
     def written(self, path: Where) -> str:
         """The value at ``path`` as it is written: ``2.10``, which is the number 2.1."""
@@ -81,13 +81,13 @@ class Report:
         told = [self._diagnostic(remark) for remark in ordered[:_MAX_TOLD]]
         if len(ordered) > _MAX_TOLD:
             rest = ordered[_MAX_TOLD:]
-            worst = Severity.ERROR if any(remark.severity is Severity.ERROR for remark in rest) else Severity.WARNING
+            worst = Level.ERROR if any(remark.severity is Level.ERROR for remark in rest) else Level.WARNING
             told.append(Diagnostic(severity=worst, message=f"and {len(rest)} more like this", file=self.file))
         return tuple(told)
 
     def _add(
         self,
-        severity: Severity,
+        severity: Level,
         path: Where,
         message: str,
         hint: str | None,

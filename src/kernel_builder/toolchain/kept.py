@@ -27,7 +27,7 @@ _FOLDER = "resolutions"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class KeptChoice:
     """A choice that was kept, and how old it is, in seconds."""
 
     resolved: ResolvedToolchain
@@ -48,11 +48,11 @@ class Resolutions:
         path = self._path(request)
         return path if path.is_file() else None
 
-    def read(self, request: ToolchainRequest, host: HostCompiler) -> Kept | None:
+    def read(self, request: ToolchainRequest, host: HostCompiler) -> KeptChoice | None:
         """The kept choice, if everything that it needs from the network is in the store."""
         return self._read(self._path(request), request, host)
 
-    def newest(self, request: ToolchainRequest, host: HostCompiler) -> Kept | None:
+    def newest(self, request: ToolchainRequest, host: HostCompiler) -> KeptChoice | None:
         """As :meth:`read`, of any configuration of sources: the youngest."""
         pattern = f"{_stem(request)}-*.json"
         found = [self._read(path, request, host) for path in self._folder.glob(pattern)]
@@ -101,7 +101,7 @@ class Resolutions:
         digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
         return self._folder / f"{_stem(request)}-{digest}.json"
 
-    def _read(self, path: Path, request: ToolchainRequest, host: HostCompiler) -> Kept | None:
+    def _read(self, path: Path, request: ToolchainRequest, host: HostCompiler) -> KeptChoice | None:
         """The choice in ``path``, if it is for ``request`` and all that it needs from the network is there."""
         try:
             age = max(0.0, time.time() - path.stat().st_mtime)
@@ -118,7 +118,7 @@ class Resolutions:
             resolved = self._describer.describe(request, host, chain)
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return Kept(resolved=resolved, age=age) if resolved.expected_bytes == 0 else None
+        return KeptChoice(resolved=resolved, age=age) if resolved.expected_bytes == 0 else None
 
     def _is_as_it_was(self, request: ToolchainRequest, taken: Taken) -> bool:
         """Whether something outside of the store is what it was when it was chosen."""

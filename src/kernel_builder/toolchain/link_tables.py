@@ -15,7 +15,7 @@ from pathlib import Path
 from kernel_builder.binary.elf import (
     SHT_DYNSYM,
     ElfError,
-    Section,
+    ElfSection,
     Symbol,
     read_elf,
     read_leading_exports,
@@ -44,7 +44,7 @@ def _leading(prefix: bytes) -> tuple[Symbol, ...] | bytes:
         return prefix
 
 
-def _dynamic(sections: Sequence[Section]) -> tuple[Section, Section]:
+def _dynamic(sections: Sequence[ElfSection]) -> tuple[ElfSection, ElfSection]:
     """The sections of a library's dynamic symbols and of their names."""
     symbols = next((section for section in sections if section.kind == SHT_DYNSYM), None)
     if symbols is None or symbols.link >= len(sections):
@@ -77,7 +77,7 @@ def _scattered(wheel: Wheel, member: str, known: bytes) -> tuple[Symbol, ...]:
     sections = read_sections(end[:table_size])
     symbols, strings = _dynamic(sections)
 
-    def contents(section: Section) -> bytes:
+    def contents(section: ElfSection) -> bytes:
         stop = section.offset + section.size
         if section.offset >= end_at:
             return end[section.offset - end_at : stop - end_at]

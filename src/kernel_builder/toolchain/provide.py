@@ -25,7 +25,7 @@ from kernel_builder.store.offline import OfflineError
 from kernel_builder.store.parallel import run_all
 from kernel_builder.toolchain.choice import TORCH, Chain, Taken, ToolchainRequest, choose_components, choose_torch
 from kernel_builder.toolchain.host import HostCompilers, Purpose, choose_host_compiler
-from kernel_builder.toolchain.kept import Kept, Resolutions
+from kernel_builder.toolchain.kept import KeptChoice, Resolutions
 from kernel_builder.toolchain.kinds import Kinds, ToolkitKind
 from kernel_builder.toolchain.model import HostCompiler
 from kernel_builder.toolchain.recipe import Component, TorchRecipe, bound_for, default_recipe
@@ -205,7 +205,7 @@ class Toolchains:
             )
         return now
 
-    def _keep_to(self, kept: Kept, reason: str) -> ResolvedToolchain:
+    def _keep_to(self, kept: KeptChoice, reason: str) -> ResolvedToolchain:
         message = f"{reason}; using what was chosen for {kept.resolved.request} {_ago(kept.age)}"
         self._reporter.emit(Notice(message=message, warning=True))
         return kept.resolved
@@ -234,7 +234,9 @@ class Toolchains:
             unreachable=tuple(sorted({*torch.unreachable, *toolkit.unreachable})),
         )
 
-    def _resolve_offline(self, request: ToolchainRequest, host: HostCompiler, kept: Kept | None) -> ResolvedToolchain:
+    def _resolve_offline(
+        self, request: ToolchainRequest, host: HostCompiler, kept: KeptChoice | None
+    ) -> ResolvedToolchain:
         """What was chosen at any time, from any source, if all of it is in the store; else what this machine has."""
         kept = kept or self._kept.newest(request, host)
         if kept is not None:

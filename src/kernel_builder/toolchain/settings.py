@@ -18,7 +18,7 @@ import platformdirs
 from kernel_builder.config.reader import decode
 from kernel_builder.config.schema import Key, Kind, Table
 from kernel_builder.config.tables import TableReader, TextEntry
-from kernel_builder.errors import ConfigError, Severity, UsageError
+from kernel_builder.errors import ConfigError, Level, UsageError
 from kernel_builder.store.index import DEFAULT_LABEL
 from kernel_builder.store.settings import names_a_server, redact
 from kernel_builder.toml.nodes import ListNode, TableNode, describe, quoted, table_of
@@ -278,7 +278,7 @@ def _read(file: Path) -> _Partial:
         report.broken.add(mistake.path)
     partial = _Reader(table_of(table), report, file.parent).read()
     diagnostics = report.diagnostics()
-    errors = sum(diagnostic.severity is Severity.ERROR for diagnostic in diagnostics)
+    errors = sum(diagnostic.severity is Level.ERROR for diagnostic in diagnostics)
     if errors:
         raise ConfigError(f"{file} has {errors} mistake{'s' if errors > 1 else ''}", diagnostics=diagnostics)
     return partial

@@ -46,11 +46,11 @@ class Conformance:
             return
         from kernel_builder.check.engine import check_found, select_rules  # noqa: PLC0415  (start-up time)
         from kernel_builder.check.model import Settings, Severity  # noqa: PLC0415
-        from kernel_builder.check.subject import Found, SourceTree  # noqa: PLC0415
+        from kernel_builder.check.subject import Discovery, SourceTree  # noqa: PLC0415
 
         source = SourceTree(self.project.root, "")
         report = check_found(
-            [Found(shown="", sources=(source,))], Settings(), chosen=select_rules(_SOURCE_RULES, self.ignore)
+            [Discovery(shown="", sources=(source,))], Settings(), chosen=select_rules(_SOURCE_RULES, self.ignore)
         )
         errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
         if errors:
@@ -76,7 +76,7 @@ class Conformance:
             return None
         from kernel_builder.check.engine import check_found, select_rules  # noqa: PLC0415  (start-up time)
         from kernel_builder.check.model import Settings, Severity  # noqa: PLC0415
-        from kernel_builder.check.subject import Found, SourceTree, VariantDir  # noqa: PLC0415
+        from kernel_builder.check.subject import Discovery, SourceTree, VariantDir  # noqa: PLC0415
 
         class Staged(VariantDir):
             @property
@@ -85,7 +85,7 @@ class Conformance:
 
         variant = Staged(stage, name, source=SourceTree(self.project.root, ""))
         report = check_found(
-            [Found(shown=name, variants=(variant,))],
+            [Discovery(shown=name, variants=(variant,))],
             Settings(required=False, hash_files=False),
             chosen=select_rules((), (*_CHECKED_BEFORE, *self.ignore)),
         )

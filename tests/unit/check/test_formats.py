@@ -7,23 +7,25 @@ from collections.abc import Iterator
 
 import pytest
 
-from kernel_builder.check.engine import Report, all_rules, find_rule
+from kernel_builder.check.engine import CheckReport, all_rules, find_rule
 from kernel_builder.check.formats import as_github, as_json, as_sarif
 from kernel_builder.check.model import Finding, Severity, registered_checkers, rule
 from kernel_builder.errors import UsageError
 
 
 @pytest.fixture
-def report() -> Report:
+def report() -> CheckReport:
     run_path, macos = find_rule("KB107"), find_rule("KB161")
     findings = (
         run_path.at("build/a\nb,c:d%e/x y\udcff.so", "it looks in /opt\nhere", symbol="/opt"),
         macos.at("/abs/é.so", "100% wrong", line=3, hint="Do, this: now."),
     )
-    return Report(checked=("build",), findings=findings, notes=("a note",), variants=1, libraries=2, python_files=3)
+    return CheckReport(
+        checked=("build",), findings=findings, notes=("a note",), variants=1, libraries=2, python_files=3
+    )
 
 
-def test_json_has_every_field(report: Report) -> None:
+def test_json_has_every_field(report: CheckReport) -> None:
     document = json.loads(as_json(report))
     assert document["ok"] is False
     assert document["counts"] == {
@@ -36,7 +38,7 @@ def test_json_has_every_field(report: Report) -> None:
     assert (second["line"], second["remedy"]) == (3, "Do, this: now.")
 
 
-def test_annotations_are_escaped(report: Report) -> None:
+def test_annotations_are_escaped(report: CheckReport) -> None:
     first, second = as_github(report).splitlines()
     assert first.startswith(
         "::error file=build/a\\nb%2Cc%3Ad%25e/x y\\udcff.so,title=KB107 run-path::it looks in /opt\\nhere%0A"
@@ -50,7 +52,7 @@ def _walk(value: object) -> Iterator[object]:
         yield from _walk(child)
 
 
-def test_sarif_is_as_its_standard_wants_it(report: Report) -> None:
+def test_sarif_is_as_its_standard_wants_it(report: CheckReport) -> None:
     log = json.loads(as_sarif(report))
     assert log["version"] == "2.1.0"
     (run,) = log["runs"]
@@ -73,7 +75,7 @@ def test_sarif_is_as_its_standard_wants_it(report: Report) -> None:
 
 
 def test_sarif_of_nothing_has_no_results() -> None:
-    empty = Report(checked=(), findings=(), notes=(), variants=0, libraries=0, python_files=0)
+    empty = CheckReport(checked=(), findings=(), notes=(), variants=0, libraries=0, python_files=0)
     (run,) = json.loads(as_sarif(empty))["runs"]
     assert run["results"] == run["tool"]["driver"]["rules"] == []
 

@@ -9,7 +9,7 @@ import pytest
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import Capability, FrameworkKind, Project
 from kernel_builder.config.reader import read_project
-from kernel_builder.errors import ConfigError, Diagnostic, Severity
+from kernel_builder.errors import ConfigError, Diagnostic, Level
 from kernel_builder.versions import Version
 
 
@@ -20,7 +20,7 @@ def read(text: str) -> tuple[Project, tuple[Diagnostic, ...]]:
 def refused(text: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         read(text)
-    return [one.message for one in caught.value.diagnostics if one.severity is Severity.ERROR]
+    return [one.message for one in caught.value.diagnostics if one.severity is Level.ERROR]
 
 
 FIRST = """\

@@ -16,7 +16,7 @@ from kernel_builder.config.model import (
     Suffix,
 )
 from kernel_builder.config.reader import MAX_BYTES, load_project, read_project
-from kernel_builder.errors import ConfigError, ExitCode, Severity
+from kernel_builder.errors import ConfigError, ExitCode, Level
 from kernel_builder.versions import Version
 
 MINIMAL = """\
@@ -194,7 +194,7 @@ def test_crlf_is_fine_and_places_are_right(tmp_path: Path) -> None:
 
 def test_a_byte_order_mark_is_named_and_read_over(tmp_path: Path) -> None:
     _, (warning,) = read_project(b"\xef\xbb\xbf" + MINIMAL.encode(), file=tmp_path, root=tmp_path, tree=False)
-    assert warning.severity is Severity.WARNING
+    assert warning.severity is Level.WARNING
     assert "byte-order mark" in warning.message
 
 

@@ -13,9 +13,9 @@ from kernel_builder.hub.local import git_blob, text_file
 from kernel_builder.hub.plan import (
     COMMIT_BYTES,
     SMALL,
-    Action,
     BranchPlan,
-    Change,
+    ChangeKind,
+    FileChange,
     LocalFile,
     RemoteFile,
     Snapshot,
@@ -125,9 +125,9 @@ def test_a_signature_stays_as_long_as_what_it_signs(metadata: str, is_void: bool
     assert not stale_files(remote, variants=[CPU], local=renewed, is_new=False, has_benchmarks=False)[0]
 
 
-def change(path: str, size: int = 1, action: Action = Action.ADD) -> Change:
+def change(path: str, size: int = 1, action: ChangeKind = ChangeKind.ADD) -> FileChange:
     file = LocalFile(path=path, size=size, sha256="0" * 64, blob=None)
-    return Change(action=action, path=path, size=size, file=None if action is Action.DELETE else file)
+    return FileChange(action=action, path=path, size=size, file=None if action is ChangeKind.DELETE else file)
 
 
 def test_a_variant_stays_in_one_commit() -> None:
@@ -141,13 +141,13 @@ def test_a_variant_stays_in_one_commit() -> None:
 def test_of_a_variant_that_takes_several_commits_the_metadata_comes_last() -> None:
     changes = [
         *(change(f"build/a/{number}.py") for number in range(25)),
-        change("build/a/__old__.py", action=Action.DELETE),
+        change("build/a/__old__.py", action=ChangeKind.DELETE),
         change("build/a/metadata.json"),
     ]
     batches = split(changes, 10)
     assert [len(batch) for batch in batches] == [10, 10, 7]
     assert batches[-1][-1].path == "build/a/metadata.json"
-    assert batches[-1][-2].action is Action.DELETE
+    assert batches[-1][-2].action is ChangeKind.DELETE
 
 
 def test_commits_do_not_grow_beyond_what_a_request_can_carry() -> None:
@@ -165,14 +165,14 @@ def test_commits_do_not_grow_beyond_what_a_request_can_carry() -> None:
             st.sampled_from(["build/a/", "build/b/", "build/c/d/", "benchmarks/", ""]),
             st.integers(0, 40),
             st.sampled_from([1, 5 << 20, SMALL, SMALL + 1]),
-            st.sampled_from(list(Action)),
+            st.sampled_from(list(ChangeKind)),
         ),
         unique_by=lambda row: (row[0], row[1]),
         max_size=80,
     ),
     st.integers(1, 20),
 )
-def test_every_change_is_in_exactly_one_commit(rows: list[tuple[str, int, int, Action]], limit: int) -> None:
+def test_every_change_is_in_exactly_one_commit(rows: list[tuple[str, int, int, ChangeKind]], limit: int) -> None:
     changes = [change(f"{folder}{number}.py", size, action) for folder, number, size, action in rows]
     batches = split(changes, limit)
     assert sorted(c.path for batch in batches for c in batch) == sorted(c.path for c in changes)

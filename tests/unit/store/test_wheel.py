@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.errors import IntegrityError
-from kernel_builder.store.wheel import LocalFile, NeedMoreError, Wheel, matching
+from kernel_builder.store.wheel import FileOnDisk, NeedMoreError, Wheel, matching
 
 
 class CountingReader:
@@ -218,6 +218,6 @@ def test_an_end_that_depends_on_everything_before_is_read_in_full() -> None:
 def test_a_file_on_disk_serves_as_well(tmp_path: Path) -> None:
     path = tmp_path / "demo-1.0-py3-none-any.whl"
     path.write_bytes(pack({"a.h": noise(400_000)}))
-    wheel = Wheel(LocalFile(path), filename=path.name)
+    wheel = Wheel(FileOnDisk(path), filename=path.name)
     assert wheel.read("a.h") == noise(400_000)
     assert len(wheel.record_sha256) == 64
