@@ -84,7 +84,7 @@ class Context:
             if library.name in libraries
         ]
         if toolchain.python is not None:
-            trees.append(Tree(name="python", identity=toolchain.python.version, root=toolchain.python.include))
+            trees.append(Tree(name="python", identity=toolchain.python.identity, root=toolchain.python.include))
         return tuple(trees)
 
     def word(self, path: Path) -> str:

@@ -21,12 +21,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_builder.errors import ToolchainError
+from kernel_builder.toolchain.identity import tree_identity
 from kernel_builder.toolchain.model import Family, HostCompiler, Toolkit
 from kernel_builder.toolchain.programs import answer_of, ask
 from kernel_builder.toolchain.recipe import Bound, bound_for, default_recipe
 
 _VERSIONED = {Family.GCC: range(20, 8, -1), Family.CLANG: range(26, 12, -1)}
 """The versioned names that are looked for, newest first: ``g++-20`` to ``g++-9``, ``clang++-26`` to ``clang++-13``."""
+
+_LIBC_FOLDERS = ("asm", "asm-generic", "bits", "gnu", "linux", "sys")
+"""Where the C library and the kernel have headers, in a directory that other packages put theirs into too."""
 
 _LIBRARY = re.compile(r"^#define _GLIBCXX_RELEASE (\d+)$", re.MULTILINE)
 
@@ -123,17 +127,37 @@ def _library(cxx: Path, environ: Mapping[str, str]) -> int | None:
 
 
 def _fingerprint(cxx: Path, environ: Mapping[str, str], family: Family, banner: str) -> str:
-    """What the compiler is made of, by size and time: a distribution may update it without a new version."""
-    parts = [banner.splitlines()[0] if banner else ""]
-    answers = [_ask(cxx, environ, question) for question in ("-print-file-name=libstdc++.a", "-print-prog-name=ld")]
-    # g++ only drives the compiler proper; clang++ is it.
-    answers.insert(0, _ask(cxx, environ, "-print-prog-name=cc1plus") if family is Family.GCC else str(cxx))
-    for answer in answers:
-        path = Path(shutil.which(answer, path=environ.get("PATH")) or answer)
-        if path.is_file():
-            status = path.stat()
-            parts.append(f"{path.name} {status.st_size} {status.st_mtime_ns}")
-    return "; ".join(parts)
+    """What the compiler is made of: a distribution, or somebody, may change it without a new version."""
+    # g++ only drives the compilers proper; clang++ is one.
+    programs = ["cc1plus", "cc1", "collect2", "as", "ld"] if family is Family.GCC else ["as", "ld"]
+    answers = [_ask(cxx, environ, f"-print-prog-name={name}") for name in programs]
+    answers += [_ask(cxx, environ, f"-print-file-name={name}") for name in ("libstdc++.a", "libgcc.a")]
+    found = [Path(shutil.which(answer, path=environ.get("PATH")) or answer) for answer in answers]
+    files = [path for path in (cxx, *found) if path.is_file()]
+    own, shared = header_folders(cxx, environ, family)
+    files += [path for folder in shared for path in _files(folder)]
+    folders = [*own, *(folder / name for folder in shared for name in _LIBC_FOLDERS)]
+    return f"{banner.splitlines()[0] if banner else ''}; {tree_identity(files, folders)}"
+
+
+def header_folders(cxx: Path, environ: Mapping[str, str], family: Family) -> tuple[list[Path], list[Path]]:
+    """The directories of system headers: the compiler's own, and those that it shares with other programs."""
+    library = ["-stdlib=libstdc++"] if family is Family.CLANG else []
+    try:
+        words = ask([cxx, *library, "-E", "-v", "-x", "c++", os.devnull], environ).stderr
+    except (OSError, subprocess.SubprocessError):
+        return [], []
+    listed = words.partition("#include <...> search starts here:\n")[2].partition("End of search list.")[0]
+    folders = [Path(os.path.normpath(line.strip())) for line in listed.splitlines() if line.startswith(" ")]
+    own = [folder for folder in folders if not {"c++", "gcc", "gcc-cross", "clang"}.isdisjoint(folder.parts)]
+    return own, [folder for folder in folders if folder not in own]
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        return [Path(entry.path) for entry in os.scandir(folder) if entry.is_file()]
+    except OSError:
+        return []
 
 
 def variable_for(machine: str) -> str:

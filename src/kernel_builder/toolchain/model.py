@@ -82,10 +82,11 @@ class Sysroot:
 
 @dataclass(frozen=True, kw_only=True)
 class PythonHeaders:
-    """The headers of this Python. Only a kernel that includes Python.h needs them."""
+    """The headers of this Python. Only a kernel that includes Python.h needs them. ``identity`` changes with each."""
 
     include: Path
     version: str
+    identity: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from kernel_builder.plan.planner import Planning, plan_build
 from kernel_builder.project.identity import Identity, identify
 from kernel_builder.project.survey import survey
 from kernel_builder.project.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY
+from kernel_builder.toolchain.identity import tree_identity
 from kernel_builder.toolchain.model import HostCompiler, PythonHeaders, Sysroot, Toolchain
 from kernel_builder.toolchain.stable_headers import stable_sdk
 from kernel_builder.toolchain.sysroot import provide_sysroot
@@ -124,7 +125,7 @@ def _python_headers() -> PythonHeaders | None:
     include = Path(sysconfig.get_paths()["include"])
     if sysconfig.get_config_var("Py_GIL_DISABLED") or not (include / "Python.h").is_file():
         return None
-    return PythonHeaders(include=include, version=sysconfig.get_python_version())
+    return PythonHeaders(include=include, version=sysconfig.get_python_version(), identity=tree_identity((), [include]))
 
 
 def refuse_unknown_architectures(plan: BuildPlan, chosen: Chosen) -> None:

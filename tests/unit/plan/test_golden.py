@@ -145,7 +145,7 @@ def make_plan(root: Path, names: tuple[str, ...], host: HostCompiler) -> BuildPl
             ),
             torch=torch,
             toolkit=toolkit if "-cu" in kept.name else None,
-            python=PythonHeaders(include=Path("/python/include"), version="3.11.7"),
+            python=PythonHeaders(include=Path("/python/include"), version="3.11", identity="3.11.7"),
         )
         for kept in matrix.kept
     }

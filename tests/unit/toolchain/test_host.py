@@ -16,6 +16,7 @@ from kernel_builder.toolchain.host import (
     choose_host_compiler,
     compiler_file,
     find_host_compilers,
+    header_folders,
     host_limits,
     judge_host_compilers,
 )
@@ -228,3 +229,63 @@ def test_a_program_that_prints_no_text_is_no_compiler(tmp_path: Path) -> None:
     program.chmod(0o755)
     compilers = find_host_compilers({"PATH": os.environ["PATH"], "CXX": str(program)})
     assert [entry.reason for entry in compilers.rejected] == ["it does not respond like a compiler"]
+
+
+PARTS = {
+    "a program": "libexec/cc1plus",
+    "the assembler": "bin/as",
+    "a library": "lib/libstdc++.a",
+    "a header of C++": "include/c++/12/bits/stl_vector.h",
+    "the compiler's own header": "lib/gcc/x86_64-linux-gnu/12/include/immintrin.h",
+    "a header of the C library": "include/stdio.h",
+    "one in its folders": "include/bits/types.h",
+}
+
+
+@pytest.fixture
+def whole_compiler(tmp_path: Path) -> Path:
+    """A g++ that says where its parts are."""
+    root = tmp_path / "compiler"
+    for part in (*PARTS.values(), "include/other/library.h"):
+        (root / part).parent.mkdir(parents=True, exist_ok=True)
+        (root / part).write_text("1", encoding="ascii")
+        (root / part).chmod(0o755)
+    folders = ["include/c++/12", "lib/gcc/x86_64-linux-gnu/12/include", "include", "not/there"]
+    listed = "\n ".join(["#include <...> search starts here:", *(str(root / folder) for folder in folders)])
+    path = fake_compiler(root / "bin", "g++", version="12.2.0")
+    answers = {
+        "-print-prog-name=as": f"{root}/bin/as",
+        "-print-prog-name=cc1plus": f"{root}/libexec/cc1plus",
+        "-print-file-name=libstdc++.a": f"{root}/lib/libstdc++.a",
+    }
+    cases = [f"{question}) echo {answer};;" for question, answer in answers.items()]
+    cases.append(f"-E) echo '{listed}\nEnd of search list.' >&2;;")
+    text = path.read_text(encoding="ascii").replace('case "$1" in', f'case "$1" in {" ".join(cases)}')
+    path.write_text(text, encoding="ascii")
+    return path
+
+
+def digest_of(cxx: Path) -> str:
+    (host,) = find_host_compilers({"PATH": os.environ["PATH"], "CXX": str(cxx)}).found
+    return host.digest
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+def test_every_part_of_a_compiler_that_changes_in_place_makes_another_one(whole_compiler: Path, part: str) -> None:
+    before = digest_of(whole_compiler)
+    assert digest_of(whole_compiler) == before
+    (whole_compiler.parent.parent / part).write_text("12", encoding="ascii")
+    assert digest_of(whole_compiler) != before
+
+
+def test_other_libraries_headers_are_no_part_of_a_compiler(whole_compiler: Path) -> None:
+    before = digest_of(whole_compiler)
+    (whole_compiler.parent.parent / "include/other/library.h").write_text("12", encoding="ascii")
+    assert digest_of(whole_compiler) == before
+
+
+def test_the_headers_of_the_machines_compiler_are_found() -> None:
+    host = find_host_compilers(os.environ).found[0]
+    own, shared = header_folders(host.cxx, os.environ, host.family)
+    assert any((folder / "vector").is_file() for folder in own)
+    assert any((folder / "stdio.h").is_file() for folder in shared)
