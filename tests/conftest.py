@@ -12,6 +12,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,9 @@ settings.load_profile("patient")
 
 # The tests are the same with and without a GPU.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what runs in the background so, and every child would be deaf to Ctrl-C too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Put before code that loads a kernel. `pip install torch` brings a build for CUDA on Linux, and with it the client
 # looks for CUDA variants, GPU or not, unless it is told a backend. With any build of torch it is to behave like that.

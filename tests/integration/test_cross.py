@@ -184,7 +184,7 @@ def test_a_python_of_another_machine_needs_qemu(tool: Tool, noarch: Path, tmp_pa
     (tmp_path / "bin" / "git").symlink_to(git)
     result = tool("build", noarch, "--python", python, env={"PATH": str(tmp_path / "bin")})
     assert result.code == 2
-    assert f"{python} is a program for aarch64, and qemu-aarch64 is not installed" in result.stderr
+    assert f"{python} is a program for aarch64, but qemu-aarch64 is not installed" in result.stderr
 
 
 FAKE_PYTHON = """\

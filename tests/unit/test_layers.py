@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "kernel_builder"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 
 PAGE = CONTRIBUTING.read_text(encoding="utf-8")
-ORDER = tuple(re.findall(r"^    ([a-z]+)  +\S", PAGE.split("## The map")[1].split("Besides,")[0], re.MULTILINE))
+ORDER = tuple(re.findall(r"^    ([a-z]+)  +\S", PAGE.split("## The map")[1].split("\nIn addition,")[0], re.MULTILINE))
 """Each may import what stands before it."""
 TOO = {
     # Rules judge any kernel, ours or not: from the library's bytes, never from how it was made.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kernel_builder.actions.model import Tree
 from kernel_builder.actions.places import Places, expand
-from kernel_builder.binary.elf import read_elf
+from kernel_builder.binary.elf import ElfError, read_elf
 from kernel_builder.engine.stale import headers
 from kernel_builder.engine.undefined import UndefinedPolicy, blame, find_missing
 from kernel_builder.versions import Version
@@ -81,7 +81,12 @@ def main(argv: Sequence[str]) -> int:
     places = Places(root=options.project, work=options.work, output=options.work, store=options.store)
     named = (text.partition("=") for text in options.tree)
     trees = [Tree(name=name, identity="", root=Path(root)) for name, _, root in named]
-    problem = problem_of(json.loads(options.request.read_text(encoding="utf-8")), places, trees)
+    try:
+        problem = problem_of(json.loads(options.request.read_text(encoding="utf-8")), places, trees)
+    except OSError as error:
+        problem = f"it cannot be checked: {error.filename}: {error.strerror}"
+    except (ElfError, ValueError) as error:
+        problem = f"it cannot be checked: {error}"
     if problem is not None:
         sys.stdout.write(f"{problem}\n")
         return 1

@@ -27,9 +27,27 @@ def start_line(journal: Path, action: Action) -> str:
     return f"printf '%s\\n' {shlex.quote(f'{_START} {action.id}')} >>{shlex.quote(str(journal))}"
 
 
-def end_line(journal: Path, action: Action) -> str:
-    """The shell command that notes that ``action`` ended with the exit code in ``$code``."""
-    return f"printf '{_END} %s %s\\n' \"$code\" {shlex.quote(action.id)} >>{shlex.quote(str(journal))}"
+def end_line(journal: Path, action: Action, digest: str) -> str:
+    """The shell command that notes that ``action``, with that digest, ended with the exit code in ``$code``."""
+    return f"printf '{_END} %s %s %s\\n' \"$code\" {digest} {shlex.quote(action.id)} >>{shlex.quote(str(journal))}"
+
+
+def done_in(journal: Path) -> dict[str, str]:
+    """The digests of the actions that ended well, by id; none where there is no journal."""
+    try:
+        lines = journal.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1]
+    except FileNotFoundError:
+        return {}
+    done: dict[str, str] = {}
+    for line in lines:
+        what, _, rest = line.partition(" ")
+        code, _, ended = rest.partition(" ")
+        digest, _, name = ended.partition(" ")
+        if what == _END:
+            done.pop(name, None)
+            if code == "0":
+                done[name] = digest
+    return done
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +99,8 @@ class Watcher(threading.Thread):
     def close(self) -> None:
         """Stop following; what was written until now is read."""
         self._over.set()
-        self.join()
+        if self.is_alive():
+            self.join()
         self._look()
 
     def _look(self) -> None:
@@ -104,7 +123,8 @@ class Watcher(threading.Thread):
             self._begun[rest] = self._noticed[rest] = time.monotonic()
             self._reporter.emit(StepStarted(description=self._actions[rest].description))
             return
-        code, _, name = rest.partition(" ")
+        code, _, ended = rest.partition(" ")
+        name = ended.partition(" ")[2]
         if what != _END or name not in self._actions:
             return
         self._noticed.pop(name, None)

@@ -141,13 +141,27 @@ def plan_jobs(resources: Resources, needs: Sequence[Need], *, asked: int | None)
         reason = (
             "processors" if resources.processors <= by_memory else f"{resources.memory / 2**30:.1f} GiB free memory"
         )
-    pools = {} if asked is not None else _pools(sizes, jobs, resources.memory)
+    pools: Mapping[int, int] = {}
+    if asked is None and sizes:
+        jobs, pools = _shared(sizes, jobs, resources.memory, largest=[need.memory for need in needs].count(sizes[0]))
     threaded = [need for need in needs if need.threads > 1]
     at_once = min([jobs, *(pools.get(need.memory, jobs) for need in threaded)])
     threads = 1
     if 0 < len(threaded) < at_once:
         threads = max(1, min(at_once // len(threaded), max(need.threads for need in threaded)))
     return Budget(jobs=max(1, jobs // threads), threads=threads, pools=pools, reason=reason)
+
+
+def _shared(sizes: Sequence[int], most: int, memory: int, *, largest: int) -> tuple[int, Mapping[int, int]]:
+    """How many jobs, and their pools: the most jobs that leave room for as many of the hungriest actions, of which
+    there are ``largest``, as would run if all were like them. Those take longest.
+    """
+    alike = min(max(1, memory // max(1, sizes[0])), most)
+    for jobs in range(most, alike, -1):
+        pools = _pools(sizes, jobs, memory)
+        if pools.get(sizes[0], jobs) >= min(largest, alike):
+            return jobs, pools
+    return alike, _pools(sizes, alike, memory)
 
 
 def _pools(sizes: Sequence[int], jobs: int, memory: int) -> dict[int, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from kernel_builder.actions.model import Action
@@ -34,11 +34,6 @@ def headers(depfile: Path) -> tuple[str, ...]:
     )
 
 
-def command_digest(command: Iterable[str], identity: str) -> str:
-    """A digest over a command for this machine, and the identity of what it runs and reads."""
-    return hashlib.sha256("\0".join([*command, identity]).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
 def outdated(plan: BuildPlan) -> frozenset[str]:
     """The ids of the actions of ``plan`` that must run."""
     recorded = _recorded(plan.places.work)
@@ -47,21 +42,21 @@ def outdated(plan: BuildPlan) -> frozenset[str]:
     times: dict[str, int] = {}
     for action in plan.actions:
         needs = {made_by[word] for word in (*action.inputs, *action.implicit) if word in made_by}
-        if needs & found or recorded.get(action.id) != _digest(plan, action) or _is_older(plan, action, times):
+        if needs & found or recorded.get(action.id) != digest_of(plan, action) or _is_older(plan, action, times):
             found.add(action.id)
     return frozenset(found)
 
 
-def record(plan: BuildPlan, done: Iterable[str]) -> None:
-    """Keep the commands of the actions that ran well, for the next :func:`outdated`."""
-    known = dict(_recorded(plan.places.work))
-    actions = {action.id: action for action in plan.actions}
-    known |= {name: _digest(plan, actions[name]) for name in done}
-    write_text(plan.places.work / _RECORD, json.dumps(known, indent=0, sort_keys=True))
+def record(work: Path, done: Mapping[str, str]) -> None:
+    """Keep the digests of actions that ran well, by id, for the next :func:`outdated`."""
+    if done:
+        write_text(work / _RECORD, json.dumps({**_recorded(work), **done}, indent=0, sort_keys=True))
 
 
-def _digest(plan: BuildPlan, action: Action) -> str:
-    return command_digest(plan.places.command(action), action.identity)
+def digest_of(plan: BuildPlan, action: Action) -> str:
+    """A digest over the command of ``action`` on this machine, and the identity of what it runs and reads."""
+    text = "\0".join([*plan.places.command(action), action.identity])
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def _recorded(work: Path) -> Mapping[str, str]:
@@ -80,9 +75,7 @@ def _is_older(plan: BuildPlan, action: Action, times: dict[str, int]) -> bool:
         return True
     read = [str(places.path(word, action)) for word in (*action.inputs, *action.implicit)]
     if action.depfile is not None:
-        # What is not the project's own has an identity, which is part of the command's digest.
-        own = (f"{places.root}/", f"{places.work}/")
-        read += [path for path in headers(places.path(action.depfile, action)) if path.startswith(own)]
+        read += headers(places.path(action.depfile, action))
     for path in read:
         if path not in times:
             times[path] = _time(path)

@@ -83,7 +83,10 @@ def blame(missing: tuple[Missing, ...], objects: dict[Path, str], nm: str = "nm"
     """Add to each name the sources that use it. ``objects`` maps object files to the paths of their sources."""
     users: dict[str, set[str]] = {}
     for path, source in objects.items():
-        completed = subprocess.run([nm, "-u", str(path)], capture_output=True, text=True, check=False)
+        try:
+            completed = subprocess.run([nm, "-u", str(path)], capture_output=True, text=True, check=False)
+        except OSError:  # no binutils on PATH: the names alone, then
+            return missing
         for line in completed.stdout.splitlines():
             words = line.split()
             if words:

@@ -16,7 +16,7 @@ from kernel_builder.versions import Version
 PROGRAM = "kernel_builder.engine.inspect"
 _MEMORY = 1 << 28
 _ENVIRONMENT = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH")
-"""``PYTHONPATH``, because it may be where this package is."""
+"""``PYTHONPATH``: engines put the place of this package into it."""
 
 
 def inspection(
@@ -55,7 +55,7 @@ def inspection(
         source=library.rpartition("/")[2],
         command=(
             tool_word(python),
-            *("-m", PROGRAM, question.path, "--stamp", stamp),
+            *("-P", "-m", PROGRAM, question.path, "--stamp", stamp),
             *("--project", "{project}", "--work", "{work}", "--store", "{store}"),
             *(part for name in outside for part in ("--tree", f"{name}={{tree:{name}}}")),
         ),

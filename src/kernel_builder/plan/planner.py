@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from kernel_builder.actions.places import Places, literal
 from kernel_builder.config.model import Project
@@ -49,7 +50,7 @@ def plan_build(planning: Planning) -> BuildPlan:
     if identity.reason is not None:
         (remarks.warn if identity.dirty else remarks.note)(identity.reason)
     _mention_left_out(project, files, remarks)
-    _refuse_unwritable_paths(project)
+    _refuse_unwritable_paths(project, planning.places.store)
     planned: list[VariantPlan] = []
     problems: list[str] = []
     for kept in planning.variants:
@@ -111,10 +112,10 @@ def _mention_left_out(project: Project, files: PackageFiles, remarks: Remarks) -
         )
 
 
-def _refuse_unwritable_paths(project: Project) -> None:
+def _refuse_unwritable_paths(project: Project, store: Path) -> None:
     """ninja's files have no way to write a path with a line break or a vertical bar."""
     sources = [*project.framework.src, *(source for section in project.sections for source in section.src)]
-    wrong = [path for path in (str(project.root), *sources) if "|" in path or "\n" in path]
+    wrong = [path for path in (str(project.root), str(store), *sources) if "|" in path or "\n" in path]
     if wrong:
         raise ConfigError(
             "paths with a vertical bar or a line break cannot be built: " + ", ".join(repr(path) for path in wrong),

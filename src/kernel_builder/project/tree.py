@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError
 
@@ -24,7 +25,7 @@ HEADER_SUFFIXES = frozenset({".h", ".hh", ".hpp", ".hxx", ".h++", ".cuh", ".inc"
 
 _ALWAYS_PACKAGED = frozenset({".py", ".pyi"})
 _LICENCE_STEMS = ("license", "licence", "copying", "notice", "authors", "copyright")
-SOURCE_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", ".c++", ".cu"})
+SOURCE_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", ".c++"}).union(*(backend.sources for backend in Backend))
 _SKIPPED_DIRECTORIES = frozenset({"__pycache__", OUTPUT_DIRECTORY, "node_modules", "_cmake_build"})
 GENERATED_OPS = "_ops.py"
 GENERATED_NAMES = frozenset({GENERATED_OPS, "metadata.json"})

@@ -29,6 +29,8 @@ from kernel_builder.toolchain.recipe import Bound, bound_for, default_recipe
 _VERSIONED = {Family.GCC: range(20, 8, -1), Family.CLANG: range(26, 12, -1)}
 """The versioned names that are looked for, newest first: ``g++-20`` to ``g++-9``, ``clang++-26`` to ``clang++-13``."""
 
+_LINKED = ("libstdc++.a", "libgcc.a", "libc_nonshared.a", "crti.o", "crtn.o", "crtbeginS.o", "crtendS.o")
+"""What the linker adds to a library, of the compiler's and of the C library's."""
 _LIBC_FOLDERS = ("asm", "asm-generic", "bits", "gnu", "linux", "sys")
 """Where the C library and the kernel have headers, in a directory that other packages put theirs into too."""
 
@@ -131,7 +133,7 @@ def _fingerprint(cxx: Path, environ: Mapping[str, str], family: Family, banner: 
     # g++ only drives the compilers proper; clang++ is one.
     programs = ["cc1plus", "cc1", "collect2", "as", "ld"] if family is Family.GCC else ["as", "ld"]
     answers = [_ask(cxx, environ, f"-print-prog-name={name}") for name in programs]
-    answers += [_ask(cxx, environ, f"-print-file-name={name}") for name in ("libstdc++.a", "libgcc.a")]
+    answers += [_ask(cxx, environ, f"-print-file-name={name}") for name in _LINKED]
     found = [Path(shutil.which(answer, path=environ.get("PATH")) or answer) for answer in answers]
     files = [path for path in (cxx, *found) if path.is_file()]
     own, shared = header_folders(cxx, environ, family)

@@ -37,7 +37,11 @@ def _below(folder: str, seen: set[str]) -> Iterator[str]:
     except OSError:
         return
     for entry in entries:
-        if entry.is_dir():
+        try:
+            folder_below = entry.is_dir()
+        except OSError:  # a link that leads to itself
+            continue
+        if folder_below:
             yield from _below(entry.path, seen)
         else:
             yield from _line(entry.path)

@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import IntegrityError, ToolchainError
 from kernel_builder.events import Reporter
+from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store, StoreKey
 from kernel_builder.store.index import FolderIndex, Index, SimpleIndex
 from kernel_builder.store.settings import IndexSettings, find_certificates, find_index, index_at, split_credentials
@@ -118,13 +119,17 @@ class Sources:
         return _named(self.toolkits[backend], label)
 
     def local_now(
-        self, request: ToolchainRequest, part: str, label: str, components: Sequence[Component]
+        self, request: ToolchainRequest, part: str, was: Artefact, components: Sequence[Component]
     ) -> Taken | None:
-        """What the source ``label``, on this machine, has now for a part; ``None`` when it no longer has anything."""
+        """What the source of ``was``, on this machine, has now for a part: that same one where it still is there;
+        ``None`` when it has nothing any more.
+        """
+        label = was.source
         if part == TORCH:
             torch = next((source for source in self.torch if source.label == label), None)
             candidates = torch.candidates(request)[0] if torch else ()
-            found = next((candidate for candidate in candidates if candidate.root is not None), None)
+            here = [candidate for candidate in candidates if candidate.root is not None]
+            found = next((one for one in here if one.artefact == was), here[0] if here else None)
             if found is None:
                 return None
             return Taken(part=part, source=label, artefact=found.artefact, root=found.root)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import kernel_builder
 from kernel_builder.actions.model import Action, ActionKind, GeneratedFile, Threads, Tool, Tree, action_id
 from kernel_builder.actions.places import Places
 from kernel_builder.config.backends import Backend
@@ -98,7 +100,9 @@ def test_what_ninja_is_given(tmp_path: Path) -> None:
         environment=("PATH", "PYTHONPATH"),
     )
     text = render_ninja(
-        plan_of(tmp_path, first, second), Budget(jobs=8, threads=1, pools={3 << 30: 2}, reason="")
+        plan_of(tmp_path, first, second),
+        Budget(jobs=8, threads=1, pools={3 << 30: 2}, reason=""),
+        ["PATH", "PYTHONPATH"],
     ).text.replace(str(tmp_path), "/ROOT")
     if os.environ.get("KERNEL_BUILDER_UPDATE_GOLDEN"):
         GOLDEN.parent.mkdir(parents=True, exist_ok=True)
@@ -191,7 +195,7 @@ def test_an_action_sees_the_variables_that_it_names(tmp_path: Path) -> None:
         return set(re.findall(r"^(\w+)=", text, re.MULTILINE))
 
     assert {"PATH", "SPECIAL", "KB_A", "SOURCE_DATE_EPOCH", "LC_ALL"} <= seen("wide")
-    assert "SPECIAL" not in seen("narrow")
+    assert not {"SPECIAL", "KB_A"} & seen("narrow")
     assert "CPATH" not in seen("wide") | seen("narrow")
     assert environment_for({}, ())["SOURCE_DATE_EPOCH"] == "0"
 
@@ -234,3 +238,66 @@ def test_a_record_that_is_lost_costs_one_count_only(tmp_path: Path) -> None:
     assert statuses(run(plan)) == {"x": ActionStatus.UP_TO_DATE.value}
     shutil.rmtree(tmp_path / ".kernel-builder")
     assert statuses(run(plan_of(tmp_path, action("x", ": > x.out")))) == {"x": "done"}
+
+
+@pytest.mark.parametrize("how", ["interrupted", "killed"])
+def test_what_ended_before_a_run_was_cut_off_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    good, slow = action("a", ": > a.out"), action("b", ": > b.out")
+    whole = NinjaEngine._run
+
+    def cut_off(*arguments: object) -> int:
+        whole(*arguments)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(NinjaEngine, "_run", cut_off)
+        if how == "killed":
+            patched.setattr("kernel_builder.engine.ninja.record", lambda *_: None)
+        with pytest.raises(KeyboardInterrupt):
+            run(plan_of(tmp_path, good, slow))
+    plan = plan_of(tmp_path, good, replace(slow, command=("{tool:sh}", "-c", "exit 1")))
+    assert statuses(run(plan, keep_going=True)) == {"a": "up to date", "b": "failed"}
+    assert statuses(run(plan, keep_going=True)) == {"a": "up to date", "b": "failed"}
+
+
+def test_half_of_an_output_never_counts(tmp_path: Path) -> None:
+    whole, broken = action("x", "echo good > x.out"), action("x", "echo half > x.out; exit 1")
+    output = tmp_path / ".kernel-builder" / "x.out"
+    run(plan_of(tmp_path, whole))
+    assert statuses(run(plan_of(tmp_path, broken))) == {"x": "failed"}
+    assert not output.exists()
+    assert statuses(run(plan_of(tmp_path, whole))) == {"x": "done"}
+    assert output.read_text(encoding="ascii") == "good\n"
+
+
+def test_a_check_that_fails_stops_nothing_else(tmp_path: Path) -> None:
+    check = action("a", "echo wrong; exit 1", kind=ActionKind.INSPECT)
+    others = [action(f"b{number}", f": > b{number}.out") for number in range(3)]
+    plan = plan_of(tmp_path, check, *others)
+    for expected in ("done", "up to date"):
+        result = run(plan, jobs=1)
+        assert statuses(result) == {"a": "failed", **{f"b{number}": expected for number in range(3)}}
+        assert result.results[check.id].output == ("wrong",)
+
+
+@pytest.mark.parametrize("length", [40_000, 70_000, 300_000])
+def test_a_link_may_be_of_any_length(tmp_path: Path, length: int) -> None:
+    path = shutil.which("g++")
+    assert path is not None
+    subprocess.run([path, "-x", "c", "-c", "/dev/null", "-o", tmp_path / "empty.o"], check=True)
+    names = [f"{number:0200}.o" for number in range(length // 200)]
+    for name in names:
+        (tmp_path / name).hardlink_to(tmp_path / "empty.o")
+    compiler = Tool(name="c++", path=Path(path), digest="1")
+    command = ("{tool:c++}", "-shared", "-o", "{work}/x.out", *(f"{{project}}/{name}" for name in names))
+    link = action("x", "", kind=ActionKind.LINK, command=command, tools=(compiler,))
+    assert statuses(run(plan_of(tmp_path, link))) == {"x": "done"}
+
+
+def test_a_check_runs_this_package_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = 'echo "$PYTHONPATH" > x.out'
+    monkeypatch.chdir(tmp_path)
+    plan = plan_of(tmp_path, action("x", script, environment=("PATH", "PYTHONPATH")))
+    run(plan, environ={"PATH": os.environ["PATH"], "PYTHONPATH": "src"})
+    found = (tmp_path / ".kernel-builder" / "x.out").read_text(encoding="utf-8").strip()
+    assert found == f"{Path(kernel_builder.__file__).parents[1]}:{tmp_path}/src"

@@ -93,9 +93,24 @@ def test_light_actions_fill_what_heavy_ones_leave() -> None:
     """One count of jobs from the hungriest action would leave processors idle; pools do not."""
     heavy, light = Need(memory=3 * GIB), Need(memory=GIB // 2)
     budget = plan_jobs(Resources(processors=8, memory=10 * GIB), [heavy] * 4 + [light] * 20, asked=None)
-    assert budget.jobs == 8
-    assert budget.pools == {heavy.memory: 2}
-    assert 2 * heavy.memory + 6 * light.memory <= 10 * GIB
+    assert budget.jobs == 5
+    assert budget.pools == {heavy.memory: 3}
+    few = plan_jobs(Resources(processors=8, memory=10 * GIB), [heavy] * 2 + [light] * 20, asked=None)
+    assert (few.jobs, few.pools) == (8, {heavy.memory: 2})
+
+
+@pytest.mark.parametrize("processors", [2, 4, 8, 16, 64])
+@pytest.mark.parametrize("memory", [6 * GIB, 8 * GIB, 16 * GIB])
+@pytest.mark.parametrize("counts", [(10, 10, 2), (1, 10, 2), (4, 4, 1), (0, 10, 1)])
+def test_as_many_hungry_actions_run_as_if_all_were_like_them(
+    processors: int, memory: int, counts: tuple[int, int, int]
+) -> None:
+    sizes = (int(2.8 * GIB), int(1.5 * GIB), GIB // 2)
+    needs = [Need(memory=size) for size, count in zip(sizes, counts, strict=True) for _ in range(count)]
+    budget = plan_jobs(Resources(processors=processors, memory=memory), needs, asked=None)
+    largest = needs[0].memory
+    at_once = min(budget.pools.get(largest, budget.jobs), budget.jobs)
+    assert at_once >= min(sum(need.memory == largest for need in needs), processors, memory // largest)
 
 
 @pytest.mark.parametrize("processors", [1, 2, 3, 8, 64])
