@@ -314,20 +314,26 @@ def test_of_two_toolkits_the_matching_one_is_taken_and_the_other_is_named(
         kit(server, tmp_path, host, settings).toolchains.resolve(OLD_CUDA)
 
 
-def test_the_torch_of_the_active_environment_serves_where_no_index_does(
-    server: LoopbackIndex, torches: Torches, tmp_path: Path, host: HostCompiler
-) -> None:
-    site = tmp_path / "venv" / "lib" / "python3.12" / "site-packages"
+def make_torch(prefix: Path, version: str, scratch: Path) -> Path:
+    """An environment with a torch in it; its ``site-packages``."""
+    site = prefix / "lib" / "python3.12" / "site-packages"
     for name, data in (
-        ("version.py", b"__version__ = '2.6.0+cu126'\n"),
+        ("version.py", f"__version__ = '{version}'\n".encode()),
         ("include/torch/library.h", b"#pragma once\n"),
-        ("lib/libc10.so", library(tmp_path, "libc10.so", _C10)),
-        ("lib/libtorch.so", library(tmp_path, "libtorch.so", "")),
-        ("lib/libtorch_cpu.so", library(tmp_path, "libtorch_cpu.so", "void cpu() {}")),
+        ("lib/libc10.so", library(scratch, "libc10.so", _C10)),
+        ("lib/libtorch.so", library(scratch, "libtorch.so", "")),
+        ("lib/libtorch_cpu.so", library(scratch, "libtorch_cpu.so", "void cpu() {}")),
     ):
         path = site / "torch" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
+    return site
+
+
+def test_the_torch_of_the_active_environment_serves_where_no_index_does(
+    server: LoopbackIndex, torches: Torches, tmp_path: Path, host: HostCompiler
+) -> None:
+    site = make_torch(tmp_path / "venv", "2.6.0+cu126", tmp_path)
     one = kit(server, tmp_path, host, 'sources = ["index", "local"]\n', {"VIRTUAL_ENV": str(tmp_path / "venv")})
     resolved = one.toolchains.resolve(NEW_CPU)
     torch = one.toolchains.provide(resolved).torch
@@ -336,6 +342,24 @@ def test_the_torch_of_the_active_environment_serves_where_no_index_does(
     assert any("_Z3cpuv" in table.read_text() for table in torch.exports)
     with pytest.raises(ToolchainError, match=r"it is torch 2\.6\.0\+cu126"):
         one.toolchains.resolve(ToolchainRequest(torch="2.7", machine=Machine.X86_64, abi=Abi.CXX11))
+
+
+def test_of_two_torches_here_the_chosen_one_stays_chosen_and_locked(
+    server: LoopbackIndex, tmp_path: Path, host: HostCompiler
+) -> None:
+    make_torch(tmp_path / "venv", "2.6.0", tmp_path)
+    newer = make_torch(tmp_path / "conda", "2.6.1", tmp_path)
+    environ = {"VIRTUAL_ENV": str(tmp_path / "venv"), "CONDA_PREFIX": str(tmp_path / "conda")}
+    one = kit(server, tmp_path, host, 'sources = ["local"]\n', environ).toolchains
+    chosen = one.provide(one.resolve(NEW_CPU))
+    assert chosen.torch.version == "2.6.1"
+    resolved = one.resolve(NEW_CPU)
+    assert one.resolve_locked(NEW_CPU, resolved.artefacts).torch == resolved.torch
+    # Also after a better one has come.
+    make_torch(tmp_path / "venv", "2.6.2", tmp_path)
+    later = kit(server, tmp_path, host, 'sources = ["local"]\n', environ).toolchains
+    assert later.resolve_locked(NEW_CPU, resolved.artefacts).torch.include[0] == newer / "torch" / "include"
+    assert later.resolve(NEW_CPU).torch.version == "2.6.2"
 
 
 def test_a_source_that_does_not_answer_is_passed_over_with_a_warning(

@@ -52,6 +52,9 @@ def command(
     if verifies:
         if signs or output is not None:
             raise UsageError("--verify writes nothing", hint="remove --sign and --output")
+        from kernel_builder.store.offline import asks_for_offline  # noqa: PLC0415  (start-up time)
+
+        offline = offline or asks_for_offline(environment())
         return _verify(source.variants, identity, issuer, trust_config, offline=offline)
     extra = [
         name

@@ -31,6 +31,7 @@ from filelock import FileLock, Timeout
 from kernel_builder.errors import IntegrityError, MachineError
 from kernel_builder.events import Notice, Reporter, Silent, Waiting
 from kernel_builder.store.artefact import Artefact, parse_artefact
+from kernel_builder.store.settings import expanded
 from kernel_builder.store.uses import Uses
 
 MANIFEST = ".manifest.json"
@@ -74,7 +75,9 @@ Build = Callable[[Path], Sequence[Artefact]]
 def default_root(environ: Mapping[str, str]) -> Path:
     """``KERNEL_BUILDER_CACHE``, or ``kernel-builder`` in the user's cache directory (``XDG_CACHE_HOME``)."""
     named = environ.get("KERNEL_BUILDER_CACHE")
-    return Path(named).expanduser().absolute() if named else Path(platformdirs.user_cache_dir("kernel-builder"))
+    if not named:
+        return Path(platformdirs.user_cache_dir("kernel-builder"))
+    return expanded(named, "KERNEL_BUILDER_CACHE").absolute()
 
 
 def require_space(folder: Path, needed: int) -> None:

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
-from kernel_builder.errors import NetworkError
+from kernel_builder.errors import NetworkError, UsageError
+from kernel_builder.toml.nodes import quoted
 
 _VARIABLES = ("KERNEL_BUILDER_INDEX_URL", "PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL")
 _CERTIFICATE_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE")
@@ -216,3 +217,11 @@ def find_certificates(environ: Mapping[str, str], home: Path | None = None) -> P
             return Path(environ[variable])
     configured = _pip_values(pip_files, "cert")
     return Path(configured[0]) if configured else None
+
+
+def expanded(text: str, variable: str) -> Path:
+    """The path in an environment variable. Raises :class:`UsageError` for ``~somebody`` who does not exist."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{variable} is {quoted(text)}: no such user", hint="write the full path") from error

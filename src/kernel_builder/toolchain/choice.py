@@ -259,7 +259,7 @@ def _in_question(decisions: _Decisions, request: ToolchainRequest, source: Torch
         return
     candidates, refused = answer
     decisions.refused += refused
-    for candidate in sorted(candidates, key=lambda c: _rank(c, request.toolkit)):
+    for candidate in sorted(candidates, key=lambda c: rank_of(c, request.toolkit)):
         if request.toolkit is not None and candidate.flavour is not None and candidate.flavour.startswith(HOST.value):
             decisions.refused.append(
                 Refused(
@@ -273,7 +273,7 @@ def _in_question(decisions: _Decisions, request: ToolchainRequest, source: Torch
             yield candidate
 
 
-def _rank(candidate: TorchCandidate, toolkit: Toolkit | None) -> tuple[tuple[int, ...], int]:
+def rank_of(candidate: TorchCandidate, toolkit: Toolkit | None) -> tuple[tuple[int, ...], int]:
     """Smaller is better: newest patch; then the flavour of this very toolkit, of its major, any other."""
     newest = tuple(-part for part in candidate.version.release)
     flavour = candidate.flavour

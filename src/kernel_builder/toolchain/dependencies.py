@@ -32,7 +32,7 @@ from kernel_builder.store.cache import Store, StoreKey, require_space
 from kernel_builder.store.index import Index, choose_wheel
 from kernel_builder.store.offline import refused_offline
 from kernel_builder.store.progress import Fetch
-from kernel_builder.store.settings import redact
+from kernel_builder.store.settings import expanded, redact
 from kernel_builder.store.transport import Transport
 from kernel_builder.toolchain.model import LibraryHeaders
 from kernel_builder.toolchain.wheels import wheel_artefact
@@ -245,7 +245,8 @@ class Libraries:
     def _local(self, release: Release) -> Path | None:
         """The user's directory for ``release``: the one of its version, of those that the variable lists."""
         library = release.library
-        named = [Path(part).expanduser() for part in self._environ.get(library.variable, "").split(os.pathsep) if part]
+        listed = self._environ.get(library.variable, "").split(os.pathsep)
+        named = [expanded(part, library.variable) for part in listed if part]
         found: list[str] = []
         for folder in named:
             version = source_version(folder, library)

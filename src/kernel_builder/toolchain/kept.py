@@ -124,7 +124,7 @@ class Resolutions:
         """Whether something outside of the store is what it was when it was chosen."""
         toolkit = request.toolkit
         components = self._kinds[toolkit.backend].recipe.components(toolkit.version) if toolkit else ()
-        return self._sources.local_now(request, taken.part, taken.artefact, components) == taken
+        return self._sources.local_now(request, taken.part, taken.source, components) == taken
 
 
 def _version(request: ToolchainRequest, backend: Backend) -> str | None:

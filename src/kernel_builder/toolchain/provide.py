@@ -197,7 +197,7 @@ class Toolchains:
             raise _other_files(request, f"no file provides {part}")
         if found[0].kind is not ArtefactKind.LOCAL:
             return Taken(part=part, source=found[0].source, artefact=found[0])
-        now = self._sources.local_now(request, part, found[0], self._components(request))
+        now = self._sources.local_now(request, part, found[0].source, self._components(request), was=found[0])
         if now is None or now.artefact != found[0]:
             raise ToolchainError(
                 f"{part} of {request} was {found[0].filename} on this machine, which has changed or is gone",

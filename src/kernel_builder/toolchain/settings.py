@@ -20,7 +20,7 @@ from kernel_builder.config.schema import Key, Kind, Table
 from kernel_builder.config.tables import TableReader, TextEntry
 from kernel_builder.errors import ConfigError, Level, UsageError
 from kernel_builder.store.index import DEFAULT_LABEL
-from kernel_builder.store.settings import names_a_server, redact
+from kernel_builder.store.settings import expanded, names_a_server, redact
 from kernel_builder.toml.nodes import ListNode, TableNode, describe, quoted, table_of
 from kernel_builder.toml.report import Report
 from kernel_builder.toml.scan import Source
@@ -171,15 +171,7 @@ def user_file(environ: Mapping[str, str]) -> Path:
     named = environ.get("KERNEL_BUILDER_CONFIG")
     if not named:
         return platformdirs.user_config_path("kernel-builder") / FILE_NAME
-    return _expanded(named, "KERNEL_BUILDER_CONFIG")
-
-
-def _expanded(text: str, variable: str) -> Path:
-    """A path in a variable. Raises :class:`UsageError` for ``~somebody`` who does not exist."""
-    try:
-        return Path(text).expanduser()
-    except RuntimeError as error:
-        raise UsageError(f"{variable} is {quoted(text)}: no such user", hint="write the full path") from error
+    return expanded(named, "KERNEL_BUILDER_CONFIG")
 
 
 def _exists(path: Path) -> bool:
@@ -251,7 +243,7 @@ def _from_environment(settings: ToolchainSettings, environ: Mapping[str, str]) -
 
 def _place_in_environment(text: str, variable: str) -> Place:
     if "://" not in text:
-        return Place(path=_expanded(text, variable).absolute())
+        return Place(path=expanded(text, variable).absolute())
     if not text.startswith("file://") and not names_a_server(text):
         raise UsageError(
             f"{variable} is {quoted(redact(text))}, which is not an http or https URL",

@@ -25,6 +25,7 @@ from kernel_builder.toolchain.choice import (
     Taken,
     ToolchainRequest,
     TorchSource,
+    rank_of,
 )
 from kernel_builder.toolchain.kinds import Kinds, Opening
 from kernel_builder.toolchain.local_torch import LocalTorch, site_packages
@@ -119,17 +120,23 @@ class Sources:
         return _named(self.toolkits[backend], label)
 
     def local_now(
-        self, request: ToolchainRequest, part: str, was: Artefact, components: Sequence[Component]
+        self,
+        request: ToolchainRequest,
+        part: str,
+        label: str,
+        components: Sequence[Component],
+        *,
+        was: Artefact | None = None,
     ) -> Taken | None:
-        """What the source of ``was``, on this machine, has now for a part: that same one where it still is there;
-        ``None`` when it has nothing any more.
+        """What the source ``label``, on this machine, has now for a part: its best, or ``was`` where that still is
+        there. ``None`` when it no longer has anything.
         """
-        label = was.source
         if part == TORCH:
             torch = next((source for source in self.torch if source.label == label), None)
             candidates = torch.candidates(request)[0] if torch else ()
             here = [candidate for candidate in candidates if candidate.root is not None]
-            found = next((one for one in here if one.artefact == was), here[0] if here else None)
+            here.sort(key=lambda candidate: (candidate.artefact != was, rank_of(candidate, request.toolkit)))
+            found = here[0] if here else None
             if found is None:
                 return None
             return Taken(part=part, source=label, artefact=found.artefact, root=found.root)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from kernel_builder.errors import IntegrityError, MachineError
+from kernel_builder.errors import IntegrityError, MachineError, UsageError
 from kernel_builder.events import Recorder, Waiting
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store, StoreKey, default_root, require_space
@@ -285,3 +285,8 @@ def test_when_the_building_process_is_killed_the_waiting_one_takes_over(tmp_path
     store = Store(tmp_path)
     assert store.verify(KEY) == []
     assert entries(store) == [KEY.name]
+
+
+def test_a_cache_of_a_user_who_does_not_exist_is_refused() -> None:
+    with pytest.raises(UsageError, match="KERNEL_BUILDER_CACHE is '~no-such-user/x': no such user"):
+        default_root({"KERNEL_BUILDER_CACHE": "~no-such-user/x"})

@@ -9,6 +9,7 @@ from kernel_builder.toolchain.identity import tree_identity
 
 _SYSTEM_BIN = Path("/usr/bin")
 _PROGRAMS = ("nvcc", "nvcc.profile", "cudafe++", "cicc", "ptxas", "fatbinary", "nvlink", "bin2c")
+_LIBRARIES = ("libcu*.so*", "libnv*.so*", "libnp*.so*")
 _SYSTEM_HEADERS = (
     *("crt", "cub", "thrust", "cuda", "nv", "nvtx3", "cooperative_groups*", "fatbinary_section.h"),
     *("cu*.h*", "nv*.h*", "sm_*.h*", "device_*.h*", "host_*.h", "math_*.h*", "vector_*.h*", "surface_*.h*"),
@@ -17,8 +18,10 @@ _SYSTEM_HEADERS = (
 """Patterns of a toolkit's headers among all others in the system's include directory."""
 
 
-def compiler_identity(nvcc: Path, include: Iterable[Path], *, private: Iterable[Path], system: Path) -> str:
-    """A digest over the compiler behind ``nvcc`` and the headers in ``include``.
+def compiler_identity(
+    nvcc: Path, include: Iterable[Path], libraries: Iterable[Path], *, private: Iterable[Path], system: Path
+) -> str:
+    """A digest over the compiler behind ``nvcc``, the headers in ``include``, and NVIDIA's among the ``libraries``.
 
     A toolkit of its own has its parts in ``bin`` and ``nvvm`` beside: programs, ``nvcc.profile``, ``libnvvm``,
     ``libdevice``. In ``bin`` the known names count, for it may be that of an environment, with everybody's programs. A
@@ -27,6 +30,7 @@ def compiler_identity(nvcc: Path, include: Iterable[Path], *, private: Iterable[
     """
     folder = nvcc.parent
     files = [nvcc, *(folder / name for name in _PROGRAMS)]
+    files += [path for place in libraries for name in _LIBRARIES for path in place.glob(name)]
     if folder.resolve() != _SYSTEM_BIN.resolve():
         return tree_identity(files, [folder / "crt", folder.parent / "nvvm", *include])
     found = [*private, *(path for name in _SYSTEM_HEADERS for path in system.glob(name))]

@@ -93,14 +93,17 @@ class LocalToolkit:
 
     def library(self, soname: str) -> Path | None:
         """A library by its file name."""
-        folders = [*_places(self.root, "lib"), self.root / "lib64", Path(f"/usr/lib/{build_machine()}-linux-gnu")]
-        return next((folder / soname for folder in folders if (folder / soname).is_file()), None)
+        return next((folder / soname for folder in self._libraries if (folder / soname).is_file()), None)
+
+    @property
+    def _libraries(self) -> list[Path]:
+        return [*_places(self.root, "lib"), self.root / "lib64", Path(f"/usr/lib/{build_machine()}-linux-gnu")]
 
     @cached_property
     def identity(self) -> str:
         """A digest that changes with every file that nvcc runs or reads, wherever a distribution puts it."""
         headers = header_directories(self.root)[:1]
-        return compiler_identity(self.nvcc, headers, private=_PRIVATE, system=_SYSTEM_INCLUDE)
+        return compiler_identity(self.nvcc, headers, self._libraries, private=_PRIVATE, system=_SYSTEM_INCLUDE)
 
 
 def find_toolkits(

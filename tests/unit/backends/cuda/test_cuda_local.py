@@ -98,6 +98,7 @@ def complete(tmp_path: Path) -> Path:
             "nvvm/libdevice/libdevice.10.bc",
             "nvvm/lib64/libnvvm.so.4",
             "include/cuda_runtime.h",
+            "lib64/libcublas.so.13",
             "include/cccl/thrust/x.h",
         ),
     ):
@@ -114,6 +115,7 @@ def complete(tmp_path: Path) -> Path:
             "nvvm/libdevice/libdevice.10.bc",
             "nvvm/lib64/libnvvm.so.4",
             "include/cuda_runtime.h",
+            "lib64/libcublas.so.13",
             "include/cccl/thrust/x.h",
         ),
     ],
@@ -145,7 +147,7 @@ def test_a_distributions_compiler_is_known_by_its_own_files_alone(
 
     def identity() -> str:
         places = (private, tmp_path / "etc" / "nvcc.profile")
-        return identities.compiler_identity(binaries / "nvcc", (), private=places, system=tmp_path / "include")
+        return identities.compiler_identity(binaries / "nvcc", (), (), private=places, system=tmp_path / "include")
 
     before = identity()
     (binaries / "gcc").write_text("another program is updated")
@@ -161,7 +163,7 @@ def test_other_programs_of_an_environment_are_no_part_of_the_identity(tmp_path: 
     nvcc, include = complete / "bin" / "nvcc", complete / "include"
 
     def identity() -> str:
-        return identities.compiler_identity(nvcc, [include], private=(), system=tmp_path / "nothing")
+        return identities.compiler_identity(nvcc, [include], (), private=(), system=tmp_path / "nothing")
 
     before = identity()
     (nvcc.parent / "pip").write_text("a program that was installed beside")
