@@ -17,7 +17,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kernel_builder.errors import ToolchainError
@@ -112,10 +112,7 @@ def inspect_compiler(cxx: Path, environ: Mapping[str, str]) -> HostCompiler | Re
     library = int(major) if family is Family.GCC else _library(cxx, environ)
     if library is None:
         return Rejected(path=cxx, reason="it is clang, but finds no libstdc++ to compile with")
-    fingerprint = _fingerprint(cxx, environ, family, banner)
-    return HostCompiler(
-        cxx=cxx, version=version, target=target, library=library, family=family, fingerprint=fingerprint
-    )
+    return HostCompiler(cxx=cxx, version=version, target=target, library=library, family=family)
 
 
 def _library(cxx: Path, environ: Mapping[str, str]) -> int | None:
@@ -128,8 +125,11 @@ def _library(cxx: Path, environ: Mapping[str, str]) -> int | None:
     return int(found[1]) if found is not None else None
 
 
-def _fingerprint(cxx: Path, environ: Mapping[str, str], family: Family, banner: str) -> str:
-    """What the compiler is made of: a distribution, or somebody, may change it without a new version."""
+def measured(host: HostCompiler, environ: Mapping[str, str]) -> HostCompiler:
+    """``host`` with the fingerprint of what it is made of: a distribution, or somebody, may change that without a new
+    version. It takes some tenths of a second, so it is done for a compiler that is used.
+    """
+    cxx, family = host.cxx, host.family
     # g++ only drives the compilers proper; clang++ is one.
     programs = ["cc1plus", "cc1", "collect2", "as", "ld"] if family is Family.GCC else ["as", "ld"]
     answers = [_ask(cxx, environ, f"-print-prog-name={name}") for name in programs]
@@ -139,7 +139,7 @@ def _fingerprint(cxx: Path, environ: Mapping[str, str], family: Family, banner: 
     own, shared = header_folders(cxx, environ, family)
     files += [path for folder in shared for path in _files(folder)]
     folders = [*own, *(folder / name for folder in shared for name in _LIBC_FOLDERS)]
-    return f"{banner.splitlines()[0] if banner else ''}; {tree_identity(files, folders)}"
+    return replace(host, fingerprint=tree_identity(files, folders))
 
 
 def header_folders(cxx: Path, environ: Mapping[str, str], family: Family) -> tuple[list[Path], list[Path]]:

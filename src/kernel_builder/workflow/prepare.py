@@ -22,6 +22,7 @@ from kernel_builder.plan.planner import Planning, plan_build
 from kernel_builder.project.identity import Identity, identify
 from kernel_builder.project.survey import survey
 from kernel_builder.project.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY
+from kernel_builder.toolchain.host import measured
 from kernel_builder.toolchain.identity import tree_identity
 from kernel_builder.toolchain.model import HostCompiler, PythonHeaders, Sysroot, Toolchain
 from kernel_builder.toolchain.stable_headers import stable_sdk
@@ -99,16 +100,20 @@ def prepare(
 
 def _toolchains(matrix: Matrix, chosen: Chosen, run: Run) -> Mapping[str, Toolchain]:
     """What each compiled variant is compiled with, by name. The link-time view of the C library is made now."""
-    sysroots: dict[HostCompiler, Sysroot] = {}
+    hosts: dict[HostCompiler, tuple[HostCompiler, Sysroot]] = {}
     python = _python_headers()
 
     def toolchain(entry: Kept) -> Toolchain:
         answer = chosen.resolved[entry.name]
-        if answer.host not in sysroots:
-            sysroots[answer.host] = provide_sysroot(run.store, answer.host, run.environ)
+        if answer.host not in hosts:
+            hosts[answer.host] = (
+                measured(answer.host, run.environ),
+                provide_sysroot(run.store, answer.host, run.environ),
+            )
+        host, sysroot = hosts[answer.host]
         return Toolchain(
-            host=answer.host,
-            sysroot=sysroots[answer.host],
+            host=host,
+            sysroot=sysroot,
             torch=answer.torch if stable_target(entry) is None else stable_sdk(run.store, answer.torch),
             toolkit=answer.toolkit,
             libraries=tuple(library.headers for library in chosen.depends[entry.backend]),

@@ -19,6 +19,7 @@ from kernel_builder.toolchain.host import (
     header_folders,
     host_limits,
     judge_host_compilers,
+    measured,
 )
 from kernel_builder.toolchain.model import Family, HostCompiler, Toolkit
 from kernel_builder.toolchain.provide import purpose_of
@@ -266,8 +267,9 @@ def whole_compiler(tmp_path: Path) -> Path:
 
 
 def digest_of(cxx: Path) -> str:
-    (host,) = find_host_compilers({"PATH": os.environ["PATH"], "CXX": str(cxx)}).found
-    return host.digest
+    environ = {"PATH": os.environ["PATH"], "CXX": str(cxx)}
+    (host,) = find_host_compilers(environ).found
+    return measured(host, environ).digest
 
 
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
