@@ -127,7 +127,7 @@ def _library(cxx: Path, environ: Mapping[str, str]) -> int | None:
 
 def measured(host: HostCompiler, environ: Mapping[str, str]) -> HostCompiler:
     """``host`` with the fingerprint of what it is made of: a distribution, or somebody, may change that without a new
-    version. It takes some tenths of a second, so it is done for a compiler that is used.
+    version. It takes some hundredths of a second, so it is done for a compiler that is used.
     """
     cxx, family = host.cxx, host.family
     # g++ only drives the compilers proper; clang++ is one.

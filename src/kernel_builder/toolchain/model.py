@@ -30,8 +30,8 @@ class HostCompiler:
     """A C++ compiler on this machine. ``version`` is its full version, ``target`` its triplet.
 
     ``library`` is the major release of the libstdc++ that it compiles with: a g++ has its own, a clang that of a GCC
-    on the machine. ``fingerprint`` changes when the files that it is made of do, even under the same version and path; it is empty
-    until they are looked at.
+    on the machine. ``fingerprint`` changes when the files that it is made of do, even under the same version and
+    path; it is empty until they are looked at.
     """
 
     cxx: Path
