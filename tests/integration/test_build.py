@@ -359,31 +359,57 @@ def test_only_the_chosen_variant_is_replaced(tool: Tool, make_project: ProjectMa
     assert json.loads((old / "metadata.json").read_text(encoding="utf-8"))["name"] == "single"
 
 
-def test_ctrl_c_stops_the_compilers_and_leaves_nothing(tool: Tool, make_project: ProjectMaker) -> None:
-    slow = "#include <regex>\n#include <map>\n" + "".join(
-        f'bool m{n}(const char *s) {{ return std::regex_match(s, std::regex("a{n}(b|c)*")); }}\n' for n in range(400)
-    )
-    root = make_project("interrupted", {"slow.cpp": slow, "a.cpp": "int a;\n"})
+SLOW = "#include <regex>\n#include <map>\n" + "".join(
+    f'bool m{n}(const char *s) {{ return std::regex_match(s, std::regex("a{n}(b|c)*")); }}\n' for n in range(400)
+)
+"""A source that takes a minute to compile."""
+
+
+def start_to_compile(tool: Tool, root: Path) -> subprocess.Popen[str]:
+    """A build of ``root`` that is compiling slow.cpp."""
     process = tool.start("build", root, "--variant", CPU)
     log = root / ".kernel-builder" / CPU / "log" / "slow.cpp.log"
     deadline = time.monotonic() + 120
     while not log.exists() and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)
     time.sleep(0.5)
+    return process
+
+
+def wait_until_nothing_runs(root: Path) -> None:
+    """A compiler that was killed may take a moment to go. Left alone, it would take a minute and more."""
+    deadline = time.monotonic() + 20
+    while running := subprocess.run(["pgrep", "-f", str(root)], capture_output=True, text=True, check=False).stdout:
+        assert time.monotonic() < deadline, running
+        time.sleep(0.1)
+
+
+def test_ctrl_c_stops_the_compilers_and_leaves_nothing(tool: Tool, make_project: ProjectMaker) -> None:
+    root = make_project("interrupted", {"slow.cpp": SLOW, "a.cpp": "int a;\n"})
+    process = start_to_compile(tool, root)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "interrupted" in stderr
     assert "Traceback" not in stderr
-    # A compiler that was killed may take a moment to go. Left alone, it would take a minute and more.
-    deadline = time.monotonic() + 20
-    while running := subprocess.run(["pgrep", "-f", str(root)], capture_output=True, text=True, check=False).stdout:
-        assert time.monotonic() < deadline, running
-        time.sleep(0.1)
+    wait_until_nothing_runs(root)
     assert not list((root / ".kernel-builder" / CPU).rglob("slow.cpp.o"))
     assert not (root / "build").exists() or list((root / "build").iterdir()) == []
     (root / "slow.cpp").write_text("int quick;\n", encoding="ascii")
     checked(tool("build", root, "--variant", CPU))
+
+
+def test_what_a_killed_build_left_running_is_stopped_by_the_next(tool: Tool, make_project: ProjectMaker) -> None:
+    root = make_project("killed", {"slow.cpp": SLOW, "a.cpp": "int a;\n"})
+    process = start_to_compile(tool, root)
+    process.kill()
+    process.communicate(timeout=60)
+    assert subprocess.run(["pgrep", "-f", str(root)], capture_output=True, check=False).stdout
+    (root / "slow.cpp").write_text("int quick;\n", encoding="ascii")
+    result = tool("build", root, "--variant", CPU)
+    checked(result)
+    assert "an earlier build was killed; stopping its compilers" in result.stderr
+    wait_until_nothing_runs(root)
 
 
 def test_two_builds_of_one_project_take_turns(tool: Tool, make_project: ProjectMaker) -> None:

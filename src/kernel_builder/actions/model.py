@@ -1,4 +1,4 @@
-"""Actions: the commands that a plan is made of, as plain data that is the same on every machine.
+"""Actions: the commands that a plan is made of, as plain data, with commands that are the same on every machine.
 
 An action says all that decides its result: the command, the files it is given, the tools it runs (with a digest), the
 trees it may read (with an identity), and the environment variables it may see. Paths in it are *words* with
@@ -172,7 +172,9 @@ class GeneratedFile:
 
 
 def graph_id(actions: Iterable[Action]) -> str:
-    """A digest over ``actions``: equal for equal work, whatever the machine."""
+    """A digest over ``actions``: equal for equal work, wherever project and store are. The digests of this machine's
+    own tools and trees are part of it.
+    """
     text = json.dumps([action.to_json() for action in actions], sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 

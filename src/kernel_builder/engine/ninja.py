@@ -12,6 +12,7 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,13 +26,16 @@ from kernel_builder.engine.resources import Budget, Need, measure, plan_jobs
 from kernel_builder.engine.stale import digest_of, outdated, record
 from kernel_builder.engine.work import environment_for, write_generated
 from kernel_builder.errors import BuildError, ToolchainError
+from kernel_builder.events import Reporter, Waiting
 from kernel_builder.plan.model import BuildPlan
 
 _LONGEST_COMMAND = 50_000
 """Linux takes at most 128 KiB in one argument; a line for the shell is one, and has the command in it twice."""
 _STOP_SECONDS = 20
 _COMPLAINT_LINES = 20
+_KILL_SECONDS = 5
 JOURNAL = "journal"
+PROCESS = "ninja.pid"
 OUTPUT = "ninja.log"
 
 
@@ -139,6 +143,7 @@ class NinjaEngine:
             [Need(memory=a.memory, threads=a.threads.most if a.threads else 1) for a in plan.actions],
             asked=options.jobs,
         )
+        _end_what_is_left(plan.places.work, options.reporter)
         journal = plan.places.work / JOURNAL
         record(plan.places.work, done_in(journal))  # of a run that was killed
         environment = _environment(plan, budget, options.environ)
@@ -189,6 +194,7 @@ class NinjaEngine:
                 start_new_session=True,  # Ctrl-C reaches us alone, and we stop ninja in order
             )
             try:
+                (plan.places.work / PROCESS).write_text(str(process.pid), encoding="ascii")
                 watcher.start()
                 return process.wait()
             except BaseException:
@@ -241,3 +247,27 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _left_over(work: Path) -> int | None:
+    """The process of a ninja that still runs in ``work``, without the build that started it: somebody killed that."""
+    try:
+        number = int((work / PROCESS).read_text(encoding="ascii"))
+        words = Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
+    except (OSError, ValueError):
+        return None
+    return number if os.fsencode(work) in words else None
+
+
+def _end_what_is_left(work: Path, reporter: Reporter) -> None:
+    """Its compilers would write into what is built now."""
+    number = _left_over(work)
+    if number is None:
+        return
+    reporter.emit(Waiting(reason="an earlier build was killed; stopping its compilers"))
+    for wanted in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(number, wanted)
+        deadline = time.monotonic() + _KILL_SECONDS
+        while _left_over(work) == number and time.monotonic() < deadline:
+            time.sleep(0.05)

@@ -11,6 +11,7 @@ name everything that was tried.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import re
@@ -135,11 +136,16 @@ def measured(host: HostCompiler, environ: Mapping[str, str]) -> HostCompiler:
     answers = [_ask(cxx, environ, f"-print-prog-name={name}") for name in programs]
     answers += [_ask(cxx, environ, f"-print-file-name={name}") for name in _LINKED]
     found = [Path(shutil.which(answer, path=environ.get("PATH")) or answer) for answer in answers]
-    files = [path for path in (cxx, *found) if path.is_file()]
+    files = [path for path in found if path.is_file()]
+    driver = ""
+    if family is Family.CLANG:
+        files.append(cxx)
+    else:  # small, and often a wrapper that somebody writes again as it was
+        driver = hashlib.sha256(cxx.read_bytes()).hexdigest()
     own, shared = header_folders(cxx, environ, family)
     files += [path for folder in shared for path in _files(folder)]
     folders = [*own, *(folder / name for folder in shared for name in _LIBC_FOLDERS)]
-    return replace(host, fingerprint=tree_identity(files, folders))
+    return replace(host, fingerprint=f"{driver}{tree_identity(files, folders)}")
 
 
 def header_folders(cxx: Path, environ: Mapping[str, str], family: Family) -> tuple[list[Path], list[Path]]:
