@@ -14,7 +14,7 @@ from kernel_builder import __version__
 from kernel_builder.check.annotations import annotation
 from kernel_builder.check.engine import CheckReport
 from kernel_builder.check.model import Finding, Rule, Severity
-from kernel_builder.check.subject import printable
+from kernel_builder.toml.nodes import printable
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}

@@ -13,16 +13,8 @@ from fnmatch import fnmatchcase
 
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.namespace import native_sources, without_noise
-from kernel_builder.check.subject import (
-    BuildFolder,
-    EntryKind,
-    PythonFile,
-    SourceTree,
-    TreeEntry,
-    VariantDir,
-    join,
-    printable,
-)
+from kernel_builder.check.subject import BuildFolder, EntryKind, PythonFile, SourceTree, TreeEntry, VariantDir, join
+from kernel_builder.toml.nodes import printable
 from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.names import ArchVariant
 from kernel_builder.variants.support import VariantSet, load_support

@@ -11,7 +11,8 @@ from importlib import resources
 
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.policies import find_policy
-from kernel_builder.check.subject import LibraryFile, printable
+from kernel_builder.check.subject import LibraryFile
+from kernel_builder.toml.nodes import printable
 from kernel_builder.variants.names import ArchVariant, TvmFfiTag
 
 DYNAMIC_CXX = rule(

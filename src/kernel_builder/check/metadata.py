@@ -14,11 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
-from kernel_builder.check.subject import BuildFolder, VariantDir, join, printable
+from kernel_builder.check.subject import BuildFolder, VariantDir, join
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import is_architecture
 from kernel_builder.config.known import dependencies
 from kernel_builder.config.values import NAME, NAME_RULE
+from kernel_builder.toml.nodes import printable
 from kernel_builder.variants.names import ArchVariant
 
 _MEND = "Rebuild the variant with a recent kernel-builder."

@@ -33,6 +33,7 @@ from kernel_builder.binary.pe import PeError, PeFile, read_pe
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.errors import ConfigError, Diagnostic, UsageError
+from kernel_builder.toml.nodes import printable
 from kernel_builder.variants.names import Variant, parse_variant
 
 LIBRARY_SUFFIXES = frozenset({".so", ".pyd", ".dylib", ".dll"})
@@ -686,13 +687,3 @@ def _discover_file(path: Path, shown: str) -> Discovery:
             f"{printable(shown)} is not a shared library", hint="pass a kernel's directory or a shared library"
         )
     return Discovery(shown=shown, libraries=(library,))
-
-
-def printable(text: str) -> str:
-    """``text`` on one line of any terminal: control characters and lone surrogates are written as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for character in text
-    )

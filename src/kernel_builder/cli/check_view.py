@@ -11,7 +11,7 @@ from rich.text import Text
 
 from kernel_builder.check.formats import advice
 from kernel_builder.check.model import Finding, Rule, Severity
-from kernel_builder.check.subject import printable
+from kernel_builder.toml.nodes import printable
 from kernel_builder.variants.names import parse_variant
 
 if TYPE_CHECKING:

@@ -32,6 +32,14 @@ def end_line(journal: Path, action: Action, digest: str) -> str:
     return f"printf '{_END} %s %s %s\\n' \"$code\" {digest} {shlex.quote(action.id)} >>{shlex.quote(str(journal))}"
 
 
+def _parse_end(line: str) -> tuple[str, int, str] | None:
+    """``(id, exit code, digest)`` of what :func:`end_line` wrote; ``None`` for any other line."""
+    what, _, rest = line.partition(" ")
+    code, _, ended = rest.partition(" ")
+    digest, _, name = ended.partition(" ")
+    return (name, int(code), digest) if what == _END else None
+
+
 def done_in(journal: Path) -> dict[str, str]:
     """The digests of the actions that ended well, by id; none where there is no journal."""
     try:
@@ -40,12 +48,11 @@ def done_in(journal: Path) -> dict[str, str]:
         return {}
     done: dict[str, str] = {}
     for line in lines:
-        what, _, rest = line.partition(" ")
-        code, _, ended = rest.partition(" ")
-        digest, _, name = ended.partition(" ")
-        if what == _END:
+        end = _parse_end(line)
+        if end is not None:
+            name, code, digest = end
             done.pop(name, None)
-            if code == "0":
+            if code == 0:
                 done[name] = digest
     return done
 
@@ -123,13 +130,13 @@ class Watcher(threading.Thread):
             self._begun[rest] = self._noticed[rest] = time.monotonic()
             self._reporter.emit(StepStarted(description=self._actions[rest].description))
             return
-        code, _, ended = rest.partition(" ")
-        name = ended.partition(" ")[2]
-        if what != _END or name not in self._actions:
+        end = _parse_end(line)
+        if end is None or end[0] not in self._actions:
             return
+        name, code, _ = end
         self._noticed.pop(name, None)
         seconds = time.monotonic() - self._begun.get(name, time.monotonic())
-        self.ended[name] = Ended(code=int(code), seconds=seconds)
+        self.ended[name] = Ended(code=code, seconds=seconds)
         total = max(len(self._expected | self.ended.keys()), len(self.ended))
         description = self._actions[name].description
         self._reporter.emit(StepFinished(description=description, done=len(self.ended), total=total))

@@ -101,7 +101,7 @@ class Conformance:
 
 
 def _line(finding: Finding) -> str:
-    from kernel_builder.check.subject import printable  # noqa: PLC0415  (start-up time)
+    from kernel_builder.toml.nodes import printable  # noqa: PLC0415  (start-up time)
 
     place = printable(finding.path) + (f":{finding.line}" if finding.line is not None else "")
     return f"{place}: {finding.rule.code}: {finding.message}"

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.check.engine import check_paths, select_rules
-from kernel_builder.check.subject import EntryKind, discover, printable, walk
+from kernel_builder.check.subject import EntryKind, discover, walk
 from kernel_builder.errors import UsageError
+from kernel_builder.toml.nodes import printable
 
 CPU, CUDA = "torch213-cxx11-cpu-x86_64-linux", "torch-cuda"
 BUILD = '[general]\nname = "sample"\nversion = 1\nedition = 5\nlicense = "MIT"\nbackends = ["cpu"]\n[torch-noarch]\n'
