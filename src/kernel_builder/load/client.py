@@ -23,7 +23,7 @@ from kernel_builder.errors import UsageError
 from kernel_builder.files import write_text
 from kernel_builder.variants.names import Abi, ArchVariant, Machine, Platform, StableAbiTag, System, TorchTag, Variant
 
-_PROBE = Path(__file__).with_name("probe.py")
+_PROBE = Path(__file__).with_name("probe") / "__main__.py"
 _ANSWER = "kernel-builder-probe: "
 _CALLS = "kernel-builder-calls: "
 _SECONDS = 300

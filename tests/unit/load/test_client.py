@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.config.backends import Backend
-from kernel_builder.load import probe
 from kernel_builder.load.client import (
     Environment,
     LoadResult,
@@ -20,6 +19,7 @@ from kernel_builder.load.client import (
     remembered,
     why_not_loadable,
 )
+from kernel_builder.load.probe.facts import devices
 from kernel_builder.variants.names import Abi, Machine, Platform, System, parse_variant
 
 LINUX = Platform(machine=Machine.X86_64, system=System.LINUX)
@@ -111,5 +111,5 @@ def test_a_driver_is_asked_by_the_names_that_come_in_the_request(tmp_path: Path,
     library = tmp_path / "libdriver.so"
     code = f"int start(unsigned flags) {{ return {status}; }} int number(int *count) {{ *count = 3; return 0; }}"
     subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=code, text=True, check=True)
-    assert probe.devices({"library": str(library), "init": "start", "count": "number"}) == count
-    assert probe.devices({"library": str(tmp_path / "none.so"), "init": "start", "count": "number"}) == 0
+    assert devices({"library": str(library), "init": "start", "count": "number"}) == count
+    assert devices({"library": str(tmp_path / "none.so"), "init": "start", "count": "number"}) == 0

@@ -1,0 +1,14 @@
+# Runs in the interpreter that kernels are loaded with, not in kernel-builder's own. Python 3.9 syntax.
+"""The program that asks an interpreter what it has, and loads kernels in it.
+
+    __main__.py   the tasks, each a function of a request
+    answers.py    what is written to stdout, and how an error is told
+    facts.py      describe: what this interpreter has
+    registry.py   what was registered with torch, where and by whom
+    kernel.py     getting ready and importing a kernel with the client
+    loading.py    load, together
+    calls.py      call: ops with made-up arguments
+
+Only the standard library is there for sure; torch and ``kernels`` are imported where they are needed. What differs
+between backends comes in the request.
+"""

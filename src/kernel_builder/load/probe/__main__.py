@@ -1,0 +1,34 @@
+# Runs in the interpreter that kernels are loaded with, not in kernel-builder's own. Python 3.9 syntax.
+"""Usage: ``python -I -B __main__.py TASK REQUEST-JSON``. The answer is one line of JSON, the last of stdout."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import types
+
+NAME = "kernel_builder_probe"
+TASKS = {
+    "describe": "facts",
+    "load": "loading",
+    "together": "loading",
+    "call": "calls",
+}
+"""Task -> the module that has it, as a function of that name."""
+
+
+def open_package() -> None:
+    """Make the modules beside this file importable as :data:`NAME`, and nothing else: a folder on ``sys.path`` would
+    offer its modules to kernels.
+    """
+    package = types.ModuleType(NAME)
+    package.__path__ = [os.path.dirname(os.path.abspath(__file__))]
+    sys.modules[NAME] = package
+
+
+if __name__ == "__main__":
+    open_package()
+    task = sys.argv[1]
+    getattr(importlib.import_module(f"{NAME}.{TASKS[task]}"), task)(json.loads(sys.argv[2]))

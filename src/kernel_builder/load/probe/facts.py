@@ -1,0 +1,69 @@
+# Runs in the interpreter that kernels are loaded with, not in kernel-builder's own. Python 3.9 syntax.
+"""What this interpreter has: torch, the client, and devices."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import importlib.util
+import os
+import sys
+from typing import Any
+
+from .answers import answer
+
+
+def version_facts(torch_file: str) -> dict[str, object]:
+    """What torch/version.py says; it stands alone, and importing torch itself takes seconds."""
+    facts: dict[str, object] = {}
+    path = os.path.join(os.path.dirname(torch_file), "version.py")
+    with open(path, encoding="utf-8") as file:
+        exec(compile(file.read(), path, "exec"), facts)
+    return facts
+
+
+def has_cxx11_abi(version: str) -> bool:
+    """Builds of torch from 2.7 on have the new ABI; before, only torch itself can tell."""
+    major, minor = version.split("+", maxsplit=1)[0].split(".")[:2]
+    if (int(major), int(minor)) >= (2, 7):
+        return True
+    import torch
+
+    return bool(torch.compiled_with_cxx11_abi())
+
+
+def devices(driver: dict[str, str]) -> int:
+    """How many devices a driver offers; torch itself would take seconds to say."""
+    try:
+        library = ctypes.CDLL(driver["library"])
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    if library[driver["init"]](0) != 0 or library[driver["count"]](ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def describe(request: dict[str, Any]) -> None:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        answer(torch=None, problem="torch is not installed")
+        return
+    if importlib.util.find_spec("kernels") is None:
+        answer(torch=None, problem="the kernels client is not installed")
+        return
+    try:
+        facts = version_facts(spec.origin)
+        version = str(facts["__version__"])
+        cxx11 = has_cxx11_abi(version)
+    except Exception as error:
+        answer(torch=None, problem=f"its torch cannot be used: {error}")
+        return
+    answer(
+        torch=version,
+        versions={name: facts.get(name) for name in request["versions"]},
+        devices={name: devices(driver) for name, driver in request["drivers"].items()},
+        client=importlib.metadata.version("kernels"),
+        cxx11=cxx11,
+        free_threaded=not getattr(sys, "_is_gil_enabled", lambda: True)(),
+    )

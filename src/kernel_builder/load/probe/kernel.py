@@ -1,0 +1,46 @@
+# Runs in the interpreter that kernels are loaded with, not in kernel-builder's own. Python 3.9 syntax.
+"""Getting ready, and importing a kernel with the client."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+from .answers import answer
+
+
+class Refusing(importlib.abc.MetaPathFinder):
+    """Refuses an absolute import of the kernel itself, which would find some other package of its name, or none."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
+        if fullname == self.name or fullname.startswith(self.name + "."):
+            raise ImportError(f"the kernel imports itself by its absolute name, {fullname!r}; use a relative import")
+
+
+def prepared(request: dict[str, Any]) -> bool:
+    """Whether torch and the client are here. An answer is given if they are not."""
+    missing = [name for name, module in request["depends"].items() if importlib.util.find_spec(module) is None]
+    if missing:
+        answer(status="unavailable", reason=f"its Python dependency {', '.join(missing)} is not installed")
+        return False
+    try:
+        import kernels  # noqa: F401
+        import torch  # noqa: F401  (first, as a user's program does)
+    except Exception as error:
+        answer(status="unavailable", reason=f"torch and kernels cannot be imported: {error}")
+        return False
+    if request["name"] not in request["depends"].values():
+        sys.meta_path.insert(0, Refusing(request["name"]))
+    return True
+
+
+def import_kernel(path: str, request: dict[str, Any]) -> Any:
+    import kernels
+
+    return kernels.get_local_kernel(Path(path), backend=request["backend"])

@@ -1,0 +1,38 @@
+# Runs in the interpreter that kernels are loaded with, not in kernel-builder's own. Python 3.9 syntax.
+"""Loading a variant, or several versions of one in one process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .answers import answer, kernel_frames, reason_of
+from .kernel import import_kernel, prepared
+from .registry import Registrations, all_ops, foreign, ops_of
+
+
+def load(request: dict[str, Any]) -> None:
+    if not prepared(request):
+        return
+    seen = Registrations(request["path"])
+    seen.watch()
+    before = all_ops()
+    try:
+        import_kernel(request["path"], request)
+    except Exception as error:
+        answer(status="failed", reason=reason_of(error), trace=kernel_frames(error, request["path"]))
+        return
+    names, unimplemented = ops_of(request["id"], request["keys"])
+    answer(status="loaded", ops=names, unimplemented=unimplemented, foreign=foreign(before, request["id"], seen))
+
+
+def together(request: dict[str, Any]) -> None:
+    """Load several versions of a kernel, one after the other, and see that each has its ops."""
+    if not prepared(request):
+        return
+    for version in request["versions"]:
+        try:
+            import_kernel(version["path"], request)
+        except Exception as error:
+            answer(status="failed", reason=reason_of(error), trace=kernel_frames(error, version["path"]))
+            return
+    answer(status="loaded", ops=[len(ops_of(version["id"], [])[0]) for version in request["versions"]])
