@@ -52,7 +52,8 @@ class GeneralTable:
 class Architectures:
     """What code can be compiled for. ``pattern`` is ``None`` for capabilities (:mod:`config.capabilities`), else what
     each architecture matches. ``device_code`` names the reader of :mod:`binary.device_code` for
-    it; without one, nobody reads the device code in libraries.
+    it; without one, nobody reads the device code in libraries. ``flags`` is a pattern of the
+    compiler's flags that choose them, with a blank before an argument that is a word of its own.
     """
 
     pattern: str | None
@@ -60,6 +61,7 @@ class Architectures:
     plural: str
     examples: tuple[str, ...]
     device_code: str | None = None
+    flags: str | None = None
     note: str = ""
 
 

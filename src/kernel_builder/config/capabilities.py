@@ -48,6 +48,45 @@ def is_architecture(backend: Backend, text: str) -> bool:
     return True
 
 
+def architectures_in(backend: Backend, flags: Iterable[str]) -> tuple[str, ...]:
+    """The architectures that compiler ``flags`` choose, each once, as ``build.toml`` writes them."""
+    known = backend.architectures
+    if known is None:
+        return ()
+    if known.pattern is not None:
+        return tuple(dict.fromkeys(match[0] for flag in flags for match in re.finditer(known.pattern, flag)))
+    return tuple(map(str, _merged(capability for flag in flags for capability in _capabilities_in(flag))))
+
+
+def _capabilities_in(flag: str) -> Iterable[Capability]:
+    """Those of ``arch=compute_80,code=[sm_80,compute_80]`` or ``sm_80``; code for a virtual one is PTX."""
+    last = re.search(r"(?:^|[ =,-])code=(.*)", flag)
+    code = last[1] if last else flag
+    for kind, major, minor, suffix in re.findall(r"(sm|compute)_([1-9][0-9]?)([0-9])([af]?)(?![0-9])", code):
+        yield Capability(int(major), int(minor), Suffix(suffix), ptx=kind == "compute" and last is not None)
+
+
+def listed_in_one(backend: Backend, text: str) -> tuple[str, ...]:
+    """The architectures of a list in one text, as ``TORCH_CUDA_ARCH_LIST`` has them; empty when it is none."""
+    parts = [part for part in re.split(r"[;,\s]+", text.strip(" []\t'\"")) if part]
+    parts = [part.strip("'\"") for part in parts]
+    if len(parts) < 2:
+        return ()
+    try:
+        return tuple(dict.fromkeys(str(_meant(backend, part)) for part in parts))
+    except ValueError:
+        return ()
+
+
+def _meant(backend: Backend, text: str) -> Architecture:
+    """The architecture ``text``, or what it was probably meant to be. Raises ``ValueError`` for neither."""
+    if backend.architectures is not None and backend.architectures.pattern is None:
+        guess = _guess(text)
+        if guess is not None:
+            return guess
+    return parse_architecture(backend, text)
+
+
 def capabilities_of(architectures: Iterable[Architecture]) -> tuple[Capability, ...]:
     """Those of ``architectures`` that are capabilities."""
     return tuple(one for one in architectures if isinstance(one, Capability))

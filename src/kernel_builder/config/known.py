@@ -68,7 +68,18 @@ def licenses() -> frozenset[str]:
 
 
 @cache
+def _releases() -> Sequence[Mapping[str, object]]:
+    """The releases of torch of the support table."""
+    return tuple(tomllib.loads((_DATA / "support.toml").read_text(encoding="utf-8"))["torch"])
+
+
+@cache
 def newest_torch() -> Version:
     """The newest torch release of the support table."""
-    data = tomllib.loads((_DATA / "support.toml").read_text(encoding="utf-8"))
-    return max(Version.parse(row["version"]) for row in data["torch"])
+    return max(Version.parse(str(row["version"])) for row in _releases())
+
+
+@cache
+def newest_cxx_standard() -> int:
+    """The newest standard of C++ that a torch release's headers need: ``20``."""
+    return max(int(str(row["cxx-standard"])) for row in _releases())

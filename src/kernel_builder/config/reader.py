@@ -340,7 +340,7 @@ class _Reader:
             values.paths(reader, "src", self._tree, self._report),
             values.paths(reader, "include", self._tree, self._report),
         )
-        flags = values.flags(reader, "cxx-flags")
+        flags = values.flags(reader, "cxx-flags", None, self._report)
         minver = maxver = None
         stable: Mapping[Backend, Version] = MappingProxyType({})
         if kind is FrameworkKind.TORCH:
@@ -376,7 +376,7 @@ class _Reader:
             own = _Own()
             for key in owner.keys:
                 if key.role is Role.FLAGS:
-                    own = own._replace(flags=values.flags(reader, key.name))
+                    own = own._replace(flags=values.flags(reader, key.name, backend, self._report))
                 elif key.role is Role.ARCHITECTURES:
                     listed = values.architectures(reader, key.name, owner, self._report, compiled=True)
                     own = own._replace(architectures=listed)
@@ -404,7 +404,7 @@ class _Reader:
                 src=src,
                 depends=values.depends(reader, backend, self._report),
                 include=values.paths(reader, "include", self._tree, self._report),
-                cxx_flags=values.flags(reader, "cxx-flags"),
+                cxx_flags=values.flags(reader, "cxx-flags", backend, self._report),
                 flags=own.flags,
                 architectures=own.architectures,
                 toolkit_minver=own.minver,

@@ -49,10 +49,18 @@ inside it. Versions are strings, so that `"2.10"` is not `2.1`; a bound compares
 """
 
 
+_FLAGS = """\
+Each string of a list of flags is one word of a command, without the quotes of a shell: `["-O3", "-g"]`. What the build
+decides is rejected, with what to write instead: architectures (they have a key of their own), device linking, the C++
+ABI, a C++ standard newer than that of torch's headers, other languages, programs and outputs, directories of headers
+(`include` lists them), and everything for the linker.
+"""
+
+
 def reference() -> str:
     """The page, as Markdown. It is the same in every run."""
     notes = [backend.architectures.note for backend in Backend if backend.architectures and backend.architectures.note]
-    parts = [_INTRODUCTION, *notes, *(_table(table) for table in TABLES), _dependencies()]
+    parts = [_INTRODUCTION, *notes, _FLAGS, *(_table(table) for table in TABLES), _dependencies()]
     return "\n".join(parts)
 
 

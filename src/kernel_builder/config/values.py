@@ -12,6 +12,7 @@ from types import MappingProxyType
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import parse_architecture
 from kernel_builder.config.checks import ProjectTree, listed_twice
+from kernel_builder.config.flags import judge_flags
 from kernel_builder.config.known import OLDEST_STABLE_ABI, dependencies, licenses, newest_torch
 from kernel_builder.config.model import Architecture, Capability, KernelDependency, Suffix
 from kernel_builder.config.schema import COMPILED, EXAMPLES, KERNEL_DEPENDENCY, Kind
@@ -359,9 +360,11 @@ def suffixes(reader: TableReader, report: Report) -> tuple[str, ...] | None:
     return tuple(found)
 
 
-def flags(reader: TableReader, key: str) -> tuple[str, ...]:
-    """A list of compiler flags, in order, repetitions kept."""
-    return tuple(entry.text for entry in reader.texts(key) or ())
+def flags(reader: TableReader, key: str, backend: Backend | None, report: Report) -> tuple[str, ...]:
+    """A list of compiler flags, in order, repetitions kept. ``backend`` is that of the section, if it is in one."""
+    entries = reader.texts(key) or ()
+    judge_flags(entries, backend, report)
+    return tuple(entry.text for entry in entries)
 
 
 def paths(reader: TableReader, key: str, tree: ProjectTree, report: Report) -> tuple[str, ...]:

@@ -258,11 +258,6 @@ class CompiledVariant:
         return EffectiveSection(id=section.id, effective=selected.effective, dropped=selected.dropped)
 
     def _flags(self, unit: Unit) -> tuple[str, ...]:
-        for word in unit.own_flags:
-            if word in {"-march=native", "-mcpu=native", "-mtune=native"}:
-                self.remarks.warn(
-                    f"{unit.source}: {word} makes code for this machine's processor; others may not run it"
-                )
         flags, replaced = raise_standard(unit.own_flags, self.row.cxx_standard)
         for word in replaced:
             self.remarks.warn(

@@ -8,12 +8,12 @@ of what they say, as the reference does.
 from __future__ import annotations
 
 import posixpath
-import re
 from dataclasses import dataclass
 from typing import TypeVar
 
 from kernel_builder.actions.units import HOST_LANGUAGES, Unit, suffix_of
 from kernel_builder.config.backends import Backend
+from kernel_builder.config.flags import STANDARD, UNKNOWN_YEAR, YEARS
 from kernel_builder.config.model import Architecture
 from kernel_builder.project.tree import HEADER_SUFFIXES
 from kernel_builder.toolchain.model import LibraryHeaders
@@ -125,11 +125,6 @@ def clashing_libraries(unit: Unit) -> tuple[LibraryHeaders, ...]:
     return ()
 
 
-_STANDARD = re.compile(r"(?:-std|--std)=(?P<dialect>c|gnu)\+\+(?P<year>[0-9][0-9a-z])")
-_YEARS = {"98": 1998, "03": 2003, "0x": 2011, "11": 2011, "1y": 2014, "14": 2014, "1z": 2017, "17": 2017}
-_YEARS |= {"2a": 2020, "20": 2020, "2b": 2023, "23": 2023, "2c": 2026, "26": 2026}
-
-
 def raise_standard(flags: tuple[str, ...], minimum: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Raise every ``-std=`` in ``flags`` that is below C++ ``minimum`` (17, 20) to it.
 
@@ -140,9 +135,8 @@ def raise_standard(flags: tuple[str, ...], minimum: int) -> tuple[tuple[str, ...
     replaced: list[str] = []
     following = False
     for flag in flags:
-        spelled = f"-std={flag}" if following else flag
-        match = _STANDARD.fullmatch(spelled)
-        if match is not None and _YEARS.get(match["year"], 9999) < _YEARS[str(minimum)]:
+        match = STANDARD.fullmatch(f"-std {flag}" if following else flag)
+        if match is not None and YEARS.get(match["year"], UNKNOWN_YEAR) < YEARS[str(minimum)]:
             replaced.append(f"-std {flag}" if following else flag)
             raised = f"{match['dialect']}++{minimum}"
             result.append(raised if following else f"-std={raised}")

@@ -43,7 +43,7 @@ NAME = st.builds(lambda first, rest: first + rest, st.sampled_from("abc"), WORD)
 TEXT = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=12).filter(
     lambda text: text.strip()
 )
-FLAGS = st.lists(TEXT, max_size=3).map(tuple)
+FLAGS = st.lists(st.builds(lambda name: f"-D{name}", NAME), max_size=3).map(tuple)
 PATHS = st.lists(st.builds(lambda stem: f"{stem}.x", NAME), max_size=4).map(tuple)
 VERSION = st.sampled_from(["2.10", "2.9", "2.12.1", "12.8", "13.0", "3", "10.0.0"]).map(Version.parse)
 REPO = st.builds(lambda owner, name: f"{owner}/{name}", NAME, NAME)

@@ -72,6 +72,14 @@ def test_their_mistakes_are_told_in_its_words(package: Path, project: Path) -> N
     assert "did you mean 'toy'?" in done.stdout + done.stderr
 
 
+def test_its_flags_that_choose_architectures_are_for_its_key(package: Path, project: Path) -> None:
+    (project / "build.toml").write_text(PROJECT + 'toy-flags = ["-chip=t2", "-lfoo"]\n')
+    done = run(package, "check-config", project)
+    assert done.returncode == 3
+    assert 'toy-chips = ["t2"]' in done.stderr
+    assert "kernel.a.toy-flags[1]: '-lfoo' names a library to link" in done.stderr
+
+
 def test_its_variants_are_listed(package: Path, project: Path) -> None:
     done = run(package, "list-variants", project, "--all-platforms")
     assert done.returncode == 0, done.stderr
