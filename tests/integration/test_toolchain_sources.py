@@ -267,6 +267,28 @@ def test_a_toolkit_of_this_machine_is_used_in_place(server: LoopbackIndex, tmp_p
     assert (cuda.libraries / "libcublas.so").is_file()
 
 
+def test_without_nvidias_archives_the_next_source_serves_and_it_is_said_once(
+    server: LoopbackIndex, tmp_path: Path, host: HostCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernel_builder.backends.cuda.kind.PUBLIC_BASE", "http://127.0.0.1:1/redist")
+    environ = {"CUDA_HOME": str(make_toolkit(tmp_path / "cuda-12.4"))}
+    (tmp_path / "project" / "empty").mkdir(parents=True)
+    nothing = '[debian]\nmirror = "empty"\n'
+    one = kit(server, tmp_path, host, nothing, environ)
+    for _ in range(2):
+        resolved = one.toolchains.resolve(OLD_CUDA, fresh=True)
+        assert sources_of(resolved)["nvcc"] == "local"
+    (notice,) = [event for event in one.recorder.events if isinstance(event, Notice)]
+    assert not notice.warning
+    assert notice.message.startswith("the source 'redistrib' is skipped: NVIDIA's archives cannot be reached from here")
+    one.toolchains.provide(resolved)
+    later = kit(server, tmp_path, host, nothing, environ)
+    assert sources_of(later.toolchains.resolve(OLD_CUDA))["nvcc"] == "local"
+    assert later.recorder.events == []  # the choice is kept, and nobody is asked
+    asked = kit(server, tmp_path, host, f'sources = ["index", "redistrib", "local"]\n{nothing}', environ)
+    assert asked.toolchains.resolve(OLD_CUDA).chain.unreachable == ("redistrib",)  # somebody wants them
+
+
 def test_an_updated_toolkit_is_another_one(server: LoopbackIndex, tmp_path: Path, host: HostCompiler) -> None:
     root = make_toolkit(tmp_path / "cuda-12.4")
     environ = {"CUDA_HOME": str(root)}

@@ -27,6 +27,8 @@ from kernel_builder.store.settings import IndexSettings, redact
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
+FIRST_SECONDS = 4.0
+"""How long a server that nobody asked for may take until its first answer."""
 RETRIES = 2
 CHUNK = 256 * 1024
 
@@ -96,7 +98,7 @@ _REFUSALS: tuple[tuple[type[Exception], str, str | None], ...] = (
         "behind a proxy that inspects traffic, set PIP_CERT or SSL_CERT_FILE to its certificate file",
     ),
     (requests.exceptions.ProxyError, "the proxy refused", "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"),
-    (requests.exceptions.ConnectTimeout, f"no connection within {CONNECT_SECONDS:.0f} s", _NO_NETWORK),
+    (requests.exceptions.ConnectTimeout, "no connection within {seconds:.0f} s", _NO_NETWORK),
 )
 _TRANSIENT = (
     requests.exceptions.ConnectionError,
@@ -107,11 +109,11 @@ _TRANSIENT = (
 )
 
 
-def _refusal(error: Exception) -> tuple[str, str | None] | None:
-    """``(what happened, hint)`` when trying again is pointless; ``None`` when the failure may pass."""
+def _refusal(error: Exception, seconds: float) -> tuple[str, str | None] | None:
+    """``(what happened, hint)``, after at most ``seconds`` of connecting, when trying again is pointless; ``None`` when the failure may pass."""
     for kind, what, hint in _REFUSALS:
         if isinstance(error, kind):
-            return what, hint
+            return what.format(seconds=seconds), hint
     if any(isinstance(cause, urllib3.exceptions.NewConnectionError) for cause in _causes(error)):
         return f"no connection: {_words(error)}", _NO_NETWORK
     if isinstance(error, _TRANSIENT):
@@ -119,9 +121,9 @@ def _refusal(error: Exception) -> tuple[str, str | None] | None:
     return f"the request failed: {_words(error)}", None  # redirect loops, unreadable addresses
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: Exception, seconds: float) -> str:
     if isinstance(error, requests.exceptions.Timeout | urllib3.exceptions.ReadTimeoutError):
-        return f"no data received for {READ_SECONDS:.0f} s"
+        return f"no data received for {seconds:.0f} s"
     if isinstance(error, requests.exceptions.ConnectionError | urllib3.exceptions.ProtocolError):
         return f"the connection was lost ({_words(error)})"
     return f"the transfer failed ({_words(error)})"
@@ -147,7 +149,9 @@ class Transport:
     """Sends requests. May be used from several threads; :meth:`cancel` stops them all.
 
     ``received`` counts the bytes of bodies as they came over the wire, ``requests`` the requests, retries
-    included. With ``offline`` every request raises :class:`OfflineError`, and no connection is opened.
+    included. With ``offline`` every request raises :class:`OfflineError`, and no connection is opened. With
+    ``first_seconds`` a server gets that long, once, until the first bytes of its first answer; one that takes longer
+    is not asked again.
     """
 
     def __init__(
@@ -157,6 +161,7 @@ class Transport:
         offline: bool = False,
         read_seconds: float = READ_SECONDS,
         backoff: float = 0.5,
+        first_seconds: float | None = None,
     ) -> None:
         self.offline = offline
         self._session = requests.Session()
@@ -169,6 +174,8 @@ class Transport:
         self._place = settings.place
         self._verify = _existing(settings.certificates)
         self._timeout = (CONNECT_SECONDS, read_seconds)
+        self._first_seconds = first_seconds
+        self._answered: set[tuple[str, str]] = set()
         self._backoff = backoff
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
@@ -199,6 +206,7 @@ class Transport:
         def once() -> requests.Response:
             with self._open(url, headers) as response:
                 response.content  # noqa: B018  (reads the body while failures are still told apart)
+                self._answered.add(_server(url))
                 self.count(response.raw.tell())
                 return response
 
@@ -238,6 +246,7 @@ class Transport:
             with self._open(url, {"Accept-Encoding": "identity"}) as response, target.open("wb") as file:
                 promised = response.headers.get("Content-Length")
                 for chunk in self._chunks(response):
+                    self._answered.add(_server(url))
                     self.count(len(chunk))
                     on_bytes(len(chunk))
                     file.write(chunk)
@@ -258,6 +267,7 @@ class Transport:
                 )
             left = stop - start
             for chunk in self._chunks(response):
+                self._answered.add(_server(url))
                 if len(chunk) > left:
                     raise IntegrityError(f"{redact(url)}: the server sent more bytes than requested")
                 left -= len(chunk)
@@ -272,7 +282,7 @@ class Transport:
             try:
                 chunk = next(chunks, None)
             except (urllib3.exceptions.HTTPError, OSError) as error:
-                raise _TransientError(_describe(error)) from error
+                raise _TransientError(_describe(error, self._timeouts(response.url)[1])) from error
             if chunk is None:
                 return
             if chunk:
@@ -288,22 +298,32 @@ class Transport:
             self.requests += known is None
         if known is not None:
             raise self._refused(url, known)
+        timeouts = self._timeouts(url)
         try:
-            response = self._session.get(
-                url, headers=dict(headers), stream=True, timeout=self._timeout, verify=self._verify
-            )
+            response = self._session.get(url, headers=dict(headers), stream=True, timeout=timeouts, verify=self._verify)
             with response:
+                if response.status_code >= 400:
+                    self._answered.add(_server(url))
                 _check_status(response, url, self._place)
                 yield response
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-            refusal = _refusal(error)
+            refusal = _refusal(error, timeouts[0])
             if refusal is None:
-                raise _TransientError(_describe(error)) from error
-            if refusal[1] is _NO_NETWORK:
+                raise _TransientError(_describe(error, timeouts[1])) from error
+            if refusal[1] is _NO_NETWORK or self._is_new(url):
                 asked = getattr(error, "request", None)  # behind a redirect, another server's
                 with self._lock:
                     self._unreachable[_server(getattr(asked, "url", None) or url)] = refusal
             raise self._refused(url, refusal) from error
+
+    def _is_new(self, url: str) -> bool:
+        """Whether this server must show first that it is there."""
+        return self._first_seconds is not None and _server(url) not in self._answered
+
+    def _timeouts(self, url: str) -> tuple[float, float]:
+        if self._first_seconds is not None and self._is_new(url):
+            return self._first_seconds, self._first_seconds
+        return self._timeout
 
     def _refused(self, url: str, refusal: tuple[str, str | None]) -> NetworkError:
         what, hint = refusal
@@ -319,6 +339,10 @@ class Transport:
                 self._after_failure(url, failures, error)
 
     def _after_failure(self, url: str, failures: int, error: _TransientError) -> None:
+        if self._is_new(url):
+            with self._lock:
+                self._unreachable[_server(url)] = (str(error), _NO_NETWORK)
+            raise self._refused(url, (str(error), _NO_NETWORK)) from error
         if failures > RETRIES:
             raise NetworkError(
                 f"{redact(url)}: {error}, {failures} times in a row",

@@ -69,12 +69,15 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """Something that was looked at and not taken. ``candidate`` is a file, or what was looked for."""
+    """Something that was looked at and not taken. ``candidate`` is a file, or what was looked for. ``unreachable``: the
+    source, which nobody asked for, does not answer.
+    """
 
     part: str
     source: str
     candidate: str
     reason: str
+    unreachable: bool = False
 
     def __str__(self) -> str:
         return f"{self.source}: {self.candidate}: {self.reason}"
@@ -302,13 +305,13 @@ def choose_components(
     toolkit: Toolkit,
     machine: Machine,
     sources: Sequence[ComponentSource],
-    where_else: Callable[[Toolkit, Sequence[str]], str],
+    where_else: Callable[[Toolkit, Sequence[str], Sequence[str]], str],
 ) -> Chain:
     """A source for each of ``components``: the compiler's from one source, each of the others from the first that has
     it.
 
     Where the compiler comes from a toolkit on this machine, so do its headers: one toolkit fits together best.
-    ``where_else`` gives the hint for people whose sources, given by their labels, lack a part. Raises
+    ``where_else`` gives the hint for people whose sources, given by their labels, lack a part or cannot be reached. Raises
     :class:`ToolchainError` with all reasons for the first part that nobody has, :class:`NetworkError`.
     """
     decisions = _Decisions()
@@ -330,7 +333,8 @@ def choose_components(
         missing = [component for component in missing if not _take(decisions, component, found)]
     for component in components:
         if component.name not in decisions.taken:
-            hint = where_else(toolkit, [source.label for source in sources])
+            silent = sorted({refused.source for refused in decisions.refused if refused.unreachable})
+            hint = where_else(toolkit, [source.label for source in sources], silent)
             raise decisions.fail(component.name, f"the {component.name} of {toolkit}", machine, hint)
     return Chain(
         taken=tuple(decisions.taken[component.name] for component in components),

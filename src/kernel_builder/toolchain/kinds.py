@@ -22,13 +22,14 @@ class Opening:
     """What a source of toolkits is opened with.
 
     ``name`` is what the settings call it; ``index`` is set for an index of wheels. ``transport`` makes a transport for
-    files below a place, with its credentials; ``downloads`` is where interrupted downloads wait.
+    files below a place, with its credentials; with ``True``, one that soon gives up a server that never answered.
+    ``downloads`` is where interrupted downloads wait.
     """
 
     name: str
     settings: ToolchainSettings
     environ: Mapping[str, str]
-    transport: Callable[[Place | None], Transport]
+    transport: Callable[[Place | None, bool], Transport]
     downloads: Path
     index: Index | None = None
 
@@ -85,8 +86,10 @@ class ToolkitKind(Protocol):
         """Whether a component is taken out of ``artefact``."""
         ...
 
-    def where_else(self, toolkit: Toolkit, labels: Sequence[str]) -> str:
-        """What helps somebody whose sources, named by ``labels``, do not have a part of ``toolkit``."""
+    def where_else(self, toolkit: Toolkit, labels: Sequence[str], silent: Sequence[str]) -> str:
+        """The one thing that helps somebody whose sources, named by ``labels``, do not have a part of ``toolkit``. Those
+        in ``silent`` could not be reached.
+        """
         ...
 
     @property

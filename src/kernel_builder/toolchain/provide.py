@@ -73,6 +73,7 @@ class Toolchains:
         self._kept = Resolutions(sources, store, kinds, self._describer)
         self._trees = Trees(sources, store, kinds, reporter, hosts.environ)
         self._max_age = max_age
+        self._told: set[str] = set()
 
     @property
     def bytes_received(self) -> int:
@@ -115,7 +116,15 @@ class Toolchains:
                 self._reporter.emit(Notice(message=f"{source} is skipped: {reason}", warning=True))
         else:
             self._kept.keep(request, chain)
+        self._tell_who_is_silent(chain)
         return self._describer.describe(request, host, chain)
+
+    def _tell_who_is_silent(self, chain: Chain) -> None:
+        """Say once which sources that nobody asked for cannot be reached."""
+        for entry in chain.refused:
+            if entry.unreachable and entry.source not in self._told:
+                self._told.add(entry.source)
+                self._reporter.emit(Notice(message=f"the source '{entry.source}' is skipped: {entry.reason}"))
 
     def _host(self, request: ToolchainRequest) -> HostCompiler:
         if request.machine != self._hosts.machine:

@@ -29,7 +29,7 @@ FILE_NAME = "kernel-builder.toml"
 MAX_BYTES = 1 << 20
 
 INDEX, REDISTRIB, DEBIAN, LOCAL = DEFAULT_LABEL, "redistrib", "debian", "local"
-BUILT_IN = (INDEX, REDISTRIB, DEBIAN, LOCAL)
+BUILT_IN = (INDEX, DEBIAN, REDISTRIB, LOCAL)
 """The sources that need no configuration to be named."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?")
@@ -66,14 +66,15 @@ class FurtherIndex:
 class ToolchainSettings:
     """What the files and the environment say. ``files`` are those that were read.
 
-    ``order`` names sources: ``index``, further indexes, ``redistrib`` (only where it is configured or named),
-    ``debian``, ``local``. ``redistrib`` is where NVIDIA's manifests lie (``None``: NVIDIA's server);
+    ``order`` names sources: ``index``, further indexes, ``debian``, ``redistrib``, ``local``; ``usual`` says that nobody
+    asked for this order. ``redistrib`` is where NVIDIA's manifests lie (``None``: NVIDIA's server);
     ``debian_mirror`` a mirror of Debian (``None``: apt's), ``debian_suites`` where to look (empty: where the release is
     known to be), ``debian_keyring`` the keys (``None``: where Debian's package puts them).
     ``toolkits`` are folders of CUDA toolkits on this machine besides those that are found.
     """
 
-    order: tuple[str, ...] = (INDEX, DEBIAN, LOCAL)
+    order: tuple[str, ...] = BUILT_IN
+    usual: bool = True
     indexes: tuple[FurtherIndex, ...] = ()
     redistrib: Place | None = None
     debian_mirror: Place | None = None
@@ -209,8 +210,6 @@ def load_settings(root: Path | None, environ: Mapping[str, str], *, sources: Seq
         )
     settings = _from_environment(settings, environ)
     names = (INDEX, *(index.name for index in settings.indexes), *BUILT_IN[1:])
-    # NVIDIA's own server is asked only where somebody says so.
-    usual = names if settings.redistrib is not None else tuple(name for name in names if name != REDISTRIB)
     named = environ.get("KERNEL_BUILDER_SOURCES", "").replace(" ", "").split(",")
     asked = tuple(dict.fromkeys(sources or filter(None, named)))
     for name in asked:
@@ -218,7 +217,7 @@ def load_settings(root: Path | None, environ: Mapping[str, str], *, sources: Seq
             raise UsageError(f"unknown source {quoted(name)}", hint=f"sources are: {', '.join(names)}")
     if order is not None:
         _check_order(order, names, read)
-    return replace(settings, order=asked or order or usual)
+    return replace(settings, order=asked or order or names, usual=not asked and order is None)
 
 
 def _check_order(order: Sequence[str], names: Sequence[str], read: Sequence[tuple[Path, _Partial]]) -> None:

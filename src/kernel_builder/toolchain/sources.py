@@ -18,7 +18,7 @@ from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store, StoreKey
 from kernel_builder.store.index import FolderIndex, Index, SimpleIndex
 from kernel_builder.store.settings import IndexSettings, find_certificates, find_index, index_at, split_credentials
-from kernel_builder.store.transport import Transport
+from kernel_builder.store.transport import FIRST_SECONDS, Transport
 from kernel_builder.toolchain.choice import (
     TORCH,
     ComponentSource,
@@ -250,7 +250,7 @@ class _Opener:
         settings = index_at(place.url or "", name, self._environ)
         return SimpleIndex(settings, self._reporter, label=name, offline=self._offline)
 
-    def _transport(self, place: Place | None) -> Transport:
+    def _transport(self, place: Place | None, impatient: bool) -> Transport:
         """A transport for files below ``place``, with the certificates that pip uses and its own credentials."""
         url, credentials = split_credentials(place.url) if place is not None and place.url else (None, None)
         transport = Transport(
@@ -262,6 +262,7 @@ class _Opener:
                 certificates=find_certificates(self._environ),
             ),
             offline=self._offline,
+            first_seconds=FIRST_SECONDS if impatient else None,
         )
         self._transports.append(transport)
         return transport

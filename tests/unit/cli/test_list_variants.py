@@ -168,7 +168,7 @@ def test_sources_can_be_named_for_one_run(
     root = make_project("sourced", {"a.cpp": "int a;\n"})
     result = tool(*command, "--source", "local", "--source", "nowhere", "--offline", cwd=root)
     assert (result.code, "unknown source 'nowhere'" in result.stderr) == (2, True), result
-    assert "sources are: index, redistrib, debian, local" in result.stderr
+    assert "sources are: index, debian, redistrib, local" in result.stderr
 
 
 def test_names_of_another_platform_lead_to_the_option(tool: Tool, project: Path) -> None:

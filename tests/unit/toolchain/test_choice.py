@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +21,13 @@ from kernel_builder.config.backends import Backend
 from kernel_builder.errors import NetworkError, ToolchainError
 from kernel_builder.store.settings import IndexSettings
 from kernel_builder.store.transport import Transport
-from kernel_builder.toolchain.choice import ComponentSource, ToolchainRequest, choose_components, choose_torch
+from kernel_builder.toolchain.choice import (
+    ComponentSource,
+    Refused,
+    ToolchainRequest,
+    choose_components,
+    choose_torch,
+)
 from kernel_builder.toolchain.local_torch import LocalTorch
 from kernel_builder.toolchain.model import Toolkit
 from kernel_builder.toolchain.recipe import default_recipe
@@ -27,8 +38,9 @@ KIND = CudaToolkit()
 COMPONENTS = KIND.recipe.components("12.6")
 
 
-def transport() -> Transport:
-    return Transport(IndexSettings(url=None, origin="test", place="kernel-builder.toml"))
+def transport(first_seconds: float | None = None) -> Transport:
+    settings = IndexSettings(url=None, origin="test", place="kernel-builder.toml")
+    return Transport(settings, first_seconds=first_seconds)
 
 
 def archives(base: str | Path) -> CudaArchives:
@@ -60,7 +72,7 @@ def test_a_part_that_nobody_has_is_an_error_with_all_reasons(local: LocalCuda, d
     assert message == "no source has the nvcc of CUDA 12.7 for Linux on x86_64:"
     assert [line.split(":")[0].strip() for line in reasons] == ["debian", "local"]
     assert str(caught.value.hint).startswith(
-        "set KERNEL_BUILDER_SOURCES=debian,local,redistrib to use NVIDIA's archives"
+        "set KERNEL_BUILDER_SOURCES=debian,redistrib,local to use NVIDIA's archives"
     )
 
 
@@ -79,6 +91,80 @@ def test_a_source_that_does_not_answer_does_not_hide_what_the_others_say(local: 
     assert second == "no other source has the nvcc of CUDA 12.7:"
     assert [line.split(":")[0].strip() for line in reasons] == ["debian", "local"]
     assert caught.value.hint == "check your network connection, or set a mirror in kernel-builder.toml"
+
+
+@contextmanager
+def server_that(answer: bytes | None) -> Iterator[tuple[str, list[float]]]:
+    """A server on loopback and the times at which it was asked: it sends ``answer``, then nothing more."""
+    asked: list[float] = []
+    held: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                    asked.append(time.monotonic())
+                    held.append(connection)
+                    if answer is not None:
+                        connection.sendall(answer)
+                except OSError:
+                    return
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/redist", asked
+    for connection in held:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"],
+    ids=["nothing", "half a head", "no body"],
+)
+def test_a_server_that_nobody_asked_for_and_that_hangs_is_given_up_once_and_soon(
+    local: LocalCuda, answer: bytes | None
+) -> None:
+    with server_that(answer) as (url, asked):
+        source = CudaArchives(Redistrib(url, transport(0.3)), lambda: None, by_default=True)
+        began = time.monotonic()
+        errors: list[ToolchainError] = []
+
+        def ask() -> None:
+            with pytest.raises(ToolchainError) as caught:
+                choose(source, local)
+            errors.append(caught.value)
+
+        threads = [threading.Thread(target=ask) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert time.monotonic() - began < 5
+        assert len(asked) == 1
+    for error in errors:
+        assert not isinstance(error, NetworkError)  # it has nothing, as a source without the part
+        assert "redistrib: CUDA 12.7: NVIDIA's archives cannot be reached from here: http://127.0.0.1" in error.message
+        assert "local: CUDA 12.7" in error.message
+        assert error.hint == "set KERNEL_BUILDER_REDISTRIB to a mirror of NVIDIA's archives, a URL or a directory"
+    assert len(errors) == 6
+
+
+def test_a_server_that_answered_once_is_trusted_with_the_usual_patience() -> None:
+    manifest = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    with server_that(manifest) as (url, asked):
+        patient = transport(0.3)
+        for _ in range(2):
+            with pytest.raises(NetworkError, match="does not exist"):
+                patient.get(f"{url}/a", {})
+        assert len(asked) == 2
+
+
+def test_archives_that_nobody_asked_for_leave_it_to_the_next_source(local: LocalCuda) -> None:
+    refusing = CudaArchives(Redistrib("http://127.0.0.1:1/redist", transport(0.3)), lambda: None, by_default=True)
+    offered = refusing.offers(COMPONENTS, "12.6", Machine.X86_64)
+    assert offered.keys() == {component.name for component in COMPONENTS}
+    assert all(isinstance(answer, Refused) and answer.unreachable for answer in offered.values())
 
 
 def test_the_error_of_a_source_is_told_alike_each_time(debian: CudaDebian) -> None:

@@ -40,9 +40,9 @@ def mistakes(text: str, tmp_path: Path) -> list[str]:
     return [diagnostic.render() for diagnostic in caught.value.diagnostics]
 
 
-def test_without_files_the_index_debian_and_this_machine_are_asked(tmp_path: Path) -> None:
+def test_without_files_every_built_in_source_is_asked_this_machine_last(tmp_path: Path) -> None:
     settings = load(tmp_path=tmp_path)
-    assert settings.order == ("index", "debian", "local")
+    assert (settings.order, settings.usual) == (("index", "debian", "redistrib", "local"), True)
     assert settings.indexes == ()
 
 
@@ -82,19 +82,15 @@ toolkits = ["/opt/cuda-12.4"]
 
 def test_further_indexes_are_asked_behind_the_configured_one(tmp_path: Path) -> None:
     settings = load('[[index]]\nname = "mine"\nurl = "https://host.example/simple"\n', tmp_path=tmp_path)
-    assert settings.order == ("index", "mine", "debian", "local")
+    assert settings.order == ("index", "mine", "debian", "redistrib", "local")
 
 
-def test_nvidias_archives_are_used_only_where_somebody_says_so(tmp_path: Path) -> None:
-    assert "redistrib" not in load(tmp_path=tmp_path).order
-    assert load(tmp_path=tmp_path, KERNEL_BUILDER_REDISTRIB="https://host.example/redist").order == (
-        "index",
-        "redistrib",
-        "debian",
-        "local",
-    )
+def test_a_mirror_changes_no_order_and_a_named_order_is_not_the_usual_one(tmp_path: Path) -> None:
+    mirror = load(tmp_path=tmp_path, KERNEL_BUILDER_REDISTRIB="https://host.example/redist")
+    assert (mirror.order, mirror.usual) == (("index", "debian", "redistrib", "local"), True)
     named = load('sources = ["index", "redistrib"]\n', tmp_path=tmp_path)
-    assert (named.order, named.redistrib) == (("index", "redistrib"), None)
+    assert (named.order, named.usual, named.redistrib) == (("index", "redistrib"), False, None)
+    assert not load(tmp_path=tmp_path, sources=("index", "local")).usual
 
 
 def test_the_project_wins_over_the_user_key_by_key(tmp_path: Path) -> None:

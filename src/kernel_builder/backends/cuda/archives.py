@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from kernel_builder.backends.cuda.redistrib import RedistArchive, Redistrib, redist_platform
-from kernel_builder.errors import ToolchainError
+from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.cache import require_space
 from kernel_builder.store.parallel import run_all
@@ -26,30 +28,49 @@ _INFLATION = 6  # an archive's contents, on average
 class CudaArchives:
     """NVIDIA's archives. A :class:`~kernel_builder.toolchain.choice.ComponentSource`.
 
-    ``cancel`` stops all transfers when one fails.
+    ``cancel`` stops all transfers when one fails. ``by_default``: nobody asked for them, so that where they cannot be
+    reached they are a source that has nothing, and no error.
     """
 
     label = REDISTRIB
     whole = False
 
-    def __init__(self, redistrib: Redistrib, cancel: Callable[[], None]) -> None:
+    def __init__(self, redistrib: Redistrib, cancel: Callable[[], None], *, by_default: bool = False) -> None:
         self._redistrib = redistrib
         self._cancel = cancel
+        self._by_default = by_default
+        self._asking = threading.Lock()
+        self._unreachable: NetworkError | None = None
         self._releases: dict[str, Mapping[tuple[str, str], RedistArchive] | str] = {}
 
     def _release(self, cuda: str) -> Mapping[tuple[str, str], RedistArchive] | str:
-        """``(component, platform)`` -> archive, or why there are none."""
-        if cuda not in self._releases:
-            try:
-                found = self._redistrib.release(cuda)
-                self._releases[cuda] = {(archive.component, archive.platform): archive for archive in found}
-            except ToolchainError as error:
-                self._releases[cuda] = error.message
-        return self._releases[cuda]
+        """``(component, platform)`` -> archive, or why there are none. A server that failed once is not asked again."""
+        with self._asking:
+            if cuda not in self._releases:
+                if self._unreachable is not None:
+                    raise self._unreachable
+                try:
+                    found = self._redistrib.release(cuda)
+                    self._releases[cuda] = {(archive.component, archive.platform): archive for archive in found}
+                except NetworkError as error:
+                    self._unreachable = error
+                    raise
+                except ToolchainError as error:
+                    self._releases[cuda] = error.message
+            return self._releases[cuda]
 
     def offers(self, components: Sequence[Component], version: str, machine: Machine) -> Mapping[str, Taken | Refused]:
         """See :class:`~kernel_builder.toolchain.choice.ComponentSource`. Programs are for the machine that builds."""
-        release = self._release(version)
+        try:
+            release = self._release(version)
+        except NetworkError as error:
+            if not self._by_default or isinstance(error, IntegrityError):
+                raise
+            reason = f"NVIDIA's archives cannot be reached from here: {error.message}"
+            return {
+                component.name: replace(self._refuse(component, f"CUDA {version}", reason), unreachable=True)
+                for component in components
+            }
         answers: dict[str, Taken | Refused] = {}
         for component in components:
             if isinstance(release, str):

@@ -49,7 +49,7 @@ class CudaToolkit:
         if opening.name == REDISTRIB:
             return _redistrib(opening)
         if opening.name == DEBIAN:
-            transport = opening.transport(settings.debian_mirror)
+            transport = opening.transport(settings.debian_mirror, False)
             source = CudaDebian(settings, transport, opening.downloads, opening.environ)
             facts = f"{DEBIAN} {settings.debian_mirror} {settings.debian_suites}"
             return OpenedSource(source=source, facts=facts)
@@ -94,13 +94,14 @@ class CudaToolkit:
             return artefact.name == component.redistrib
         return component.wheel is not None and artefact.name == component.wheel.project
 
-    def where_else(self, toolkit: Toolkit, labels: Sequence[str]) -> str:
+    def where_else(self, toolkit: Toolkit, labels: Sequence[str], silent: Sequence[str]) -> str:
         """See :class:`~kernel_builder.toolchain.kinds.ToolkitKind`."""
-        elsewhere = f"set an index or a mirror that has it in kernel-builder.toml, or install {toolkit}"
-        if REDISTRIB in labels:
-            return elsewhere
-        order = ",".join([*labels, REDISTRIB])
-        return f"set KERNEL_BUILDER_SOURCES={order} to use NVIDIA's archives also; or {elsewhere}"
+        if REDISTRIB in silent:
+            return "set KERNEL_BUILDER_REDISTRIB to a mirror of NVIDIA's archives, a URL or a directory"
+        if REDISTRIB not in labels:
+            order = [label for label in labels if label != LOCAL] + [REDISTRIB] + [LOCAL] * (LOCAL in labels)
+            return f"set KERNEL_BUILDER_SOURCES={','.join(order)} to use NVIDIA's archives also"
+        return f"install {toolkit} on this machine, and set local.toolkits in kernel-builder.toml to its directory"
 
     @property
     def debian_releases(self) -> tuple[str, ...]:
@@ -125,11 +126,12 @@ class CudaToolkit:
 
 def _redistrib(opening: Opening) -> OpenedSource:
     place = opening.settings.redistrib or Place(url=PUBLIC_BASE)
-    transport = opening.transport(place)
+    by_default = opening.settings.usual and opening.settings.redistrib is None
+    transport = opening.transport(place, by_default)
     base = place.path if place.path is not None else split_credentials(place.url or "")[0]
     redistrib = Redistrib(base, transport, downloads=opening.downloads)
     return OpenedSource(
-        source=CudaArchives(redistrib, transport.cancel),
+        source=CudaArchives(redistrib, transport.cancel, by_default=by_default),
         facts=f"{REDISTRIB} {place}",
         at_hand=place.path is not None,
     )
