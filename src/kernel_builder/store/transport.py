@@ -110,7 +110,9 @@ _TRANSIENT = (
 
 
 def _refusal(error: Exception, seconds: float) -> tuple[str, str | None] | None:
-    """``(what happened, hint)``, after at most ``seconds`` of connecting, when trying again is pointless; ``None`` when the failure may pass."""
+    """``(what happened, hint)``, after at most ``seconds`` of connecting, when trying again is pointless; ``None`` when
+    the failure may pass.
+    """
     for kind, what, hint in _REFUSALS:
         if isinstance(error, kind):
             return what.format(seconds=seconds), hint

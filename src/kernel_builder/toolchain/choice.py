@@ -311,8 +311,8 @@ def choose_components(
     it.
 
     Where the compiler comes from a toolkit on this machine, so do its headers: one toolkit fits together best.
-    ``where_else`` gives the hint for people whose sources, given by their labels, lack a part or cannot be reached. Raises
-    :class:`ToolchainError` with all reasons for the first part that nobody has, :class:`NetworkError`.
+    ``where_else`` gives the hint for people whose sources, given by their labels, lack a part or cannot be reached.
+    Raises :class:`ToolchainError` with all reasons for the first part that nobody has, :class:`NetworkError`.
     """
     decisions = _Decisions()
     compiler = [component for component in components if component.compiler]

@@ -87,7 +87,7 @@ class ToolkitKind(Protocol):
         ...
 
     def where_else(self, toolkit: Toolkit, labels: Sequence[str], silent: Sequence[str]) -> str:
-        """The one thing that helps somebody whose sources, named by ``labels``, do not have a part of ``toolkit``. Those
+        """The one thing that helps somebody whose sources, named by ``labels``, lack a part of ``toolkit``; those
         in ``silent`` could not be reached.
         """
         ...

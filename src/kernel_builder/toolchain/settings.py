@@ -66,8 +66,8 @@ class FurtherIndex:
 class ToolchainSettings:
     """What the files and the environment say. ``files`` are those that were read.
 
-    ``order`` names sources: ``index``, further indexes, ``debian``, ``redistrib``, ``local``; ``usual`` says that nobody
-    asked for this order. ``redistrib`` is where NVIDIA's manifests lie (``None``: NVIDIA's server);
+    ``order`` names sources: ``index``, further indexes, ``debian``, ``redistrib``, ``local``; ``usual``: nobody asked
+    for this order. ``redistrib`` is where NVIDIA's manifests lie (``None``: NVIDIA's server);
     ``debian_mirror`` a mirror of Debian (``None``: apt's), ``debian_suites`` where to look (empty: where the release is
     known to be), ``debian_keyring`` the keys (``None``: where Debian's package puts them).
     ``toolkits`` are folders of CUDA toolkits on this machine besides those that are found.
