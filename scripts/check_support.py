@@ -3,11 +3,11 @@
 Usage: python scripts/check_support.py [--write]
 
 Checked of each release: its newest version, the platforms that it has wheels for, the CUDA version of each (by the
-NVIDIA packages that the wheel requires), the C++ ABI that it was built with, and that its headers ask for no newer C++
-standard than the table says; and that no release of the index is missing. Differences are printed and end in exit code
-1; ``--write`` writes them into the table instead, comments and layout kept. A release that is new to it gets the builds
-that the index has; other toolkits, and what is required since when, are published elsewhere and written by hand. Wheels
-are read in parts: about 75 MiB in all.
+NVIDIA packages that the wheel requires), the C++ ABI that it was built with, that its headers ask for no newer C++
+standard than the table says, and the oldest Python that it has a wheel for; and that no release of the index is
+missing. Differences are printed and end in exit code 1; ``--write`` writes them into the table instead, comments and
+layout kept. A release that is new to it gets the builds that the index has; other toolkits, and what is required since
+when, are published elsewhere and written by hand. Wheels are read in parts: about 75 MiB in all.
 """
 
 from __future__ import annotations
@@ -43,11 +43,14 @@ RUNTIME = re.compile(r"(nvidia-cuda-runtime(-cu\d+)?|cuda-toolkit)")
 
 @dataclass(frozen=True)
 class Facts:
-    """What the index has of one release. ``platforms`` maps a platform to ``cpu`` or, on Linux, ``cxx11-cu130``."""
+    """What the index has of one release. ``platforms`` maps a platform to ``cpu`` or, on Linux, ``cxx11-cu130``;
+    ``python`` is the oldest that has a wheel.
+    """
 
     version: str
     platforms: dict[str, str]
     cxx_standard: int
+    python: str
 
 
 def newest_of(files: tuple[IndexFile, ...], release: str) -> list[IndexFile]:
@@ -85,6 +88,12 @@ def flavour(metadata: bytes, platform: str) -> str:
     return "cpu"
 
 
+def oldest_python(files: list[IndexFile]) -> str:
+    """``3.10``, when the oldest CPython among the wheels is ``cp310``."""
+    tags = (re.fullmatch(r"cp3(\d+)", tag.interpreter) for file in files for tag in file.tags)
+    return f"3.{min(int(match[1]) for match in tags if match is not None)}"
+
+
 def examine(index: SimpleIndex, files: list[IndexFile]) -> Facts:
     """Read the facts of one release out of its wheels."""
     platforms: dict[str, str] = {}
@@ -105,7 +114,7 @@ def examine(index: SimpleIndex, files: list[IndexFile]) -> Facts:
                         text = wheel.read(header).decode()
                         found = [int(year) for year in re.findall(r"__cplusplus\s*<\s*20([12][0-9])", text)]
                         standard = max([standard, *({17: 17, 20: 20, 23: 23}.get(year, 14) for year in found)])
-    return Facts(version=str(files[0].version), platforms=platforms, cxx_standard=standard)
+    return Facts(version=str(files[0].version), platforms=platforms, cxx_standard=standard, python=oldest_python(files))
 
 
 def differences(release: tomlkit.items.Table, facts: Facts, *, write: bool) -> list[str]:
@@ -121,11 +130,14 @@ def differences(release: tomlkit.items.Table, facts: Facts, *, write: bool) -> l
         found.append(
             f"torch {name}: cxx-standard is {release['cxx-standard']}, the headers ask for {facts.cxx_standard}"
         )
+    if release["python"] != facts.python:
+        found.append(f"torch {name}: python is {release['python']}, the oldest wheel is for {facts.python}")
     if write and found:
         table = tomlkit.inline_table()
         table.update(expected)
         release["wheels"] = table
         release["cxx-standard"] = max(release["cxx-standard"], facts.cxx_standard)
+        release["python"] = facts.python
     return found
 
 
@@ -140,7 +152,8 @@ def new_release(release: str, facts: Facts) -> tomlkit.items.Table:
         builds.append({"backend": "cuda", "versions": [f"{digits[:-1]}.{digits[-1]}"], "platforms": where})
     builds.append({"backend": "metal", "platforms": [platform for platform in unix if platform.endswith("-darwin")]})
     table = tomlkit.table()
-    table.update({"version": release, "cxx-standard": facts.cxx_standard, "wheels": tomlkit.inline_table()})
+    table.update({"version": release, "cxx-standard": facts.cxx_standard, "python": facts.python})
+    table["wheels"] = tomlkit.inline_table()
     table["wheels"].update({"version": facts.version, **facts.platforms})
     rows = tomlkit.array().multiline(True)
     for build in builds:

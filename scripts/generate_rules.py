@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kernel_builder.check.engine import all_rules
+from kernel_builder.check.model import Rule, Severity
 
 PAGE = Path(__file__).parent.parent / "docs" / "check.md"
 BEGIN, END = "<!-- rules: written by scripts/generate_rules.py -->", "<!-- end of rules -->"
@@ -25,11 +26,16 @@ def table() -> str:
         rules = [rule for rule in all_rules() if rule.code.startswith(prefix)]
         if not rules:
             continue
-        rows = [f"| {rule.code} | `{rule.slug}` | {rule.severity.value} | {_cell(rule.summary)} |" for rule in rules]
+        rows = [f"| {rule.code} | `{rule.slug}` | {_severity(rule)} | {_cell(rule.summary)} |" for rule in rules]
         parts.append(
             "\n".join([f"### {title}", "", "| Code | Name | Severity | Required |", "|---|---|---|---|", *rows])
         )
     return "\n\n".join(parts)
+
+
+def _severity(rule: Rule) -> str:
+    acceptable = rule.acceptable and rule.severity is Severity.ERROR
+    return f"{rule.severity.value}{', can be accepted' if acceptable else ''}"
 
 
 def _cell(text: str) -> str:

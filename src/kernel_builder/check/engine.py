@@ -7,19 +7,21 @@ import pkgutil
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
 from kernel_builder import check
+from kernel_builder.check.accepted import apply_acceptances
 from kernel_builder.check.model import (
     Finding,
     Rule,
     Settings,
     Severity,
+    nearest_rules,
     registered_checkers,
     registered_rules,
     rule,
+    rule_named,
 )
 from kernel_builder.check.subject import (
     BuildFolder,
@@ -63,6 +65,11 @@ class CheckReport:
         return sum(finding.severity is severity for finding in self.findings)
 
     @property
+    def accepted(self) -> tuple[Finding, ...]:
+        """What the project accepts; these are notes."""
+        return tuple(finding for finding in self.findings if finding.accepted is not None)
+
+    @property
     def ok(self) -> bool:
         """Whether there is no error among the findings."""
         return not self.count(Severity.ERROR)
@@ -78,15 +85,15 @@ def all_rules() -> tuple[Rule, ...]:
 
 def find_rule(name: str) -> Rule:
     """The rule of a code (``KB101``, any case) or slug. Raises :class:`UsageError` with the nearest ones."""
-    for known in all_rules():
-        if name.upper() == known.code or name.lower() == known.slug:
-            return known
-    raise _unknown(name)
+    all_rules()
+    known = rule_named(name)
+    if known is None:
+        raise _unknown(name)
+    return known
 
 
 def _unknown(name: str) -> UsageError:
-    names = [text for known in all_rules() for text in (known.code, known.slug)]
-    near = get_close_matches(name.upper(), names, n=3, cutoff=0.5) or get_close_matches(name.lower(), names, n=3)
+    near = nearest_rules(name)
     hint = f"did you mean {' or '.join(near)}?" if near else "list all rules with: kernel-builder check --list"
     return UsageError(f"unknown rule {name!r}", hint=hint)
 
@@ -153,9 +160,11 @@ def check_found(
 def _apply_all(units: Sequence[object], settings: Settings, codes: frozenset[str], jobs: int) -> list[Finding]:
     """Findings about all units; with one job in this very thread."""
     if jobs <= 1:
-        return [finding for unit in units for finding in _apply(unit, settings, codes)]
-    with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="check") as pool:
-        return [found for part in pool.map(lambda unit: _apply(unit, settings, codes), units) for found in part]
+        found = [_apply(unit, settings, codes) for unit in units]
+    else:
+        with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="check") as pool:
+            found = list(pool.map(lambda unit: _apply(unit, settings, codes), units))
+    return apply_acceptances(list(zip(units, found, strict=True)), codes)
 
 
 def _apply(unit: object, settings: Settings, codes: frozenset[str]) -> list[Finding]:

@@ -29,6 +29,7 @@ def advice(finding: Finding) -> str:
 def as_json(report: CheckReport) -> str:
     """One object: ``ok``, ``checked``, ``counts``, ``notes`` and ``findings``.
 
+    ``accepted`` of a finding is the reason why the project accepts it, or ``null``; it is a note then.
     Of names that are no UTF-8, bytes stand as lone surrogates (``\\udcff``), as Python has them.
     """
     document = {
@@ -39,6 +40,7 @@ def as_json(report: CheckReport) -> str:
             "errors": report.count(Severity.ERROR),
             "warnings": report.count(Severity.WARNING),
             "notes": report.count(Severity.NOTE),
+            "accepted": len(report.accepted),
             "variants": report.variants,
             "libraries": report.libraries,
             "python_files": report.python_files,
@@ -49,6 +51,7 @@ def as_json(report: CheckReport) -> str:
                 "code": finding.rule.code,
                 "rule": finding.rule.slug,
                 "severity": finding.severity.value,
+                "accepted": finding.accepted,
                 "path": finding.path,
                 "line": finding.line,
                 "symbol": finding.symbol,
@@ -75,6 +78,8 @@ def _annotation(finding: Finding) -> str:
         "title": f"{finding.rule.code} {finding.rule.slug}",
     }
     text = f"{printable(finding.message)}\n{advice(finding)}"
+    if finding.accepted is not None:
+        text = f"{printable(finding.message)}\naccepted: {printable(finding.accepted)}"
     return annotation(_COMMANDS[finding.severity], place, text)
 
 
@@ -123,10 +128,12 @@ def _sarif_result(finding: Finding, index: int) -> dict[str, object]:
     if finding.symbol is not None:
         location["logicalLocations"] = [{"name": printable(finding.symbol)}]
     key = "\0".join([finding.rule.code, finding.path, finding.symbol or "", finding.message])
+    suppressed = {"suppressions": [{"kind": "external", "justification": finding.accepted}]}
     return {
         "ruleId": finding.rule.code,
         "ruleIndex": index,
-        "level": _LEVELS[finding.severity],
+        "level": _LEVELS[finding.judged],
+        **(suppressed if finding.accepted is not None else {}),
         "message": {"text": f"{printable(finding.message)}. {advice(finding)}"},
         "locations": [location],
         "partialFingerprints": {

@@ -11,6 +11,7 @@ from kernel_builder.binary.undefined import Cause
 from kernel_builder.check.library_undefined import unsupplied_by
 from kernel_builder.check.library_versions import several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
+from kernel_builder.check.python_version import spared_by
 from kernel_builder.check.subject import LibraryFile
 from kernel_builder.variants.names import ArchVariant, System, TvmFfiTag
 
@@ -22,6 +23,7 @@ TOO_NEW_API = rule(
     rationale="An older interpreter lacks the function, so the library does not load.",
     remedy="Compile with -DPy_LIMITED_API=0x03090000, which hides newer functions.",
     source="requirements page, 'Native Python module': Python 3.9; contract 7.4",
+    acceptable=True,
 )
 NOT_LIMITED = rule(
     "KB122",
@@ -101,7 +103,10 @@ def python_api(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     for added, names in sorted(newer.items()):
         version = ".".join(map(str, added))
         text = f"{several(names)}: in the limited API since Python {version}; the oldest supported is {floor}"
-        yield TOO_NEW_API.at(library, text, symbol=names[0])
+        spared = spared_by(added, settings)
+        yield TOO_NEW_API.at(
+            library, f"{text}{spared or ''}", symbol=names[0], severity=Severity.WARNING if spared else None
+        )
     private = [name for name in foreign if name.startswith("_")]
     public = [name for name in foreign if not name.startswith("_")]
     if public:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -48,7 +49,8 @@ class Rule:
     """A conformance rule.
 
     ``summary`` is one line that says what is required; ``rationale`` why; ``remedy`` how to fix it; ``source``
-    where the rule comes from.
+    where the rule comes from. ``acceptable`` marks errors that a project can accept, because whoever has what the
+    kernel needs can use it all the same; warnings and notes always can be.
     """
 
     code: str
@@ -58,6 +60,7 @@ class Rule:
     rationale: str
     remedy: str
     source: str
+    acceptable: bool
 
     def at(
         self,
@@ -67,10 +70,15 @@ class Rule:
         line: int | None = None,
         symbol: str | None = None,
         hint: str | None = None,
+        severity: Severity | None = None,
     ) -> Finding:
-        """A finding of this rule at ``place``: an object with a path to show, or such a path."""
+        """A finding of this rule at ``place``: an object with a path to show, or such a path. ``severity`` is that of
+        this finding where it is not the rule's.
+        """
         path = place if isinstance(place, str) else place.shown
-        return Finding(rule=self, path=path, line=line, symbol=symbol, message=message, hint=hint)
+        return Finding(
+            rule=self, path=path, line=line, symbol=symbol, message=message, hint=hint, judged=severity or self.severity
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +86,8 @@ class Finding:
     """Something that is not as a rule wants it.
 
     ``line`` counts from 1. ``symbol`` is what inside the file it is about (a linker symbol, a Python name, a metadata
-    key). ``hint`` is said instead of the rule's remedy when there is something more to the point to say.
+    key). ``hint`` is said instead of the rule's remedy when there is something more to the point to say. ``judged`` is
+    how bad it is here, ``accepted`` why the project accepts it (``None``: it does not).
     """
 
     rule: Rule
@@ -87,11 +96,13 @@ class Finding:
     symbol: str | None
     message: str
     hint: str | None
+    judged: Severity
+    accepted: str | None = None
 
     @property
     def severity(self) -> Severity:
-        """That of the rule."""
-        return self.rule.severity
+        """How bad it is; what the project accepts is a note."""
+        return self.judged if self.accepted is None else Severity.NOTE
 
     @property
     def order(self) -> tuple[bytes, int, str, str, str]:
@@ -114,6 +125,7 @@ class Settings:
     policy: str = "glibc-2.27-static"
     macos: tuple[int, ...] | None = None
     python_floor: tuple[int, int] = (3, 9)
+    built_for: tuple[tuple[str, tuple[int, int]], ...] = ()
     torch_stable_abi: tuple[int, int] | None = None
     torch_exports: Callable[[Variant], frozenset[str] | None] | None = None
     required: bool = True
@@ -142,14 +154,31 @@ class Checker:
 _CHECKERS: list[Checker] = []
 
 
-def rule(code: str, slug: str, severity: Severity, *, summary: str, rationale: str, remedy: str, source: str) -> Rule:
+def rule(
+    code: str,
+    slug: str,
+    severity: Severity,
+    *,
+    summary: str,
+    rationale: str,
+    remedy: str,
+    source: str,
+    acceptable: bool = False,
+) -> Rule:
     """Declare a rule. Raises ``ValueError`` when its code or slug is malformed or taken."""
     if _CODE.fullmatch(code) is None or re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", slug) is None:
         raise ValueError(f"{code} {slug}: a code looks like KB101, a slug like run-path")
     if code in _RULES or any(other.slug == slug for other in _RULES.values()):
         raise ValueError(f"{code} {slug}: the code or the slug is taken")
     made = Rule(
-        code=code, slug=slug, severity=severity, summary=summary, rationale=rationale, remedy=remedy, source=source
+        code=code,
+        slug=slug,
+        severity=severity,
+        summary=summary,
+        rationale=rationale,
+        remedy=remedy,
+        source=source,
+        acceptable=acceptable or severity is not Severity.ERROR,
     )
     _RULES[code] = made
     return made
@@ -176,3 +205,14 @@ def registered_rules() -> tuple[Rule, ...]:
 def registered_checkers() -> tuple[Checker, ...]:
     """All checkers declared so far, in order of declaration."""
     return tuple(_CHECKERS)
+
+
+def rule_named(name: str) -> Rule | None:
+    """The declared rule of a code (``KB101``, any case) or slug."""
+    return next((known for known in _RULES.values() if name.upper() == known.code or name.lower() == known.slug), None)
+
+
+def nearest_rules(name: str) -> list[str]:
+    """Codes or slugs of declared rules that ``name`` may have been meant to be, the likeliest first."""
+    names = [text for known in _RULES.values() for text in (known.code, known.slug)]
+    return get_close_matches(name.upper(), names, n=3, cutoff=0.5) or get_close_matches(name.lower(), names, n=3)

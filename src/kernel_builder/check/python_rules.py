@@ -22,7 +22,7 @@ from kernel_builder.check.python_facts import (
     dotted_name,
     package_of,
 )
-from kernel_builder.check.python_version import newer_features, syntax_problem
+from kernel_builder.check.python_version import newer_features, spared_by, syntax_needs, syntax_problem
 from kernel_builder.check.stdlib import MODULES, REMOVED
 from kernel_builder.check.subject import PythonTree
 from kernel_builder.config.backends import Backend
@@ -38,8 +38,9 @@ SYNTAX = rule(
     Severity.ERROR,
     summary="Every Python file parses with the oldest supported Python",
     rationale="Kernels must work with Python 3.9 and later; a file that does not parse cannot be imported at all.",
-    remedy="Write it in the older syntax, or raise the floor with --python-floor.",
+    remedy="Write it in the older syntax, or accept it in kernel-builder.toml with a reason.",
     source=_PAGE,
+    acceptable=True,
 )
 NEWER = rule(
     "KB302",
@@ -50,6 +51,7 @@ NEWER = rule(
     remedy="Use the older spelling ('Optional[int]', or 'from __future__ import annotations' at the top of the file),"
     " or branch on sys.version_info.",
     source=_PAGE,
+    acceptable=True,
 )
 NEWER_LATER = rule(
     "KB303",
@@ -146,6 +148,7 @@ SHADOWING = rule(
     " would import this file instead of the standard module.",
     remedy="Rename it, for example with a leading underscore.",
     source="flat layout of variants (contract 3.5); a published kernel had to rename types.py",
+    acceptable=True,
 )
 NO_ALL = rule(
     "KB330",
@@ -209,7 +212,14 @@ def python_version(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
         else:
             problem = syntax_problem(file.source, settings.python_floor)
         if problem is not None:
-            yield SYNTAX.at(file, f"not valid Python {floor}: {problem[0]}", line=problem[1])
+            needed = None if file.tree is None else syntax_needs(file.source, settings.python_floor)
+            spared = None if needed is None else spared_by(needed, settings)
+            yield SYNTAX.at(
+                file,
+                f"not valid Python {floor}: {problem[0]}{spared or ''}",
+                line=problem[1],
+                severity=Severity.WARNING if spared else None,
+            )
         module = modules.get(file.relative)
         if file.tree is None or module is None:
             continue
@@ -222,9 +232,13 @@ def python_version(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
                 continue
             told.add(entry.what)
             times = "" if entry.count == 1 else f" ({entry.count} times in this file)"
-            needed = f"{entry.version[0]}.{entry.version[1]}"
+            since = f"{entry.version[0]}.{entry.version[1]}"
+            spared = spared_by(entry.version, settings)
             yield (NEWER if always else NEWER_LATER).at(
-                file, f"{entry.what} needs Python {needed}{times}; the floor is {floor}", line=entry.line
+                file,
+                f"{entry.what} needs Python {since}{times}; the floor is {floor}{spared or ''}",
+                line=entry.line,
+                severity=None if spared is None else Severity.WARNING if always else Severity.NOTE,
             )
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
+from kernel_builder.check.model import Settings
 from kernel_builder.check.python_facts import Guard, Position, PythonSource, dotted_name
 
 PythonVersion = tuple[int, int]
@@ -51,6 +53,26 @@ def syntax_problem(content: bytes, floor: PythonVersion) -> tuple[str, int | Non
     except (ValueError, RecursionError, MemoryError) as error:
         return str(error) or "it is nested too deeply", None
     return None
+
+
+def syntax_needs(content: bytes, floor: PythonVersion) -> PythonVersion:
+    """The first Python after ``floor`` whose grammar has what a file says; this one's when no older one has it."""
+    newest = sys.version_info[:2]
+    later = [(3, minor) for minor in range(floor[1] + 1, newest[1])]
+    return next((version for version in later if syntax_problem(content, version) is None), newest)
+
+
+def spared_by(needed: PythonVersion, settings: Settings) -> str | None:
+    """Why code for Python ``needed`` fails nobody who can load a variant of those that are judged; ``None`` where it
+    does. The words go behind those of a finding.
+    """
+    if not settings.built_for:
+        return None
+    who, oldest = min(settings.built_for, key=lambda entry: entry[1])
+    if needed > oldest:
+        return None
+    others = " and all others here" if len({name for name, _ in settings.built_for}) > 1 else ""
+    return f", but {who}{others} need{'' if others else 's'} Python {oldest[0]}.{oldest[1]} anyway"
 
 
 def newer_features(content: bytes, source: PythonSource, floor: PythonVersion) -> tuple[Newer, ...]:

@@ -32,7 +32,9 @@ from kernel_builder.binary.macho import MAGICS, MachOError, MachOSlice, read_mac
 from kernel_builder.binary.pe import PeError, PeFile, read_pe
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME, load_project
-from kernel_builder.errors import ConfigError, Diagnostic, UsageError
+from kernel_builder.config.settings import FILE_NAME as SETTINGS_NAME
+from kernel_builder.config.settings import Acceptance, SettingsFile
+from kernel_builder.errors import ConfigError, Diagnostic, Level, UsageError
 from kernel_builder.toml.nodes import printable
 from kernel_builder.variants.names import Variant, parse_variant
 
@@ -506,6 +508,14 @@ class BuildFolder:
     """Whether it is ``build/`` of a repository as the Hub has it, without a source tree."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Acceptances:
+    """What ``kernel-builder.toml`` of a project accepts, and what is wrong with that part of it."""
+
+    entries: tuple[Acceptance, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
 @dataclass(eq=False)
 class SourceTree:
     """A directory with ``build.toml``."""
@@ -532,6 +542,18 @@ class SourceTree:
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What reading ``build.toml`` had to say."""
         return self._project[1]
+
+    @cached_property
+    def acceptances(self) -> Acceptances:
+        """What findings the project accepts; nothing, where it has no ``kernel-builder.toml``."""
+        path = self.path / SETTINGS_NAME
+        if not path.is_file():
+            return Acceptances()
+        try:
+            file = SettingsFile.open(path)
+        except ConfigError as error:
+            return Acceptances(diagnostics=(Diagnostic(severity=Level.ERROR, message=error.message, hint=error.hint),))
+        return Acceptances(entries=file.acceptances(), diagnostics=file.report.diagnostics())
 
     @cached_property
     def python(self) -> PythonTree | None:

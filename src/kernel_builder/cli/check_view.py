@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from kernel_builder.check.engine import CheckReport
 
+_ACCEPTING = "A project can accept findings of it, with a reason, in kernel-builder.toml: [check] accept"
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
 
@@ -43,7 +44,11 @@ def _paragraph(console: Console, text: str, indent: int, style: str = "") -> Non
 def show_report(report: CheckReport, *, verbose: bool = False) -> None:
     """Print findings to stdout, file by file, the same finding in several variants once, and a summary."""
     console = _console()
-    shown = [finding for finding in report.findings if verbose or finding.severity is not Severity.NOTE]
+    shown = [
+        finding
+        for finding in report.findings
+        if verbose or finding.severity is not Severity.NOTE or finding.accepted is not None
+    ]
     told: set[str] = set()
     for path, findings in groupby(_merged(shown), key=lambda merged: merged[0].path):
         console.print(Text(printable(path), style="bold"), soft_wrap=True)
@@ -57,7 +62,10 @@ def show_report(report: CheckReport, *, verbose: bool = False) -> None:
 
 def _show_finding(console: Console, finding: Finding, others: int, told: set[str]) -> None:
     head = Text("  ")
-    head.append(finding.severity.value, style=_STYLES[finding.severity])
+    head.append(
+        finding.severity.value if finding.accepted is None else f"accepted {finding.judged.value}",
+        style=_STYLES[finding.severity],
+    )
     head.append(f" {finding.rule.code} ", style="bold")
     head.append(finding.rule.slug, style="dim")
     if finding.line is not None:
@@ -66,6 +74,9 @@ def _show_finding(console: Console, finding: Finding, others: int, told: set[str
         head.append(f", and the same in {_count(others, 'other variant')}", style="dim")
     console.print(head, soft_wrap=True)
     _paragraph(console, printable(finding.message), 6)
+    if finding.accepted is not None:
+        _paragraph(console, f"accepted: {printable(finding.accepted)}", 6, "green")
+        return
     text = advice(finding)
     if text not in told:  # said once: many findings of a rule have the same remedy
         told.add(text)
@@ -103,6 +114,8 @@ def _count(number: int, noun: str) -> str:
 
 def _summary(report: CheckReport, *, verbose: bool) -> Text:
     errors, warnings, notes = (report.count(severity) for severity in Severity)
+    accepted = len(report.accepted)
+    notes -= accepted
     looked = [
         _count(number, noun)
         for number, noun in (
@@ -120,6 +133,8 @@ def _summary(report: CheckReport, *, verbose: bool) -> Text:
     else:
         text.append("No errors, no warnings", style="bold green")
         text.append(f"{where}.")
+    if accepted:
+        text.append(f" The project accepts {_count(accepted, 'finding')}.")
     if notes and not verbose:
         text.append(
             f" {_count(notes, 'note')} about what was not checked: show {'it' if notes == 1 else 'them'}"
@@ -138,6 +153,7 @@ def show_rule(rule: Rule) -> None:
         ("Required", rule.summary),
         ("Why", rule.rationale),
         ("How to fix it", rule.remedy),
+        ("Accepting it", _ACCEPTING if rule.acceptable else "Not possible: the kernel would be broken for its users"),
         ("Source", rule.source),
     ):
         console.print(Text(f"  {title}", style="bold"))

@@ -39,6 +39,8 @@ def check_source(source: UploadSource, reporter: Reporter, *, ignore: Sequence[s
         Settings(required=False),
         ignore=ignore,
     )
+    for finding in report.accepted:
+        reporter.emit(Notice(message=f"{_line(finding)}; accepted: {finding.accepted}", warning=True))
     for finding in report.findings:
         if finding.severity is Severity.WARNING:
             reporter.emit(Notice(message=_line(finding), warning=True))

@@ -15,18 +15,13 @@ from pathlib import Path
 
 import platformdirs
 
-from kernel_builder.config.reader import decode
-from kernel_builder.config.schema import Key, Kind, Table
+from kernel_builder.config.schema import Kind, Table
+from kernel_builder.config.settings import FILE_NAME, TOP, SettingsFile, settings_key
 from kernel_builder.config.tables import TableReader, TextEntry
-from kernel_builder.errors import ConfigError, Level, UsageError
+from kernel_builder.errors import ConfigError, UsageError
 from kernel_builder.store.index import DEFAULT_LABEL
 from kernel_builder.store.settings import expanded, names_a_server, redact
-from kernel_builder.toml.nodes import ListNode, TableNode, describe, quoted, table_of
-from kernel_builder.toml.report import Report
-from kernel_builder.toml.scan import Source
-
-FILE_NAME = "kernel-builder.toml"
-MAX_BYTES = 1 << 20
+from kernel_builder.toml.nodes import ListNode, TableNode, describe, quoted
 
 INDEX, REDISTRIB, DEBIAN, LOCAL = DEFAULT_LABEL, "redistrib", "debian", "local"
 BUILT_IN = (INDEX, DEBIAN, REDISTRIB, LOCAL)
@@ -84,35 +79,14 @@ class ToolchainSettings:
     files: tuple[Path, ...] = ()
 
 
-def _key(name: str, kind: Kind, summary: str, shown: str, *, required: bool = False) -> Key:
-    return Key(name=name, kind=kind, summary=summary, field=name.replace("-", "_"), required=required, shown=shown)
-
-
-_TOP = Table(
-    name="top level",
-    model="ToolchainSettings",
-    summary="Where toolchains come from.",
-    keys=(
-        _key(
-            "sources",
-            Kind.TEXTS,
-            "The order in which sources are tried; sources that are not listed are not used.",
-            '["index", "redistrib", "debian", "local"]',
-        ),
-        _key("index", Kind.TEXTS, "Further indexes of wheels, one [[index]] each.", "[]"),
-        _key("redistrib", Kind.TEXT, "A table: NVIDIA's redistributable archives.", "{}"),
-        _key("debian", Kind.TEXT, "A table: Debian's package of a toolkit's compiler.", "{}"),
-        _key("local", Kind.TEXT, "A table: what this machine has.", "{}"),
-    ),
-)
 _INDEX = Table(
     name="[index]",
     model="FurtherIndex",
     summary="A package index in addition to the one that pip is configured for.",
     keys=(
-        _key("name", Kind.TEXT, "Its name in sources and messages.", '"mine"', required=True),
-        _key("url", Kind.TEXT, "Its URL: what pip takes as --index-url.", '"https://host/simple"'),
-        _key("path", Kind.TEXT, "A directory of wheels, instead of a URL.", '"wheels"'),
+        settings_key("name", Kind.TEXT, "Its name in sources and messages.", '"mine"', required=True),
+        settings_key("url", Kind.TEXT, "Its URL: what pip takes as --index-url.", '"https://host/simple"'),
+        settings_key("path", Kind.TEXT, "A directory of wheels, instead of a URL.", '"wheels"'),
     ),
 )
 _REDISTRIB = Table(
@@ -120,8 +94,8 @@ _REDISTRIB = Table(
     model="ToolchainSettings",
     summary="NVIDIA's redistributable archives.",
     keys=(
-        _key("url", Kind.TEXT, "The URL that redistrib_*.json are below.", '"https://host/redist"'),
-        _key("path", Kind.TEXT, "A directory with them and the archives that they list.", '"redist"'),
+        settings_key("url", Kind.TEXT, "The URL that redistrib_*.json are below.", '"https://host/redist"'),
+        settings_key("path", Kind.TEXT, "A directory with them and the archives that they list.", '"redist"'),
     ),
 )
 _DEBIAN = Table(
@@ -129,9 +103,13 @@ _DEBIAN = Table(
     model="ToolchainSettings",
     summary="Debian's package of a toolkit's compiler.",
     keys=(
-        _key("mirror", Kind.TEXT, "A URL or a directory. Default: the mirror that apt uses.", '"http://host/debian"'),
-        _key("suites", Kind.TEXTS, "Suites to look in. Default: those known to have the release.", '["trixie"]'),
-        _key(
+        settings_key(
+            "mirror", Kind.TEXT, "A URL or a directory. Default: the mirror that apt uses.", '"http://host/debian"'
+        ),
+        settings_key(
+            "suites", Kind.TEXTS, "Suites to look in. Default: those known to have the release.", '["trixie"]'
+        ),
+        settings_key(
             "keyring",
             Kind.TEXT,
             "The archive's keys. Default: where debian-archive-keyring puts them.",
@@ -144,7 +122,7 @@ _LOCAL = Table(
     model="ToolchainSettings",
     summary="What this machine has.",
     keys=(
-        _key(
+        settings_key(
             "toolkits",
             Kind.TEXTS,
             "Directories of toolkits, in addition to the usual places and PATH.",
@@ -193,7 +171,7 @@ def load_settings(root: Path | None, environ: Mapping[str, str], *, sources: Seq
     if environ.get("KERNEL_BUILDER_CONFIG") and not files[-1].is_file():
         wrong = "is not a regular file" if _exists(files[-1]) else "does not exist"
         raise ConfigError(f"KERNEL_BUILDER_CONFIG names {files[-1]}, which {wrong}")
-    read = [(file, _read(file)) for file in files if _exists(file)]
+    read = [(file, _read(file, of_project=file in files[:-1])) for file in files if _exists(file)]
     settings = ToolchainSettings(files=tuple(file for file, _ in read))
     order: tuple[str, ...] | None = None
     for _, partial in reversed(read):
@@ -251,40 +229,29 @@ def _place_in_environment(text: str, variable: str) -> Place:
     return Place(url=text)
 
 
-def _read(file: Path) -> _Partial:
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}") from error
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"{file} is larger than {MAX_BYTES >> 20} MiB", hint="is it a different file with that name?")
-    text, problems = decode(data)
-    source = Source(text)
-    report = Report(source, file)
-    for problem in problems:
-        report.error((), problem.message, hint=problem.hint, offset=problem.offset)
-    table, mistakes = source.parse()
-    for mistake in mistakes:
-        report.error(mistake.path, mistake.message, hint=mistake.hint, offset=mistake.offset)
-        report.broken.add(mistake.path)
-    partial = _Reader(table_of(table), report, file.parent).read()
-    diagnostics = report.diagnostics()
-    errors = sum(diagnostic.severity is Level.ERROR for diagnostic in diagnostics)
-    if errors:
-        raise ConfigError(f"{file} has {errors} mistake{'s' if errors > 1 else ''}", diagnostics=diagnostics)
+def _read(file: Path, *, of_project: bool) -> _Partial:
+    """What one file says about toolchains. Mistakes in its other parts are told together with those in these."""
+    opened = SettingsFile.open(file)
+    partial = _Reader(opened).read()
+    accepted = opened.acceptances()
+    if accepted and not of_project:
+        said = "only the kernel-builder.toml of a project accepts what a check finds"
+        opened.report.error(("check",), said, hint="move it to the file next to build.toml", at_key=True)
+    opened.refuse_mistakes()
     return partial
 
 
 class _Reader:
-    """Reads one file; paths in it are relative to ``folder``."""
+    """Reads one file; paths in it are relative to its directory."""
 
-    def __init__(self, top: TableNode, report: Report, folder: Path) -> None:
-        self._top = top
-        self._report = report
-        self._folder = folder
+    def __init__(self, file: SettingsFile) -> None:
+        self._top = file.top
+        self._report = file.report
+        self._folder = file.path.parent
+        self._table = file.table
 
     def read(self) -> _Partial:
-        top = TableReader(self._top, _TOP, self._report)
+        top = TableReader(self._top, TOP, self._report)
         order = top.texts("sources")
         debian = TableReader(self._table("debian"), _DEBIAN, self._report)
         local = TableReader(self._table("local"), _LOCAL, self._report)
@@ -304,14 +271,6 @@ class _Reader:
         if not isinstance(self._top.get("redistrib"), TableNode):
             return None
         return self._place(reader, '"https://host/redist"; for NVIDIA\'s server, list "redistrib" in sources instead')
-
-    def _table(self, name: str) -> TableNode:
-        node = self._top.get(name)
-        if node is not None and not isinstance(node, TableNode):
-            self._report.error(
-                node.path, f"must be a table, not {describe(node)}", hint=f"write: [{name}]", at_key=True
-            )
-        return self._top.table(name)
 
     def _unique(self, order: Sequence[TextEntry]) -> tuple[str, ...]:
         seen: dict[str, None] = {}

@@ -16,7 +16,7 @@ from importlib import resources
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import parse_architecture
 from kernel_builder.config.model import Architecture
-from kernel_builder.variants.names import Abi, ArchVariant, Compute, Platform, System, TorchTag
+from kernel_builder.variants.names import Abi, ArchVariant, Compute, Platform, System, TorchTag, TvmFfiTag, Variant
 from kernel_builder.versions import Version
 
 
@@ -36,6 +36,7 @@ class VariantSet(StrEnum):
 class SupportRow:
     """One torch build: a release for a backend and a platform.
 
+    ``python`` is the oldest Python that this release runs on.
     ``toolkit`` is the version of the backend's toolkit, with its patch number where that is known. ``since`` and
     ``until`` are the dates (ISO 8601) between which kernels had to have the variant; ``since`` is ``None`` if they
     never had to, ``until`` while they have to. ``tvm_ffi`` is the tvm-ffi release that the build is paired with.
@@ -43,6 +44,7 @@ class SupportRow:
 
     torch: Version
     cxx_standard: int
+    python: tuple[int, int]
     variant: ArchVariant
     toolkit: Version | None = None
     since: str | None = None
@@ -99,6 +101,23 @@ class SupportTable:
             case VariantSet.ALL:
                 return True
 
+    def oldest_python(self, variant: Variant) -> tuple[str, tuple[int, int]] | None:
+        """The oldest Python that ``variant`` can meet, and the torch that needs it: ``("torch 2.13", (3, 10))``.
+
+        A variant for torch's stable ABI meets the release that it names and later ones, one for tvm-ffi every torch
+        that is paired with it. ``None`` where any torch may come along: variants without compiled code, and
+        releases that the table does not have.
+        """
+        if not isinstance(variant, ArchVariant):
+            return None
+        tag = variant.tag
+        if isinstance(tag, TvmFfiTag):
+            rows = [row for row in self.rows if row.tvm_ffi is not None and _pair(row.tvm_ffi) == tag.version]
+        else:
+            rows = [row for row in self.rows if _pair(row.torch) == tag.version]
+        oldest = min(rows, key=lambda row: (row.python, row.torch), default=None)
+        return None if oldest is None else (f"torch {oldest.torch}", oldest.python)
+
     def sets_of(self, rows: Sequence[SupportRow]) -> frozenset[VariantSet]:
         """The named sets that one of ``rows`` belongs to."""
         return frozenset(which for which in VariantSet if any(self.contains(which, row) for row in rows))
@@ -134,6 +153,7 @@ def _rows(release: Mapping[str, object], build: Mapping[str, object]) -> list[Su
             SupportRow(
                 torch=torch,
                 cxx_standard=standard,
+                python=_pair(Version.parse(_text(release, "python"))),
                 variant=ArchVariant(
                     tag=TorchTag(version=_pair(torch), abi=abi),
                     compute=Compute(backend=backend, version=_pair(toolkit) if toolkit else None),

@@ -104,7 +104,12 @@ def build(request: BuildRequest, run: Run) -> BuildOutcome:
     prepared = prepare_build(request, run)
     plan, places = prepared.plan, prepared.plan.places
     _tell(prepared, run.reporter)
-    conformance = Conformance(project=prepared.project, work=places.work, ignore=request.ignore)
+    conformance = Conformance(
+        project=prepared.project,
+        work=places.work,
+        variants=tuple(variant.name for variant in plan.variants),
+        ignore=request.ignore,
+    )
     conformance.check_sources(prepared.identity.unique, run.reporter)
     check_space(places.output, _space_needed(plan))
     environment = find_environment(request.python, run.environ)

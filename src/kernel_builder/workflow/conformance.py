@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING
 
 from kernel_builder import __version__
 from kernel_builder.config.model import Project
+from kernel_builder.config.settings import FILE_NAME
 from kernel_builder.errors import BuildError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.files import write_text
+from kernel_builder.variants.names import parse_variant
+from kernel_builder.variants.support import load_support
 
 if TYPE_CHECKING:
     from kernel_builder.check.model import Finding
 
-_SOURCE_RULES = ("KB2", "KB3", "KB470")
+_SOURCE_RULES = ("KB2", "KB3", "KB470", "KB48")
 # The variant's Python files are the package's, which were checked as sources.
 _CHECKED_BEFORE = ("KB201", "KB202", "KB203", "KB3")
 _SHOWN = 20
@@ -30,10 +33,13 @@ _SHOWN = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Conformance:
-    """The checks of one build. ``work`` keeps what was checked; ``ignore`` are rules that are passed over."""
+    """The checks of one build. ``work`` keeps what was checked; ``ignore`` are rules that are passed over; ``variants``
+    are the names of all variants that the sources are for, whose torch says which Pythons matter.
+    """
 
     project: Project
     work: Path
+    variants: tuple[str, ...]
     ignore: tuple[str, ...] = ()
 
     def check_sources(self, identity: str, reporter: Reporter) -> None:
@@ -41,7 +47,8 @@ class Conformance:
 
         Raises :class:`BuildError` with the findings that are errors, :class:`UsageError` for an unknown rule.
         """
-        stamp, key = self.work / "checked.json", self._key(identity)
+        built_for = _oldest_pythons(self.variants)
+        stamp, key = self.work / "checked.json", self._key(identity, *map(str, built_for))
         if _remembered(stamp, key):
             return
         from kernel_builder.check.engine import check_found, select_rules  # noqa: PLC0415  (start-up time)
@@ -50,7 +57,9 @@ class Conformance:
 
         source = SourceTree(self.project.root, "")
         report = check_found(
-            [Discovery(shown="", sources=(source,))], Settings(), chosen=select_rules(_SOURCE_RULES, self.ignore)
+            [Discovery(shown="", sources=(source,))],
+            Settings(built_for=built_for),
+            chosen=select_rules(_SOURCE_RULES, self.ignore),
         )
         errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
         if errors:
@@ -59,6 +68,8 @@ class Conformance:
                 "the kernel breaks rules of Hub kernels, so it was not built:\n" + _listed(errors),
                 hint=f"run 'check --explain {errors[0].rule.code}' for details; --ignore {codes} builds it anyway",
             )
+        for finding in report.accepted:
+            reporter.emit(Notice(message=f"{_line(finding)}; accepted: {finding.accepted}"))
         warnings = [finding for finding in report.findings if finding.severity is Severity.WARNING]
         for finding in warnings[:_SHOWN]:
             reporter.emit(Notice(message=_line(finding), warning=True))
@@ -86,7 +97,7 @@ class Conformance:
         variant = Staged(stage, name, source=SourceTree(self.project.root, ""))
         report = check_found(
             [Discovery(shown=name, variants=(variant,))],
-            Settings(required=False, hash_files=False),
+            Settings(required=False, hash_files=False, built_for=_oldest_pythons((name,))),
             chosen=select_rules((), (*_CHECKED_BEFORE, *self.ignore)),
         )
         errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
@@ -95,9 +106,22 @@ class Conformance:
         _remember(stamp, key)
         return None
 
-    def _key(self, content: str) -> str:
-        words = [__version__, content, *sorted(self.ignore)]
+    def _key(self, *content: str) -> str:
+        words = [__version__, *content, self._settings(), *sorted(self.ignore)]
         return hashlib.sha256("\n".join(words).encode()).hexdigest()
+
+    def _settings(self) -> str:
+        """A digest of the file that says what is accepted."""
+        try:
+            return hashlib.sha256((self.project.root / FILE_NAME).read_bytes()).hexdigest()
+        except OSError:
+            return ""
+
+
+def _oldest_pythons(variants: Sequence[str]) -> tuple[tuple[str, tuple[int, int]], ...]:
+    """The oldest Python of each variant, with the torch that needs it; nothing where one of them goes with any."""
+    found = [load_support().oldest_python(parse_variant(name)) for name in variants]
+    return () if None in found else tuple(sorted({entry for entry in found if entry is not None}))
 
 
 def _line(finding: Finding) -> str:

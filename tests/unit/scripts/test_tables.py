@@ -107,7 +107,7 @@ def test_a_release_that_is_new_to_the_table_gets_the_builds_of_the_index() -> No
         "aarch64-darwin": "cpu",
         "x86_64-windows": "cpu",
     }
-    facts = checker.Facts(version="9.9.1", platforms=platforms, cxx_standard=20)
+    facts = checker.Facts(version="9.9.1", platforms=platforms, cxx_standard=20, python="3.10")
     document["torch"].append(checker.new_release("9.9", facts))
     text = tomlkit.dumps(document)
     assert text.startswith("# Which builds of torch exist")

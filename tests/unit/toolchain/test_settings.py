@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kernel_builder.config.settings import FILE_NAME
 from kernel_builder.errors import ConfigError, UsageError
-from kernel_builder.toolchain.settings import FILE_NAME, Place, ToolchainSettings, load_settings
+from kernel_builder.toolchain.settings import Place, ToolchainSettings, load_settings
 
 
 def load(
@@ -256,3 +257,17 @@ def test_variables_are_judged_like_the_files(tmp_path: Path, variable: str, valu
 def test_a_source_that_is_named_twice_is_asked_once(tmp_path: Path) -> None:
     assert load(tmp_path=tmp_path, KERNEL_BUILDER_SOURCES="local,index,,local").order == ("local", "index")
     assert load(tmp_path=tmp_path, sources=("debian", "local", "debian")).order == ("debian", "local")
+
+
+def test_mistakes_in_what_checks_accept_are_told_with_the_others(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load('sources = []\n[check]\naccept = { KB302 = "" }\n', tmp_path=tmp_path)
+    assert [(one.key, one.line) for one in caught.value.diagnostics] == [("sources", 1), ("check.accept.KB302", 3)]
+
+
+def test_only_a_project_accepts_what_checks_find(tmp_path: Path) -> None:
+    accepting = '[check]\naccept = { KB302 = "why" }\n'
+    load(accepting, tmp_path=tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        load(user=accepting, tmp_path=tmp_path)
+    assert "only the kernel-builder.toml of a project" in caught.value.diagnostics[0].message

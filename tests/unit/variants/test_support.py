@@ -110,6 +110,22 @@ def test_a_toolkit_older_than_every_list_has_no_default() -> None:
     ],
 )
 def test_a_table_with_a_mistake_is_not_read(build: str, complaint: str) -> None:
-    text = f'[sets]\nlegacy = []\n[[torch]]\nversion = "2.13"\ncxx-standard = 20\nbuilds = [{build}]\n'
+    text = f'[sets]\nlegacy = []\n[[torch]]\nversion = "2.13"\ncxx-standard = 20\npython = "3.10"\nbuilds = [{build}]\n'
     with pytest.raises((TypeError, ValueError), match=complaint):
         parse_support(f"{text}[[cuda-capabilities]]\nminver = '13.0'\ndefault = ['9.0']\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("torch28-cxx11-cpu-x86_64-linux", ("torch 2.8", (3, 9))),
+        ("torch29-cxx11-cpu-x86_64-linux", ("torch 2.9", (3, 10))),
+        ("torch215-cxx11-cu132-x86_64-linux", ("torch 2.15", (3, 11))),
+        ("torch-stable-abi28-cpu-x86_64-linux", ("torch 2.8", (3, 9))),
+        ("tvm-ffi01-cpu-x86_64-linux", ("torch 2.12", (3, 10))),
+        ("torch-cpu", None),
+        ("torch99-cxx11-cpu-x86_64-linux", None),
+    ],
+)
+def test_the_oldest_python_that_can_load_a_variant(name: str, expected: object) -> None:
+    assert TABLE.oldest_python(parse_variant(name)) == expected

@@ -1,0 +1,124 @@
+"""``kernel-builder.toml``: the file, and the part of it that is about checks.
+
+A file is opened once and its parts are read by those whom they concern: ``[check]`` here, where toolchains come from in
+:mod:`kernel_builder.toolchain.settings`. All mistakes go to one report.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_builder.config.reader import decode
+from kernel_builder.config.schema import Key, Kind, Table
+from kernel_builder.config.tables import TableReader, text_of
+from kernel_builder.errors import ConfigError, Level
+from kernel_builder.toml.nodes import TableNode, describe, table_of
+from kernel_builder.toml.report import Report
+from kernel_builder.toml.scan import Source
+
+FILE_NAME = "kernel-builder.toml"
+MAX_BYTES = 1 << 20
+
+
+def settings_key(name: str, kind: Kind, summary: str, shown: str, *, required: bool = False) -> Key:
+    """A key of one of the file's tables."""
+    return Key(name=name, kind=kind, summary=summary, field=name.replace("-", "_"), required=required, shown=shown)
+
+
+TOP = Table(
+    name="top level",
+    model="SettingsFile",
+    summary="Where toolchains come from, and what checks accept.",
+    keys=(
+        settings_key(
+            "sources",
+            Kind.TEXTS,
+            "The order in which sources are tried; sources that are not listed are not used.",
+            '["index", "redistrib", "debian", "local"]',
+        ),
+        settings_key("index", Kind.TEXTS, "Further indexes of wheels, one [[index]] each.", "[]"),
+        settings_key("redistrib", Kind.TEXT, "A table: NVIDIA's redistributable archives.", "{}"),
+        settings_key("debian", Kind.TEXT, "A table: Debian's package of a toolkit's compiler.", "{}"),
+        settings_key("local", Kind.TEXT, "A table: what this machine has.", "{}"),
+        settings_key("check", Kind.TEXT, "A table: what checks of this project accept.", "{}"),
+    ),
+)
+_EXAMPLE = '{ KB302 = "our users have Python 3.10" }'
+_CHECK = Table(
+    name="check",
+    model="Acceptance",
+    summary="What checks of this project accept.",
+    keys=(settings_key("accept", Kind.TEXT, "A table: a rule, and why its findings are accepted.", _EXAMPLE),),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acceptance:
+    """Findings of ``rule`` (a code or a name, as written) are accepted, for this ``reason``. ``line`` counts from 1."""
+
+    rule: str
+    reason: str
+    line: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsFile:
+    """One file. What its parts get wrong is noticed in ``report``."""
+
+    path: Path
+    top: TableNode
+    report: Report
+
+    @classmethod
+    def open(cls, path: Path) -> SettingsFile:
+        """Parse the file. Raises :class:`ConfigError` when it cannot be read; mistakes in it go to the report."""
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+        if len(data) > MAX_BYTES:
+            raise ConfigError(
+                f"{path} is larger than {MAX_BYTES >> 20} MiB", hint="is it a different file with that name?"
+            )
+        text, problems = decode(data)
+        source = Source(text)
+        report = Report(source, path)
+        for problem in problems:
+            report.error((), problem.message, hint=problem.hint, offset=problem.offset)
+        table, mistakes = source.parse()
+        for mistake in mistakes:
+            report.error(mistake.path, mistake.message, hint=mistake.hint, offset=mistake.offset)
+            report.broken.add(mistake.path)
+        return cls(path=path, top=table_of(table), report=report)
+
+    def table(self, name: str) -> TableNode:
+        """The table of that name, an empty one where there is none. Anything else of that name is noticed."""
+        node = self.top.get(name)
+        if node is not None and not isinstance(node, TableNode):
+            self.report.error(node.path, f"must be a table, not {describe(node)}", hint=f"write: [{name}]", at_key=True)
+        return self.top.table(name)
+
+    def acceptances(self) -> tuple[Acceptance, ...]:
+        """What ``[check]`` accepts, in file order. Which rules exist is for the check to say."""
+        node = TableReader(self.table("check"), _CHECK, self.report).node("accept")
+        if node is None:
+            return ()
+        if not isinstance(node, TableNode):
+            said = f"must be a table of rules and reasons, not {describe(node)}"
+            self.report.error(node.path, said, hint=f"write: accept = {_EXAMPLE}", at_key=True)
+            return ()
+        found: list[Acceptance] = []
+        for rule, value in node.items.items():
+            reason = text_of(value, self.report, example='"why this is accepted"')
+            if reason is not None:
+                line, _ = self.report.source.position(self.report.source.key(reason.path))
+                found.append(Acceptance(rule=rule, reason=" ".join(reason.text.split()), line=line))
+        return tuple(found)
+
+    def refuse_mistakes(self) -> None:
+        """Raise :class:`ConfigError` with all that was noticed, if anything of it is an error."""
+        diagnostics = self.report.diagnostics()
+        errors = sum(diagnostic.severity is Level.ERROR for diagnostic in diagnostics)
+        if errors:
+            raise ConfigError(f"{self.path} has {errors} mistake{'s' * (errors > 1)}", diagnostics=diagnostics)
