@@ -29,7 +29,7 @@ class ExitCode(IntEnum):
     SYSTEM = 6
     """The machine got in the way: disk full, permission denied, a lock that is held."""
     INCOMPLETE = 7
-    """All that can be built here was built, which is less than was asked for (``--available``)."""
+    """All that is available was fetched, which is less than was asked for (``toolchain fetch --available``)."""
     INTERNAL = 70
     """A bug in kernel-builder (``EX_SOFTWARE``)."""
     INTERRUPTED = 130

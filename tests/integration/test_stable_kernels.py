@@ -108,19 +108,30 @@ def test_what_is_available_is_built_and_the_rest_is_said(tool: Tool, make_projec
     toml += '\n[kernel.hip]\nbackend = "rocm"\ndepends = []\nsrc = ["a.cpp"]\n'
     toml += '\n[kernel.shader]\nbackend = "metal"\ndepends = []\nsrc = ["a.cpp"]\n'
     root = make_project("partly", {"a.cpp": "int a;\n"}, toml=toml)
-    refused = tool("build", root)
+    refused = tool("build", root, "--complete")
     assert refused.code == 4
     assert "2 of the 3 variants that Hub kernels must have cannot be built here" in refused.stderr
-    assert "run 'kernel-builder build --available' for the other 1" in refused.stderr
+    assert "run it without --complete to build the other 1" in refused.stderr
     assert not (root / "build").exists()
-    built = tool("build", root, "--available")
-    assert built.code == 7, built.stderr
-    assert (
-        "torch213-cxx11-rocm72-x86_64-linux  skipped: this version of kernel-builder compiles only cpu"
-        " and cuda" in built.stdout
-    )
-    assert "1 of 3 variants in" in built.stdout
+    assert tool("build", root, "--dry-run", "--complete").code == 4
+    built = tool("build", root)
+    assert built.code == 0, built.stderr
+    assert "2 of the 3 variants cannot be built here (listed at the end)" in built.stderr
+    remedy = "build with the reference implementation and upload from there: uploads keep each other's variants"
+    figures, *missing = built.stdout.splitlines()[1:]
+    assert "1 of 3 variants in" in figures
+    assert missing == [
+        "missing: torch213-cxx11-rocm71-x86_64-linux",
+        "missing: torch213-cxx11-rocm72-x86_64-linux",
+        "    this version of kernel-builder compiles only cpu and cuda kernels",
+        f"  to get them: {remedy}",
+    ]
     assert "nothing to build for metal: its variants are for aarch64-darwin" in built.stderr
     assert [path.name for path in (root / "build").iterdir()] == ["torch213-cxx11-cpu-x86_64-linux"]
     plan = tool("build", root, "--available", "--dry-run", "--json")
-    assert (plan.code, len(plan.json["unavailable"])) == (7, 2)  # type: ignore[arg-type]
+    assert (plan.code, len(plan.json["unavailable"])) == (0, 2)  # type: ignore[arg-type]
+    assert "note: --available does nothing" in plan.stderr
+    named = tool("build", root, "--variant", "*-cpu-*", "--variant", "torch213-cxx11-rocm72-x86_64-linux")
+    assert named.code == 4  # asked for by its full name
+    assert "run it without --variant torch213-cxx11-rocm72-x86_64-linux to build the other 3" in named.stderr
+    assert tool("build", root, "--variant", "torch213-*", "--dry-run").code == 0

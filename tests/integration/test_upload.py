@@ -67,6 +67,17 @@ def run(directory: Path, recorder: Recorder | None = None, /, **options: object)
     return upload(UploadRequest(directory=directory, **options), recorder or Recorder())  # type: ignore[arg-type]
 
 
+def test_required_variants_that_are_absent_are_named(hub: Hub, project: Path) -> None:
+    shutil.rmtree(project / "build" / CUDA)
+    recorder = Recorder()
+    run(project, recorder)
+    assert f"required variants are missing both here and on v1:\n  any platform: {CUDA}" in notices(recorder)
+    write_variant(project / "build", CUDA)
+    later = Recorder()
+    run(project, later)
+    assert "missing" not in notices(later)
+
+
 def refusal(directory: Path, kind: type[KernelBuilderError] = NetworkError, **options: object) -> str:
     """What an upload that fails says."""
     with pytest.raises(kind) as caught:

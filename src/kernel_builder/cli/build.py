@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
 from typing import TypedDict, Unpack
@@ -24,6 +25,7 @@ from kernel_builder.variants.support import VariantSet
 from kernel_builder.workflow.build import BuildRequest, build, prepare_build
 from kernel_builder.workflow.outcome import BuildOutcome, VariantOutcome, VariantStatus
 from kernel_builder.workflow.prepare import Prepared
+from kernel_builder.workflow.select import Unavailable, grouped
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> None:
@@ -44,6 +46,11 @@ def _root(directory: Path | None) -> Path:
     return directory.resolve()
 
 
+def _tell_available_is_usual(_ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        click.echo("note: --available does nothing: every build skips what cannot be built here; remove it", err=True)
+
+
 class BuildOptions(TypedDict):
     """What :data:`build_options` gives a command's function."""
 
@@ -52,7 +59,7 @@ class BuildOptions(TypedDict):
     backends: tuple[str, ...]
     within: str | None
     platform: Platform | None
-    available: bool
+    complete: bool
     local: bool
     jobs: int | None
     keep_going: bool
@@ -87,10 +94,19 @@ build_options = together(
     ),
     platform_option,
     click.option(
+        "--complete",
+        is_flag=True,
+        help="Fail, before anything is fetched, unless every variant can be built here. For publishing and CI."
+        " Without it, what can be built here is built, and the rest is listed at the end.",
+    ),
+    # Scripts that were written when a build asked for everything still pass it.
+    click.option(
         "--available",
         is_flag=True,
-        help="Build what can be built here and skip the rest, instead of building nothing. Exit code 7 means"
-        " that something was skipped.",
+        hidden=True,
+        expose_value=False,
+        callback=_tell_available_is_usual,
+        help="Does nothing: what can be built here is built in any case.",
     ),
     click.option("--local", is_flag=True, help="Build only the variant for the torch in the active environment."),
     click.option(
@@ -135,7 +151,7 @@ def build_request(options: BuildOptions, *, ignore: tuple[str, ...], output: Pat
         local=local,
         platform=platform,
         within=VariantSet(within) if within else None,
-        available=options["available"],
+        complete=options["complete"],
         list_unreachable=True,
         lock=LockUse.REQUIRE if options["locked"] else LockUse.PREFER,
         jobs=options["jobs"],
@@ -189,13 +205,13 @@ def command(
             outcome = run_build(request, quiet=quiet)
     if dry_run:
         click.echo(json.dumps(_plan_json(prepared), indent=2) if as_json else _plan_text(prepared))
-        return ExitCode.INCOMPLETE if prepared.unavailable else ExitCode.OK
+        return ExitCode.OK
     if as_json:
         click.echo(json.dumps(_outcome_json(outcome), indent=2))
     show_failures(outcome)
     if not as_json:
         click.echo(_summary(outcome, time.monotonic() - started))
-    return exit_code(outcome)
+    return ExitCode.OK if outcome.ok else ExitCode.FAILED
 
 
 def run_build(request: BuildRequest, *, quiet: bool) -> BuildOutcome:
@@ -211,13 +227,6 @@ def show_failures(outcome: BuildOutcome) -> None:
     for failed in outcome.variants:
         if failed.status is VariantStatus.FAILED:
             show_error(f"error: {failed.plan.name}: {failed.problem}")
-
-
-def exit_code(outcome: BuildOutcome) -> ExitCode:
-    """What the command exits with."""
-    if not outcome.ok:
-        return ExitCode.FAILED
-    return ExitCode.INCOMPLETE if outcome.unavailable else ExitCode.OK
 
 
 def _plan_json(prepared: Prepared) -> dict[str, object]:
@@ -263,7 +272,7 @@ def _load_text(outcome: VariantOutcome) -> str:
 
 def _summary(outcome: BuildOutcome, seconds: float) -> str:
     """A line per variant, a line of figures."""
-    names = [variant.plan.name for variant in outcome.variants] + [entry.name for entry in outcome.unavailable]
+    names = [variant.plan.name for variant in outcome.variants]
     width = max(len(name) for name in names)
     lines = []
     for variant in outcome.variants:
@@ -276,18 +285,28 @@ def _summary(outcome: BuildOutcome, seconds: float) -> str:
             details = ["Python only", _load_text(variant)]
         status = "unchanged" if variant.status is VariantStatus.UNCHANGED else variant.status.value
         lines.append(f"{variant.plan.name:<{width}}  {status}: {'; '.join(filter(None, details))}")
-    lines += [f"{entry.name:<{width}}  skipped: {entry.summary}" for entry in outcome.unavailable]
-    good = sum(variant.path is not None for variant in outcome.variants)
+    good, total = sum(variant.path is not None for variant in outcome.variants), len(names) + len(outcome.unavailable)
     lines.append(
-        f"{good} of {len(names)} variants in {outcome.plan.places.output};"
+        f"{good} of {total} variants in {outcome.plan.places.output};"
         f" {mebibytes(outcome.fetched)} fetched; {seconds:.0f} s"
     )
-    return "\n".join(lines)
+    return "\n".join(lines + missing_text(outcome.unavailable))
+
+
+def missing_text(unavailable: Iterable[Unavailable]) -> list[str]:
+    """What is missing, and what brings it: the end of what a build says."""
+    lines: list[str] = []
+    for (reason, remedy), names in grouped(unavailable).items():
+        lines += [f"missing: {name}" for name in names]
+        lines += [f"    {line}" for line in reason.splitlines()]
+        if remedy is not None:
+            lines.append(f"  to get {'it' if len(names) == 1 else 'them'}: {remedy}")
+    return lines
 
 
 def _outcome_json(outcome: BuildOutcome) -> dict[str, object]:
     return {
-        "ok": exit_code(outcome) is ExitCode.OK,
+        "ok": outcome.ok,
         "unavailable": [entry.to_json() for entry in outcome.unavailable],
         "output": str(outcome.plan.places.output),
         "fetched-bytes": outcome.fetched,

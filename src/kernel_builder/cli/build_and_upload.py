@@ -6,10 +6,10 @@ from typing import Unpack
 
 import click
 
-from kernel_builder.cli.build import BuildOptions, build_options, build_request, exit_code, run_build, show_failures
+from kernel_builder.cli.build import BuildOptions, build_options, build_request, missing_text, run_build, show_failures
 from kernel_builder.cli.console import errors_as_json
 from kernel_builder.cli.upload import UploadOptions, run_upload, upload_options
-from kernel_builder.errors import BuildError, ExitCode
+from kernel_builder.errors import BuildError
 
 
 class BothOptions(BuildOptions, UploadOptions):
@@ -23,16 +23,16 @@ class BothOptions(BuildOptions, UploadOptions):
 def command(*, quiet: bool, **options: Unpack[BothOptions]) -> int:
     """Build the kernel in DIR (default: here) as 'build' does, then publish it as 'upload' does.
 
-    Nothing is published if a variant cannot be built. With --dry-run, builds the variants and prints what would change
-    on the Hub.
+    Nothing is published if a variant fails; --complete demands that every variant can be built. With --dry-run, builds
+    the variants and prints what would change on the Hub.
     """
     with errors_as_json(options["as_json"]):
         outcome = run_build(build_request(options, ignore=options["ignore"]), quiet=quiet)
         show_failures(outcome)
+        for line in missing_text(outcome.unavailable):
+            click.echo(line, err=True)
         built = tuple(variant.plan.name for variant in outcome.variants if variant.path is not None)
-        code = exit_code(outcome)
-        if code is ExitCode.FAILED or not built:
+        if not outcome.ok or not built:
             raise BuildError("nothing was uploaded because the build failed", hint="see above")
     # The very folder: a link named result beside it is not what was built now.
-    uploaded = run_upload(outcome.plan.places.output, options, quiet=quiet, only=built)
-    return code if uploaded == ExitCode.OK else uploaded
+    return run_upload(outcome.plan.places.output, options, quiet=quiet, only=built)

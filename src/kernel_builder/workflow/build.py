@@ -43,11 +43,12 @@ class BuildRequest:
     """What ``kernel-builder build`` was asked for.
 
     ``patterns`` are globs over variant names, ``local`` means the one variant that fits the torch in the active
-    environment, ``platform`` and ``within`` are as in :class:`Selection`; ``available`` leaves out what cannot be built
-    here; with ``list_unreachable`` a server that does not answer makes variants unavailable, instead of being an error
-    at once; ``lock`` says what becomes of the project's lock. ``jobs`` overrides the number of jobs, ``output`` the
-    directory for variants (default ``build``), ``python`` the interpreter that loads them, ``ignore`` the conformance
-    rules that are passed over. ``settings_from`` is the directory whose ``kernel-builder.toml`` counts (default: root).
+    environment, ``platform`` and ``within`` are as in :class:`Selection`; with ``complete`` all of them must be
+    possible here; with ``list_unreachable`` a server that does not answer makes variants unavailable, instead of being
+    an error at once; ``lock`` says what becomes of the project's lock. ``jobs`` overrides the number of jobs,
+    ``output`` the directory for variants (default ``build``), ``python`` the interpreter that loads them,
+    ``ignore`` the conformance rules that are passed over. ``settings_from``: whose ``kernel-builder.toml`` counts
+    (default: that of the root).
     """
 
     root: Path
@@ -56,7 +57,7 @@ class BuildRequest:
     local: bool = False
     platform: Platform | None = None
     within: VariantSet | None = None
-    available: bool = False
+    complete: bool = False
     list_unreachable: bool = False
     lock: LockUse = LockUse.PREFER
     jobs: int | None = None
@@ -84,7 +85,6 @@ class BuildRequest:
         """How their toolchains are chosen."""
         return ToolchainOptions(
             lock=self.lock,
-            available=self.available,
             list_unreachable=self.list_unreachable,
             settings_from=self.settings_from,
         )
@@ -92,7 +92,9 @@ class BuildRequest:
 
 def prepare_build(request: BuildRequest, run: Run) -> Prepared:
     """Everything up to the plan of ``request``. Raises what :func:`~kernel_builder.workflow.prepare.prepare` does."""
-    return prepare(request.root, request.selection, request.options, run, output=request.output)
+    return prepare(
+        request.root, request.selection, request.options, run, complete=request.complete, output=request.output
+    )
 
 
 def build(request: BuildRequest, run: Run) -> BuildOutcome:
@@ -140,8 +142,10 @@ def _tell(prepared: Prepared, reporter: Reporter) -> None:
     """What people should know before anything is fetched or compiled."""
     for diagnostic in prepared.warnings:
         reporter.emit(Notice(message=diagnostic.render(), warning=True))
-    for entry in prepared.unavailable:
-        reporter.emit(Notice(message=f"{entry.name} is not built: {entry.summary}", warning=True))
+    if prepared.unavailable:
+        total = len(prepared.matrix.kept)
+        message = f"{len(prepared.unavailable)} of the {total} variants cannot be built here (listed at the end)"
+        reporter.emit(Notice(message=message))
     for backend, reason in prepared.without_variant:
         reporter.emit(Notice(message=f"nothing to build for {backend.value}: {reason}", warning=True))
     for text in prepared.plan.warnings:

@@ -443,7 +443,7 @@ def _capabilities(
     names = tuple(entry.name for entry in matrix.kept)
     run = replace(run, reporter=Silent(), offline=run.offline or unreachable is not None)
     try:
-        prepared = prepare_build(replace(request, available=True, list_unreachable=True), run)
+        prepared = prepare_build(replace(request, list_unreachable=True), run)
         found = {entry.name: entry for entry in prepared.unavailable}
     except UnavailableError as error:
         found = {entry.name: entry for entry in error.unavailable}

@@ -89,9 +89,9 @@ def _choose_project(request: FetchRequest, run: Run) -> tuple[Matrix, Chosen]:
     )
     project, _ = load_project(request.root)
     matrix = select_variants(project, selection, run)
-    chosen = choose_toolchains(project, matrix, run, ToolchainOptions(available=request.available))
+    chosen = choose_toolchains(project, matrix, run, ToolchainOptions())
     if chosen.unavailable and (not request.available or len(chosen.unavailable) == len(matrix.kept)):
-        raise refuse(chosen.unavailable, matrix, selection)
+        raise refuse(chosen.unavailable, matrix, selection, others="pass --available to fetch the other {count}")
     return matrix, chosen
 
 

@@ -16,13 +16,10 @@ from kernel_builder.toolchain.resolved import ResolvedToolchain
 
 
 class LockGuide:
-    """Chooses toolchains as the lock of the project in ``root`` says. With ``available``, a variant that it must name
-    and does not is one that cannot be built here, and no refusal.
-    """
+    """Chooses toolchains as the lock of the project in ``root`` says."""
 
-    def __init__(self, root: Path, use: LockUse, reporter: Reporter, *, available: bool) -> None:
+    def __init__(self, root: Path, use: LockUse, reporter: Reporter) -> None:
         self._use = use
-        self._available = available
         self._reporter = reporter
         self._lock = None if use is LockUse.UPGRADE else read_lock(root)
         self._locked: dict[str, LockedVariant] = {}
@@ -37,8 +34,7 @@ class LockGuide:
         locked = self._lock.get(name) if self._lock is not None else None
         if locked is None:
             if self._use is LockUse.REQUIRE:
-                if self._available:
-                    raise ToolchainError(f"{LOCK_NAME} does not list it", hint="run: kernel-builder lock")
+                provider.resolve(wanted)  # what cannot be built here could not be locked either: then that is why
                 raise self._refusal(name, "the lock does not list it")
             return provider.resolve(wanted, fresh=self._use is LockUse.UPGRADE)
         own = [artefact for artefact in locked.artefacts if artefact.kind is not ArtefactKind.TREE]

@@ -62,7 +62,7 @@ def make_lock(request: LockRequest, run: Run) -> Locking:
     project, _ = load_project(request.root)
     names = _wanted(project, request, old, run)
     use = LockUse.UPGRADE if request.upgrade else LockUse.PREFER
-    matrix, chosen = _choose(project, names, request, run, ToolchainOptions(available=True, lock=use))
+    matrix, chosen = _choose(project, names, request, run, ToolchainOptions(lock=use))
     if len(chosen.unavailable) == len(matrix.kept):
         raise refuse(chosen.unavailable, matrix, Selection(patterns=names, platform=request.platform))
     valid = {entry.name for entry in all_variants(project, load_support(), None).kept}
@@ -177,7 +177,7 @@ def _missing(project: Project, request: LockRequest, names: list[str], run: Run)
     found: set[str] = set()
     for group in groups:
         try:
-            options = ToolchainOptions(available=True, lock=LockUse.UPGRADE)
+            options = ToolchainOptions(lock=LockUse.UPGRADE)
             found.update(_choose(project, group, request, run, options)[1].resolved)
         except OfflineError:
             found.update(group)

@@ -55,18 +55,24 @@ class Prepared:
 
 
 def prepare(
-    root: Path, selection: Selection, options: ToolchainOptions, run: Run, *, output: Path | None = None
+    root: Path,
+    selection: Selection,
+    options: ToolchainOptions,
+    run: Run,
+    *,
+    complete: bool = False,
+    output: Path | None = None,
 ) -> Prepared:
     """Everything up to the plan. ``output`` is the directory for variants (default: ``build``).
 
-    Raises :class:`ConfigError`, :class:`UsageError`, what choosing toolchains raises, and :class:`UnavailableError` for
-    what cannot be built here, unless ``options`` leave it out.
+    What cannot be built here is left out. Raises :class:`UnavailableError` when that is everything, when it was asked
+    for by its full name, or anything with ``complete``; :class:`ConfigError`, :class:`UsageError`, and what choosing
+    toolchains raises.
     """
     project, warnings = load_project(root)
     matrix = select_variants(project, selection, run)
     chosen = choose_toolchains(project, matrix, run, options)
-    if chosen.unavailable and (not options.available or len(chosen.unavailable) == len(matrix.kept)):
-        raise refuse(chosen.unavailable, matrix, selection)
+    _refuse_what_is_missed(chosen, matrix, selection, complete=complete)
     places = Places(
         root=project.root,
         work=project.root / WORK_DIRECTORY,
@@ -96,6 +102,17 @@ def prepare(
         identity=identity,
         plan=plan,
     )
+
+
+def _refuse_what_is_missed(chosen: Chosen, matrix: Matrix, selection: Selection, *, complete: bool) -> None:
+    missing = chosen.unavailable
+    named = [entry.name for entry in missing if entry.name in selection.patterns]
+    if named and not complete:
+        others = f"run it without {' '.join(f'--variant {name}' for name in named)} to build the other {{count}}"
+    else:
+        others = "run it without --complete to build the other {count}"
+    if missing and (complete or named or len(missing) == len(matrix.kept)):
+        raise refuse(missing, matrix, selection, others=others)
 
 
 def _toolchains(matrix: Matrix, chosen: Chosen, run: Run) -> Mapping[str, Toolchain]:

@@ -5,7 +5,7 @@ Nothing here prints, and nothing is fetched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -227,30 +227,35 @@ def obstacles(matrix: Matrix) -> list[Unavailable]:
         Unavailable(
             name=entry.name,
             reason=entry.obstacle,
-            remedy="run 'kernel-builder build --available' to skip them",
+            remedy="build with the reference implementation and upload from there: uploads keep each other's variants",
         )
         for entry in matrix.kept
         if entry.obstacle is not None
     ]
 
 
-def refuse(unavailable: Sequence[Unavailable], matrix: Matrix, selection: Selection) -> UnavailableError:
-    """The error that lists everything that cannot be built here, each with what would help."""
-    total, rest = len(matrix.kept), len(matrix.kept) - len(unavailable)
-    required = not selection.patterns and selection.within in {None, VariantSet.REQUIRED}
-    what = "that Hub kernels must have" if required else "that were requested"
+def grouped(unavailable: Iterable[Unavailable]) -> Mapping[tuple[str, str | None], Sequence[str]]:
+    """The names of variants by the reason that they share and what would help."""
     groups: dict[tuple[str, str | None], list[str]] = {}
     for entry in unavailable:
         groups.setdefault((entry.reason, entry.remedy), []).append(entry.name)
+    return groups
+
+
+def refuse(
+    unavailable: Sequence[Unavailable], matrix: Matrix, selection: Selection, *, others: str = ""
+) -> UnavailableError:
+    """The error that lists everything that cannot be built here, each with what would help. ``others`` is the hint for
+    the rest, whose number takes the place of ``{count}``.
+    """
+    total, rest = len(matrix.kept), len(matrix.kept) - len(unavailable)
+    required = not selection.patterns and selection.within in {None, VariantSet.REQUIRED}
+    what = "that Hub kernels must have" if required else "that were requested"
     lines = [f"{len(unavailable)} of the {total} variants {what} cannot be built here:"]
-    for (reason, remedy), names in groups.items():
+    for (reason, remedy), names in grouped(unavailable).items():
         lines += [f"  {name}" for name in names]
         lines += [f"      {line}" for line in reason.splitlines()]
         if remedy is not None:
             lines.append(f"      remedy: {remedy}")
-    if rest:
-        hint = f"run 'kernel-builder build --available' for the other {rest},"
-        hint += " or 'kernel-builder build --local' for the one that fits the torch installed here"
-    else:
-        hint = "run 'kernel-builder list-variants --why' to see what this project can have"
+    hint = others.format(count=rest) if rest else "run 'kernel-builder list-variants --why' to see what it can have"
     return UnavailableError("\n".join(lines), unavailable=unavailable, hint=hint)

@@ -106,13 +106,11 @@ def resolve_all(
 class ToolchainOptions:
     """How toolchains of a project are chosen.
 
-    ``lock`` says what becomes of the project's lock; ``available`` is that of :class:`LockGuide`, ``list_unreachable``
-    that of :func:`resolve_all`. ``settings_from`` is the directory whose ``kernel-builder.toml`` counts (default: the
-    project's).
+    ``lock`` says what becomes of the project's lock; ``list_unreachable`` is that of :func:`resolve_all`.
+    ``settings_from`` is the directory whose ``kernel-builder.toml`` counts (default: the project's).
     """
 
     lock: LockUse = LockUse.PREFER
-    available: bool = False
     list_unreachable: bool = False
     settings_from: Path | None = None
 
@@ -151,7 +149,7 @@ def choose_toolchains(project: Project, matrix: Matrix, run: Run, options: Toolc
     depends = {entry.backend: _resolve_libraries(project, entry.backend, libraries) for entry, _ in compiled}
     settings_from = options.settings_from or project.root
     provider = open_toolchains(run, settings_from, machine, indexes={index.label: index})
-    guide = LockGuide(project.root, options.lock, run.reporter, available=options.available)
+    guide = LockGuide(project.root, options.lock, run.reporter)
 
     def way(entry: Kept, row: SupportRow) -> Callable[[], ResolvedToolchain]:
         request = toolchain_request(row)

@@ -157,7 +157,6 @@ def test_build_says_first_what_cannot_be_built_and_builds_nothing(tool: Tool, pr
     assert isinstance(unavailable, list)
     assert [entry["name"][:22] for entry in unavailable] == ["torch213-cxx11-rocm71-", "torch213-cxx11-rocm72-"]
     assert not (project / "build").exists()
-    assert tool("build", project, "--backend", "rocm", "--available").code == 4
 
 
 @pytest.mark.parametrize("command", [("build", "--dry-run"), ("doctor",), ("lock",), ("toolchain", "fetch")])
