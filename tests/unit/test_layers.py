@@ -22,7 +22,7 @@ ORDER = tuple(re.findall(r"^    ([a-z]+)  +\S", PAGE.split("## The map")[1].spli
 TOO = {
     # Rules judge any kernel, ours or not: from the library's bytes, never from how it was made.
     "check": {"plan", "engine", "backends", "actions", "toolchain", "store", "project"},
-    "scaffold": set(ORDER) - {"errors", "files", "config", "scaffold"},
+    "scaffold": set(ORDER) - {"errors", "files", "git", "config", "scaffold"},
     "load": {"plan", "engine", "backends", "toolchain", "store"},
 }
 """What a package must not import although it stands before it."""
@@ -32,7 +32,7 @@ PROCESSES = {"subprocess", "multiprocessing", "pty"}
 STARTERS = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp", "execv", "execve", "execvp", "execvpe"}
 
 OPEN_CONNECTIONS = {"store", "hub"}
-START_PROCESSES = {"engine", "toolchain", "backends", "load", "project", "scaffold"}
+START_PROCESSES = {"git", "engine", "toolchain", "backends", "load"}
 PRINT = {"cli", "engine/inspect.py", "load/probe/answers.py"}
 """The two files are programs of their own: what they print is their answer to the package."""
 READ_ENVIRONMENT = {"cli"}

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import Project
+from kernel_builder.git import GitError, filters_of, paths_in, run_git
 from kernel_builder.project.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY, BuildInputs, build_inputs
 
 _COMMIT_DIGITS = 7
 _DIGEST_DIGITS = 8
 _LONE_DIGEST_DIGITS = 12
-_GIT_SECONDS = 60
+_SUBMODULE = "160000"
+_POINTER = re.compile(
+    rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*"
+    rb"oid sha256:(?P<sha256>[0-9a-f]{64})\nsize (?P<size>[0-9]{1,18})\n"
+)
+"""What git has in the place of a file that git LFS stores. Reference: git LFS specification, "The Pointer"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,45 +57,81 @@ def source_digest(project: Project, inputs: tuple[str, ...]) -> str:
     return digest.hexdigest()
 
 
-class _GitFailedError(Exception):
-    """git cannot answer; the text says why, for people."""
-
-
-def _git(root: Path, environ: Mapping[str, str], *arguments: str) -> str:
-    # In a hook, git's own variables name another repository than the one that the kernel lies in.
-    environment = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
-    environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
-    environment |= {name: value for name, value in environ.items() if name.startswith(("GIT_CONFIG", "GIT_CEILING"))}
-    try:
-        completed = subprocess.run(
-            ["git", "-C", str(root), *arguments],
-            capture_output=True,
-            check=False,
-            env=environment,
-            timeout=_GIT_SECONDS,
-            stdin=subprocess.DEVNULL,
-        )
-    except FileNotFoundError as error:
-        raise _GitFailedError("git is not on PATH") from error
-    except subprocess.TimeoutExpired as error:
-        raise _GitFailedError(f"git did not respond within {_GIT_SECONDS} s") from error
-    if completed.returncode != 0:
-        words = completed.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise _GitFailedError(words[0].removeprefix("fatal: ") if words else "git failed")
-    return completed.stdout.decode("utf-8", "surrogateescape")
-
-
 def _head(root: Path, environ: Mapping[str, str]) -> str:
     try:
-        _git(root, environ, "rev-parse", "--git-dir")
-    except _GitFailedError as error:
+        run_git(root, environ, "rev-parse", "--git-dir")
+    except GitError as error:
         if "not a git repository" in str(error):
-            raise _GitFailedError("it is not in a git repository") from error
+            raise GitError("it is not in a git repository") from error
         raise
     try:
-        return _git(root, environ, "rev-parse", "--verify", "--quiet", "HEAD").strip()
-    except _GitFailedError as error:
-        raise _GitFailedError("its git repository has no commit yet") from error
+        return run_git(root, environ, "rev-parse", "--verify", "--quiet", "HEAD").decode("ascii").strip()
+    except GitError as error:
+        raise GitError("its git repository has no commit yet") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tree:
+    """What git knows of a tree. ``changed`` says for people how it differs from its commit; ``tracked`` are files that
+    git has, ``others`` those that it neither has nor ignores. Repositories that are no submodules end in a slash.
+    """
+
+    changed: str | None
+    tracked: frozenset[str]
+    others: frozenset[str]
+
+    def lacks(self, path: str) -> bool:
+        """Whether nobody can get ``path`` from a commit, and git was not told that this is right."""
+        return path in self.others or any(str(folder) + "/" in self.others for folder in Path(path).parents)
+
+
+def _look(root: Path, environ: Mapping[str, str], *excluded: str) -> _Tree:
+    """What git knows of the tree in ``root``, submodules included, but for the directories ``excluded``."""
+    changed = _changed(root, environ, *excluded)
+    entries = paths_in(run_git(root, environ, "ls-files", "-z", "--cached", "--stage", "--", "."))
+    modes = {path: facts.partition(" ")[0] for facts, _, path in (entry.partition("\t") for entry in entries)}
+    tracked = set(modes)
+    others = set(paths_in(run_git(root, environ, "ls-files", "-z", "--others", "--exclude-standard", "--", ".")))
+    for path in sorted(path for path, mode in modes.items() if mode == _SUBMODULE):
+        # git would look into it with filters that its own configuration names.
+        if not (root / path / ".git").exists():
+            continue
+        within = _look(root / path, environ)
+        if changed is None and within.changed is not None:
+            changed = f"{path}/{within.changed}"
+        tracked.update(f"{path}/{name}" for name in within.tracked)
+        others.update(f"{path}/{name}" for name in within.others)
+    return _Tree(changed=changed, tracked=frozenset(tracked), others=frozenset(others))
+
+
+def _changed(root: Path, environ: Mapping[str, str], *excluded: str) -> str | None:
+    """Which tracked file below ``root`` differs from the commit, for people. What a submodule contains is not looked
+    at. The content of a file is what it is: no filter cleans it but the one of git LFS, which is done here.
+    """
+    filters = filters_of(root, environ)
+    words = ("status", "--porcelain=v1", "-z", "--untracked-files=no", "--ignore-submodules=dirty", "--no-renames")
+    pathspecs = (".", *(f":(exclude){name}" for name in excluded))
+    found = paths_in(run_git(root, environ, *words, "--", *pathspecs, without=filters))
+    if not found:
+        return None
+    prefix = run_git(root, environ, "rev-parse", "--show-prefix").decode("utf-8", "surrogateescape").rstrip("\n")
+    for entry in found:
+        state, path = entry[:2], entry[3:].removeprefix(prefix)
+        if state != " M" or not _is_stored_apart(root, path, environ):
+            return f"{path} has uncommitted changes"
+    return None
+
+
+def _is_stored_apart(root: Path, path: str, environ: Mapping[str, str]) -> bool:
+    """Whether git has a pointer of git LFS in the place of a file, and the file is what that points to."""
+    try:
+        pointer = _POINTER.fullmatch(run_git(root, environ, "cat-file", "blob", f":./{path}"))
+        if pointer is None or (root / path).stat().st_size != int(pointer["size"]):
+            return False
+        with (root / path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest().encode() == pointer["sha256"]
+    except (GitError, OSError):
+        return False
 
 
 def _differences(root: Path, inputs: BuildInputs, environ: Mapping[str, str]) -> str | None:
@@ -98,15 +140,11 @@ def _differences(root: Path, inputs: BuildInputs, environ: Mapping[str, str]) ->
     Tracked files below the project count, whatever they are for; untracked ones only when a build reads them, or may
     read them and git does not ignore them. Build outputs never count.
     """
-    excluded = [f":(exclude){name}" for name in (OUTPUT_DIRECTORY, WORK_DIRECTORY)]
-    changed = _git(root, environ, "status", "--porcelain=v1", "-z", "--untracked-files=no", "--", ".", *excluded)
-    if changed:
-        first = changed.split("\0", 1)[0][3:]
-        return f"{first} has uncommitted changes"
-    tracked = set(_git(root, environ, "ls-files", "-z", "--cached", "--recurse-submodules", "--", ".").split("\0"))
-    others = set(_git(root, environ, "ls-files", "-z", "--others", "--exclude-standard", "--", ".").split("\0"))
+    tree = _look(root, environ, OUTPUT_DIRECTORY, WORK_DIRECTORY)
+    if tree.changed is not None:
+        return tree.changed
     for path in inputs.all:
-        if path not in tracked and (path in inputs.declared or path in others):
+        if path not in tree.tracked and (path in inputs.declared or tree.lacks(path)):
             return f"{path} is not in git"
     return None
 
@@ -120,7 +158,7 @@ def identify(project: Project, output: Path | None = None, *, environ: Mapping[s
     try:
         commit = _head(project.root, environ)
         difference = _differences(project.root, inputs, environ)
-    except _GitFailedError as error:
+    except GitError as error:
         digest = source_digest(project, inputs.all)
         return Identity(
             unique=digest[:_LONE_DIGEST_DIGITS],

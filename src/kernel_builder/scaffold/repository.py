@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from kernel_builder.git import GitError, GitMissingError, run_git
 
 
 def start_repository(root: Path, files: Iterable[str], environ: Mapping[str, str]) -> bool:
     """Run ``git init`` in ``root`` and stage ``files``; nothing is committed. git runs with ``environ``.
 
     Returns whether that was done. It is not, and that is no failure, where git is missing or refuses, and
-    where ``root`` already is in a repository: a project in a larger repository is its owner's to add.
+    where ``root`` already is in a repository: a project in a larger repository is its owner's to add. What is left of
+    a repository is left alone as well: git would go on with its configuration.
     """
-    try:
-        inside = _git(root, environ, "rev-parse", "--is-inside-work-tree").returncode == 0
-        return (
-            not inside
-            and _git(root, environ, "init", "--quiet").returncode == 0
-            and _git(root, environ, "add", "--", *files).returncode == 0
-        )
-    except OSError:
+    if os.path.lexists(root / ".git"):
         return False
+    try:
+        if _is_inside(root, environ):
+            return False
+        run_git(root, environ, "init", "--quiet")
+        run_git(root, environ, "add", "--", *files)
+    except GitError:
+        return False
+    return True
 
 
-def _git(root: Path, environ: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        ["git", "-C", str(root), *arguments],
-        check=False,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+def _is_inside(root: Path, environ: Mapping[str, str]) -> bool:
+    try:
+        run_git(root, environ, "rev-parse", "--is-inside-work-tree")
+    except GitMissingError:
+        raise
+    except GitError:
+        return False
+    return True

@@ -13,11 +13,10 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -26,6 +25,7 @@ from packaging.specifiers import SpecifierSet
 
 from kernel_builder.errors import IntegrityError, KernelBuilderError, NetworkError, ToolchainError
 from kernel_builder.events import Notice, Reporter
+from kernel_builder.git import GitError, GitMissingError, GitTooSlowError, run_git
 from kernel_builder.store.archive import unpack
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.cache import Store, StoreKey, require_space
@@ -373,40 +373,18 @@ class Libraries:
         if self._transport is not None and self._transport.offline and scheme not in {"", "file"}:
             raise refused_offline(redact(address))
         repository = archive.with_name("git")
-        _git("init", "--quiet", "--bare", str(repository), address=address, environ=self._environ)
+        git = partial(_git, address=address, environ=self._environ)
+        git("init", "--quiet", "--bare", str(repository))
         within = ("--git-dir", str(repository))
-        _git(
-            *within,
-            "fetch",
-            "--quiet",
-            "--depth=1",
-            "--",
-            address,
-            f"refs/tags/v{release.version}",
-            address=address,
-            environ=self._environ,
-        )
-        commit = (
-            _git(*within, "rev-parse", "FETCH_HEAD^{commit}", address=address, environ=self._environ).decode().strip()
-        )
+        git(*within, "fetch", "--quiet", "--depth=1", "--", address, f"refs/tags/v{release.version}")
+        commit = git(*within, "rev-parse", "FETCH_HEAD^{commit}").decode().strip()
         if commit != release.commit:
             raise IntegrityError(
                 f"the tag v{release.version} of {redact(address)} is commit {commit}, not {release.commit}",
                 hint="that repository is not a copy of the library's own",
             )
         prefix = f"--prefix={release.library.name}-{release.version}/"
-        archive.write_bytes(
-            _git(
-                *within,
-                "archive",
-                "--format=tar.gz",
-                prefix,
-                commit,
-                *release.library.include,
-                address=address,
-                environ=self._environ,
-            )
-        )
+        archive.write_bytes(git(*within, "archive", "--format=tar.gz", prefix, commit, *release.library.include))
 
 
 def source_version(folder: Path, library: Library) -> str | None:
@@ -439,23 +417,12 @@ def _copy_file(address: str, target: Path) -> None:
 
 
 def _git(*arguments: str, address: str, environ: Mapping[str, str]) -> bytes:
-    environment = {**environ, "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_COUNT": "0"}
     try:
-        completed = subprocess.run(
-            ["git", *arguments],
-            capture_output=True,
-            check=True,
-            timeout=_GIT_SECONDS,
-            stdin=subprocess.DEVNULL,
-            env=environment,
-        )
-    except FileNotFoundError as error:
+        return run_git(Path(), environ, *arguments, transfers=True, seconds=_GIT_SECONDS)
+    except GitMissingError as error:
         raise ToolchainError(f"git is needed for {redact(address)}, but it is not installed") from error
-    except subprocess.TimeoutExpired as error:
+    except GitTooSlowError as error:
         raise NetworkError(f"git could not fetch {redact(address)} within {_GIT_SECONDS} s") from error
-    except subprocess.CalledProcessError as error:
-        lines = error.stderr.decode(errors="replace").strip().replace(address, redact(address)).splitlines()
-        # Advice follows the reason, and other programs' words may stand before it.
-        reason = next((line for line in lines if line.startswith("fatal:")), lines[-1] if lines else "it failed")
-        raise NetworkError(f"git could not fetch {redact(address)}: {reason.removeprefix('fatal: ')}") from error
-    return completed.stdout
+    except GitError as error:
+        reason = str(error).replace(address, redact(address))
+        raise NetworkError(f"git could not fetch {redact(address)}: {reason}") from error
