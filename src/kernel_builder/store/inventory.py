@@ -34,7 +34,9 @@ IMPORT_LOCK = "import"
 IMPORT_PREFIX = ".import-"
 """An import holds this lock and works in a directory of this name, in the root of the store."""
 _PARTIAL_SECONDS = 7 * 24 * 3600.0
-"""How long the beginning of a download is kept for somebody to go on with it."""
+"""How long the beginning of a download is kept for somebody to go on with it, and what a build left in the store."""
+BUILDS = "builds"
+"""The folder of the store with the work directories of projects that cannot be written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,8 +273,16 @@ def _collect_debris(store: Store, *, dry_run: bool, everything: bool) -> tuple[i
     ]
     parts = [path for path in parts if _lock_is_free(store, path.name)]
     partial += [path for path in (store.root / "resolutions").glob(".new-*") if now - _time(path) > 3600]
-    freed = sum(_size(path) for path in (*imports, *ownerless, *partial, *parts))
+    builds = [
+        path
+        for path in sorted((store.root / BUILDS).glob("*"))
+        if (everything or now - _last_build(path) > _PARTIAL_SECONDS) and _is_free(path / "lock")
+    ]
+    freed = sum(_size(path) for path in (*imports, *ownerless, *partial, *parts, *builds))
     if not dry_run:
+        for path in builds:
+            with contextlib.suppress(Timeout), FileLock(path / "lock").acquire(timeout=0):
+                shutil.rmtree(path, ignore_errors=True)
         store.sweep()
         for path in imports:
             with contextlib.suppress(Timeout), FileLock(_lock_of(store, IMPORT_LOCK)).acquire(timeout=0):
@@ -283,7 +293,11 @@ def _collect_debris(store: Store, *, dry_run: bool, everything: bool) -> tuple[i
         for path in parts:
             with contextlib.suppress(Timeout), FileLock(_lock_of(store, path.name)).acquire(timeout=0):
                 shutil.rmtree(path, ignore_errors=True)
-    return len(imports) + len(ownerless) + len(partial) + len(parts), freed
+    return len(imports) + len(ownerless) + len(partial) + len(parts) + len(builds), freed
+
+
+def _last_build(work: Path) -> float:
+    return max((_time(path) for path in work.iterdir() if path.name != "lock"), default=0.0)
 
 
 def _lock_of(store: Store, name: str) -> Path:
@@ -291,8 +305,12 @@ def _lock_of(store: Store, name: str) -> Path:
 
 
 def _lock_is_free(store: Store, name: str) -> bool:
+    return _is_free(_lock_of(store, name))
+
+
+def _is_free(lock: Path) -> bool:
     try:
-        with FileLock(_lock_of(store, name)).acquire(timeout=0):
+        with FileLock(lock).acquire(timeout=0):
             return True
     except Timeout:
         return False

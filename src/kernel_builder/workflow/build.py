@@ -142,6 +142,9 @@ def _tell(prepared: Prepared, reporter: Reporter) -> None:
     """What people should know before anything is fetched or compiled."""
     for diagnostic in prepared.warnings:
         reporter.emit(Notice(message=diagnostic.render(), warning=True))
+    work = prepared.plan.places.work
+    if work.parent != prepared.plan.places.root:
+        reporter.emit(Notice(message=f"the project cannot be written, so objects and logs go to {work}"))
     if prepared.unavailable:
         total = len(prepared.matrix.kept)
         message = f"{len(prepared.unavailable)} of the {total} variants cannot be built here (listed at the end)"

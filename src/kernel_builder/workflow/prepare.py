@@ -5,6 +5,8 @@ Nothing is fetched, so that a dry run costs nothing.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ from kernel_builder.plan.planner import Planning, plan_build
 from kernel_builder.project.identity import Identity, identify
 from kernel_builder.project.survey import survey
 from kernel_builder.project.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY
+from kernel_builder.store.cache import Store
+from kernel_builder.store.inventory import BUILDS
 from kernel_builder.toolchain.host import measured
 from kernel_builder.toolchain.identity import tree_identity
 from kernel_builder.toolchain.model import HostCompiler, PythonHeaders, Sysroot, Toolchain
@@ -75,7 +79,7 @@ def prepare(
     _refuse_what_is_missed(chosen, matrix, selection, complete=complete)
     places = Places(
         root=project.root,
-        work=project.root / WORK_DIRECTORY,
+        work=work_directory(project, run.store),
         output=(output or project.root / OUTPUT_DIRECTORY).absolute(),
         store=run.store.root,
     )
@@ -102,6 +106,20 @@ def prepare(
         identity=identity,
         plan=plan,
     )
+
+
+def work_directory(project: Project, store: Store) -> Path:
+    """Where the objects and logs of ``project`` go: into it, or into ``store`` where it cannot be written.
+
+    What is built there is told from another checkout at the same path, another mount say, whose files may be older.
+    """
+    own = project.root / WORK_DIRECTORY
+    if os.access(own if own.exists() else project.root, os.W_OK | os.X_OK):
+        return own
+    status = project.root.stat()
+    facts = f"{project.root.resolve()}\0{status.st_dev}\0{status.st_ino}"
+    digest = hashlib.sha256(facts.encode("utf-8", "surrogateescape")).hexdigest()
+    return store.root / BUILDS / f"{project.name}-{digest[:16]}"
 
 
 def _refuse_what_is_missed(chosen: Chosen, matrix: Matrix, selection: Selection, *, complete: bool) -> None:

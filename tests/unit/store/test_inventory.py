@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from kernel_builder.events import Notice, Recorder
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import MANIFEST, Store, StoreKey
-from kernel_builder.store.inventory import StoreEntry, collect, discard_unused, list_entries, verify_entries
+from kernel_builder.store.inventory import BUILDS, StoreEntry, collect, discard_unused, list_entries, verify_entries
 
 SOURCE = Artefact(name="demo", version="1.0", filename="demo-1.0-py3-none-any.whl", sha256="ab" * 32)
 DAY = 86400.0
@@ -296,3 +297,19 @@ def test_debris_of_a_killed_process_is_removed_and_that_of_a_living_one_is_not(t
     assert list(store.debris()) == []
     assert not parts.exists()
     assert names(list_entries(store)) == ["other"]
+
+
+def test_what_builds_of_read_only_projects_left_goes_after_a_week_unless_one_runs(tmp_path: Path) -> None:
+    store = filled(tmp_path, "other")
+    old = time.time() - 8 * DAY
+    for name, when in (("idle", old), ("fresh", time.time()), ("held", old)):
+        work = tmp_path / BUILDS / name
+        work.mkdir(parents=True)
+        (work / "journal").write_bytes(b"x" * 100)
+        os.utime(work / "journal", (when, when))
+    with FileLock(tmp_path / BUILDS / "held" / "lock"):
+        for _ in range(2):  # looking makes nothing younger
+            assert collect(store, dry_run=True).debris == 1
+        assert collect(store).debris == 1
+    assert sorted(path.name for path in (tmp_path / BUILDS).iterdir()) == ["fresh", "held"]
+    assert collect(store, everything=True).debris == 2
