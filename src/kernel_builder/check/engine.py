@@ -164,7 +164,9 @@ def _apply_all(units: Sequence[object], settings: Settings, codes: frozenset[str
     else:
         with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="check") as pool:
             found = list(pool.map(lambda unit: _apply(unit, settings, codes), units))
-    return apply_acceptances(list(zip(units, found, strict=True)), codes)
+    # What only loading shows was not asked where nothing was loaded.
+    asked = codes if settings.load else frozenset(code for code in codes if not code.startswith("KB5"))
+    return apply_acceptances(list(zip(units, found, strict=True)), asked)
 
 
 def _apply(unit: object, settings: Settings, codes: frozenset[str]) -> list[Finding]:

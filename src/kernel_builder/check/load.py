@@ -16,68 +16,21 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from kernel_builder.check.loaded import AUTOGRAD_ONLY, CRASHED, FAILED, FOREIGN, NOT_LOADED, UNIMPLEMENTED, judge
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import VariantDir, is_library_name
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import dependencies
 from kernel_builder.load.client import (
-    CallStatus,
     Environment,
-    LoadResult,
-    LoadStatus,
     NoEnvironment,
     call_ops,
     find_environment,
     load_together,
     load_variant,
 )
+from kernel_builder.load.evidence import CallStatus, LoadResult, LoadStatus
 
-NOT_LOADED = rule(
-    "KB500",
-    "not-loaded",
-    Severity.NOTE,
-    summary="The check loads every variant",
-    rationale="A variant that this machine cannot load is not proven to load anywhere.",
-    remedy="Run the check with --python set to an environment whose torch fits the variant.",
-    source="kernel-builder",
-)
-FAILED = rule(
-    "KB501",
-    "load-failed",
-    Severity.ERROR,
-    summary="The client can load the variant",
-    rationale="Users get this error.",
-    remedy="Fix what the message reports.",
-    source="contract 5.6",
-)
-CRASHED = rule(
-    "KB502",
-    "load-crashed",
-    Severity.ERROR,
-    summary="Loading the variant does not crash the process",
-    rationale="Users lose their program.",
-    remedy="Look for failing static initializers, ops registered twice, and clashing C++ runtimes.",
-    source="contract 5.6, cases T13 and T17",
-)
-FOREIGN = rule(
-    "KB503",
-    "foreign-registration",
-    Severity.ERROR,
-    summary="Loading the kernel registers ops in its own namespace only",
-    rationale="Two versions of the kernel in one process would register the same op, which aborts the process or makes"
-    " one version run the other's code.",
-    remedy="Use add_op_namespace_prefix in Python, and TORCH_EXTENSION_NAME with registration.h in C++.",
-    source="requirements page, Torch extension; case T12",
-)
-UNIMPLEMENTED = rule(
-    "KB504",
-    "op-unimplemented",
-    Severity.NOTE,
-    summary="Every declared op has an implementation for the variant's backend",
-    rationale="Calling it raises an error. In a kernel for several backends this may be intended.",
-    remedy="Add an impl() for the backend, or declare the op only where it has one.",
-    source="case T20",
-)
 TOGETHER = rule(
     "KB505",
     "versions-clash",
@@ -123,14 +76,21 @@ def _environment(python: Path | None, variables: frozenset[tuple[str, str]]) -> 
     return find_environment(python, dict(variables))
 
 
-@checks(VariantDir, NOT_LOADED, FAILED, CRASHED, FOREIGN, UNIMPLEMENTED, TOGETHER, NOT_COMPILED, OP_CRASHED, NOT_CALLED)
+_RULES = (NOT_LOADED, FAILED, CRASHED, FOREIGN, UNIMPLEMENTED, AUTOGRAD_ONLY, TOGETHER, NOT_COMPILED, OP_CRASHED,
+          NOT_CALLED)  # fmt: skip
+
+
+@checks(VariantDir, *_RULES)
 def load(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
     """Everything about one variant, where loading was asked for."""
-    if not settings.load:
-        return
     named, name = variant.variant, variant.metadata_text("name")
     if named is None or variant.id is None or name is None:
         return  # other rules say so
+    if variant.name in settings.evidence:
+        yield from judge(variant, settings.evidence[variant.name], ops_id=variant.id, backend=named.backend)
+        return
+    if not settings.load:
+        return
     with _ONE_AT_A_TIME:
         environment = _environment(settings.python, frozenset(settings.environ.items()))
         if isinstance(environment, NoEnvironment):
@@ -145,17 +105,8 @@ def load(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
             depends=depends,
             environment=environment,
         )
-        if result.status is LoadStatus.NOT_LOADED:
-            yield NOT_LOADED.at(variant, result.reason or "")
-        elif result.status is LoadStatus.FAILED:
-            where = f" ({result.frames[-1]})" if result.frames else ""
-            yield (CRASHED if result.crashed else FAILED).at(variant, f"{result.reason}{where}")
-        else:
-            for namespace in result.foreign:
-                said = f"loading it registers ops in namespace {namespace!r} instead of its own, {variant.id!r}"
-                yield FOREIGN.at(variant, said, symbol=namespace)
-            for op in result.unimplemented:
-                yield UNIMPLEMENTED.at(variant, f"{op} has no implementation", symbol=op)
+        yield from judge(variant, result, ops_id=variant.id, backend=named.backend)
+        if result.status is LoadStatus.LOADED:
             client = _Client(
                 backend=named.backend,
                 python_name=name.replace("-", "_"),

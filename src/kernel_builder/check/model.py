@@ -23,6 +23,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from kernel_builder.load.evidence import LoadResult
 from kernel_builder.variants.names import Variant
 
 
@@ -119,7 +120,8 @@ class Settings:
     variant claims it. ``torch_exports`` gives the names that the torch of a variant exports, ``None`` where they are
     not known. ``hash_files`` says that digests are compared with the files, ``required`` that all required variants
     must be there. ``load`` says that variants are loaded, too, by the interpreter ``python`` (``None``: the first that
-    has torch and the client of those that the variables ``environ`` lead to).
+    has torch and the client of those that the variables ``environ`` lead to). ``evidence`` is what loading showed
+    already, by the name of the variant; these are not loaded again.
     """
 
     policy: str = "glibc-2.27-static"
@@ -133,6 +135,7 @@ class Settings:
     load: bool = False
     python: Path | None = None
     environ: Mapping[str, str] = field(default_factory=dict, hash=False)
+    evidence: Mapping[str, LoadResult] = field(default_factory=dict, hash=False)
 
 
 _CODE = re.compile(r"KB[0-9]{3}")

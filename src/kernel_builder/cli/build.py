@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import TypedDict, Unpack
@@ -18,7 +19,7 @@ from kernel_builder.cli.options import offline_option, platform_option, source_o
 from kernel_builder.cli.session import open_run
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ExitCode, UsageError
-from kernel_builder.load.client import LoadStatus
+from kernel_builder.load.evidence import LoadResult, LoadStatus
 from kernel_builder.toolchain.lock import LockUse
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet
@@ -264,8 +265,9 @@ def _load_text(outcome: VariantOutcome) -> str:
         return f"not loaded here: {load.reason}"
     count = len(load.ops)
     text = f"loaded, {count} op{'' if count == 1 else 's'}" if count else "loaded"
-    if load.unimplemented:
-        names = ", ".join(name.split("::", 1)[1] for name in load.unimplemented)
+    unimplemented = load.unimplemented(outcome.plan.backend)
+    if unimplemented:
+        names = ", ".join(op.short for op in unimplemented)
         text += f" (without an implementation for {outcome.plan.backend.value}: {names})"
     return text
 
@@ -319,18 +321,20 @@ def _outcome_json(outcome: BuildOutcome) -> dict[str, object]:
                 "path": str(variant.path) if variant.path else None,
                 "ops-id": variant.plan.ops_id,
                 "compiled": list(variant.compiled),
-                "load": (
-                    {
-                        "status": variant.load.status.value,
-                        "reason": variant.load.reason,
-                        "ops": list(variant.load.ops),
-                        "unimplemented": list(variant.load.unimplemented),
-                    }
-                    if variant.load
-                    else None
-                ),
+                "load": _load_json(variant.load, variant.plan.backend) if variant.load else None,
                 "problem": variant.problem,
             }
             for variant in outcome.variants
         ],
+    }
+
+
+def _load_json(load: LoadResult, backend: Backend) -> dict[str, object]:
+    return {
+        "status": load.status.value,
+        "reason": load.reason,
+        "ops": [op.name for op in load.ops],
+        "implemented": {op.name: list(op.keys) for op in load.ops},
+        "unimplemented": [op.name for op in load.unimplemented(backend)],
+        "foreign": [asdict(one) for one in load.foreign],
     }

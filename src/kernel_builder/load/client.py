@@ -14,13 +14,13 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from kernel_builder import __version__
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import UsageError
-from kernel_builder.files import write_text
+from kernel_builder.load.evidence import Call, CallStatus, Foreign, LoadedOp, LoadResult, LoadStatus
 from kernel_builder.variants.names import Abi, ArchVariant, Machine, Platform, StableAbiTag, System, TorchTag, Variant
 
 _PROBE = Path(__file__).with_name("probe") / "__main__.py"
@@ -61,6 +61,11 @@ class Environment:
         """For people: ``torch 2.13.0+cpu``."""
         return f"torch {self.torch}"
 
+    def proof_key(self, fingerprint: str) -> list[str]:
+        """What a proof of loading holds for, where ``fingerprint`` stands for every byte of a variant."""
+        toolkits = " ".join(f"{backend}={version}" for backend, version in self.toolkits.items())
+        return [__version__, fingerprint, str(self.python), self.torch, toolkits, self.client]
+
     def has_device(self, backend: Backend) -> bool:
         """Whether code for ``backend`` can run here; where nobody can be asked, it is taken to."""
         return self.devices.get(backend, 1) > 0
@@ -71,50 +76,6 @@ class NoEnvironment:
     """Why variants cannot be loaded on this machine."""
 
     reason: str
-
-
-class LoadStatus(StrEnum):
-    """What came of loading a variant."""
-
-    LOADED = "loaded"
-    FAILED = "failed"
-    NOT_LOADED = "not loaded here"
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadResult:
-    """``reason`` says why a variant was not loaded, or what went wrong; ``frames`` where in the kernel's files.
-
-    ``ops`` are the ops that the variant registered, ``unimplemented`` those that nothing implements for its backend,
-    ``foreign`` the namespaces other than its own that it registered something in. ``crashed``: the process died.
-    """
-
-    status: LoadStatus
-    reason: str | None = None
-    frames: tuple[str, ...] = ()
-    ops: tuple[str, ...] = ()
-    unimplemented: tuple[str, ...] = ()
-    foreign: tuple[str, ...] = ()
-    crashed: bool = False
-
-
-class CallStatus(StrEnum):
-    """What came of calling an op with made-up arguments."""
-
-    COMPILED = "compiled"
-    NOT_COMPILED = "not compiled"
-    NOT_CALLED = "not called"
-    NO_FAKE = "no fake"
-    CRASHED = "crashed"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Call:
-    """An op, what came of calling it, and the error's words."""
-
-    op: str
-    status: CallStatus
-    words: str = ""
 
 
 def _candidates(chosen: Path | None, environ: Mapping[str, str]) -> list[Path]:
@@ -317,9 +278,8 @@ def load_variant(
         return LoadResult(status=LoadStatus.FAILED, reason=str(answer["reason"]), frames=_texts(answer["trace"]))
     return LoadResult(
         status=LoadStatus.LOADED,
-        ops=_texts(answer["ops"]),
-        unimplemented=_texts(answer["unimplemented"]),
-        foreign=_texts(answer["foreign"]),
+        ops=tuple(LoadedOp.from_json(op) for op in answer["ops"]),
+        foreign=tuple(Foreign.from_json(one) for one in answer["foreign"]),
     )
 
 
@@ -328,8 +288,6 @@ def _request(backend: Backend, python_name: str, depends: Mapping[str, str], **m
         # The client chooses by the devices that it sees; that it is the host's it must be told.
         "backend": backend.value if backend.is_host else None,
         "device": backend.torch.device,
-        # An op without tensors may well be registered for the host in a kernel for another backend.
-        "keys": list(dict.fromkeys(other.torch.dispatch_key for other in Backend)),
         "name": python_name,
         "depends": dict(depends),
         **more,
@@ -393,43 +351,6 @@ def call_ops(
             for op, status, words in (results if isinstance(results, list) else ())
         ]
         return (*crashed, *found)
-
-
-def remembered(stamp: Path, fingerprint: str, environment: Environment | NoEnvironment) -> LoadResult | None:
-    """What loading the very same files in the same environment gave before, if it went well (see :func:`remember`)."""
-    if isinstance(environment, NoEnvironment):
-        return None
-    try:
-        kept = json.loads(stamp.read_text(encoding="utf-8"))
-        if kept["key"] == _stamp_key(fingerprint, environment):
-            return LoadResult(
-                status=LoadStatus.LOADED,
-                ops=_texts(kept["ops"]),
-                unimplemented=_texts(kept["unimplemented"]),
-                foreign=_texts(kept["foreign"]),
-            )
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # no proof, or not one of ours: it is made again
-    return None
-
-
-def remember(stamp: Path, fingerprint: str, environment: Environment | NoEnvironment, result: LoadResult) -> None:
-    """Keep a successful proof in the file ``stamp``. ``fingerprint`` stands for every byte of the variant."""
-    if isinstance(environment, NoEnvironment) or result.status is not LoadStatus.LOADED:
-        return
-    kept = {
-        "key": _stamp_key(fingerprint, environment),
-        "ops": list(result.ops),
-        "unimplemented": list(result.unimplemented),
-        "foreign": list(result.foreign),
-    }
-    stamp.parent.mkdir(parents=True, exist_ok=True)
-    write_text(stamp, json.dumps(kept))
-
-
-def _stamp_key(fingerprint: str, environment: Environment) -> list[str]:
-    toolkits = " ".join(f"{backend}={version}" for backend, version in environment.toolkits.items())
-    return [fingerprint, str(environment.python), environment.torch, toolkits, environment.client]
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ def build(request: BuildRequest, run: Run) -> BuildOutcome:
         keep_going=request.keep_going,
         verbose=request.verbose,
     )
-    finisher = Finisher(prepared=prepared, environment=environment, conformance=conformance)
+    finisher = Finisher(prepared=prepared, environment=environment, conformance=conformance, reporter=run.reporter)
     with exclusive(places.work, run.reporter):
         recover(places.output, tuple(variant.name for variant in plan.variants))
         result = NinjaEngine().run(plan, options)

@@ -19,6 +19,7 @@ from kernel_builder.config.settings import FILE_NAME
 from kernel_builder.errors import BuildError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.files import write_text
+from kernel_builder.load.evidence import LoadResult
 from kernel_builder.variants.names import parse_variant
 from kernel_builder.variants.support import load_support
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _SOURCE_RULES = ("KB2", "KB3", "KB470", "KB48")
 # The variant's Python files are the package's, which were checked as sources.
 _CHECKED_BEFORE = ("KB201", "KB202", "KB203", "KB3")
+_LOADED = "KB5"
 _SHOWN = 20
 
 
@@ -77,12 +79,14 @@ class Conformance:
             reporter.emit(Notice(message=f"{len(warnings) - _SHOWN} more warnings: kernel-builder check", warning=True))
         _remember(stamp, key)
 
-    def check_variant(self, stage: Path, name: str, fingerprint: str) -> str | None:
+    def check_variant(
+        self, stage: Path, name: str, fingerprint: str, load: LoadResult, reporter: Reporter
+    ) -> str | None:
         """What is wrong with a finished variant in ``stage`` that is to be called ``name``; ``None`` for nothing.
 
-        ``fingerprint`` stands for every byte of it.
+        ``fingerprint`` stands for every byte of it; ``load`` is what loading it showed. Warnings about that are told.
         """
-        stamp, key = self.work / name / "checked.json", self._key(fingerprint)
+        stamp, key = self.work / name / "checked.json", self._key(fingerprint, repr(load))
         if _remembered(stamp, key):
             return None
         from kernel_builder.check.engine import check_found, select_rules  # noqa: PLC0415  (start-up time)
@@ -97,12 +101,16 @@ class Conformance:
         variant = Staged(stage, name, source=SourceTree(self.project.root, ""))
         report = check_found(
             [Discovery(shown=name, variants=(variant,))],
-            Settings(required=False, hash_files=False, built_for=_oldest_pythons((name,))),
+            Settings(required=False, hash_files=False, built_for=_oldest_pythons((name,)), evidence={name: load}),
             chosen=select_rules((), (*_CHECKED_BEFORE, *self.ignore)),
         )
         errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
         if errors:
             return "it breaks conformance rules:\n" + _listed(errors)
+        seen_by_loading = [finding for finding in report.findings if finding.rule.code.startswith(_LOADED)]
+        for finding in seen_by_loading:
+            if finding.severity is Severity.WARNING:
+                reporter.emit(Notice(message=_line(finding), warning=True))
         _remember(stamp, key)
         return None
 

@@ -13,18 +13,11 @@ from kernel_builder.artifact.digest import METADATA
 from kernel_builder.artifact.variant import publish, staged
 from kernel_builder.binary.stable_abi import stable_header_roots
 from kernel_builder.config.known import dependencies
-from kernel_builder.config.model import Project
 from kernel_builder.engine.protocol import ActionResult, ActionStatus
 from kernel_builder.errors import BuildError
-from kernel_builder.load.client import (
-    Environment,
-    LoadResult,
-    LoadStatus,
-    NoEnvironment,
-    load_variant,
-    remember,
-    remembered,
-)
+from kernel_builder.events import Reporter
+from kernel_builder.load.client import Environment, NoEnvironment, load_variant
+from kernel_builder.load.evidence import LoadResult, LoadStatus, remember, remembered
 from kernel_builder.plan.model import VariantPlan
 from kernel_builder.variants.matrix import stable_target
 from kernel_builder.workflow.conformance import Conformance
@@ -43,6 +36,7 @@ class Finisher:
     prepared: Prepared
     environment: Environment | NoEnvironment
     conformance: Conformance
+    reporter: Reporter
 
     def finish(self, variant: VariantPlan, results: tuple[ActionResult, ...]) -> VariantOutcome:
         """Install and load one variant whose actions ended with ``results``."""
@@ -100,8 +94,9 @@ class Finisher:
             # The metadata hold the digest of every file, so equal metadata mean an equal variant.
             fingerprint = hashlib.sha256((stage / METADATA).read_bytes()).hexdigest()
             load = self._load(variant, stage, fingerprint)
-            problem = _load_problem(self.prepared.project, load)
-            problem = problem or self.conformance.check_variant(stage, variant.name, fingerprint)
+            problem = _load_problem(load) or self.conformance.check_variant(
+                stage, variant.name, fingerprint, load, self.reporter
+            )
             if problem is not None:
                 return VariantOutcome(
                     plan=variant, status=VariantStatus.FAILED, compiled=compiled, load=load, problem=problem
@@ -119,7 +114,8 @@ class Finisher:
         """Load what is in ``stage``, unless the very same was loaded before."""
         plan = self.prepared.plan
         stamp = plan.places.work / variant.name / "loaded.json"
-        load = remembered(stamp, fingerprint, self.environment)
+        key = self.environment.proof_key(fingerprint) if isinstance(self.environment, Environment) else None
+        load = remembered(stamp, key)
         if load is None:
             load = load_variant(
                 stage,
@@ -129,7 +125,7 @@ class Finisher:
                 depends=_modules(variant),
                 environment=self.environment,
             )
-            remember(stamp, fingerprint, self.environment, load)
+            remember(stamp, key, load)
         return load
 
 
@@ -158,16 +154,8 @@ def _modules(variant: VariantPlan) -> dict[str, str]:
     return {tables[name].package: tables[name].module for name in declared if tables[name].module}
 
 
-def _load_problem(project: Project, load: LoadResult) -> str | None:
-    """Why a loaded variant is no good. An op without implementation is wrong only where no other backend has one."""
-    if load.status is LoadStatus.FAILED:
-        return "\n".join(
-            [f"the kernels client cannot load it: {load.reason}", *(f"    {line}" for line in load.frames)]
-        )
-    if load.unimplemented and len(project.backends) == 1:
-        names = ", ".join(name.split("::", 1)[1] for name in load.unimplemented)
-        return (
-            f"ops are declared but nothing implements them: {names}"
-            " (a def() without impl(), or an impl() for another device)"
-        )
-    return None
+def _load_problem(load: LoadResult) -> str | None:
+    """Why a variant did not load; ``None`` if it did, or was not tried."""
+    if load.status is not LoadStatus.FAILED:
+        return None
+    return "\n".join([f"the kernels client cannot load it: {load.reason}", *(f"    {line}" for line in load.frames)])

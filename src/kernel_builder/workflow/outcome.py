@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from kernel_builder.load.client import LoadResult
+from kernel_builder.load.evidence import LoadResult
 from kernel_builder.plan.model import BuildPlan, VariantPlan
 from kernel_builder.workflow.select import Unavailable
 

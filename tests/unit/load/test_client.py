@@ -9,16 +9,8 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.config.backends import Backend
-from kernel_builder.load.client import (
-    Environment,
-    LoadResult,
-    LoadStatus,
-    find_environment,
-    platform_of,
-    remember,
-    remembered,
-    why_not_loadable,
-)
+from kernel_builder.load.client import Environment, find_environment, platform_of, why_not_loadable
+from kernel_builder.load.evidence import LoadedOp, LoadResult, LoadStatus, remember, remembered
 from kernel_builder.load.probe.facts import devices
 from kernel_builder.variants.names import Abi, Machine, Platform, System, parse_variant
 
@@ -77,11 +69,12 @@ def test_devices_are_there_unless_a_driver_says_otherwise() -> None:
 
 
 def test_a_proof_holds_for_one_toolkit(tmp_path: Path) -> None:
-    result = LoadResult(status=LoadStatus.LOADED, ops=("my::op",))
-    remember(tmp_path / "stamp", "print", environment({"cuda": "13.0"}), result)
-    assert remembered(tmp_path / "stamp", "print", environment({"cuda": "13.0"})) == result
-    assert remembered(tmp_path / "stamp", "print", environment({"cuda": "13.2"})) is None
-    assert remembered(tmp_path / "stamp", "print", environment()) is None
+    result = LoadResult(status=LoadStatus.LOADED, ops=(LoadedOp(name="my::op", keys=("CPU",)),))
+    remember(tmp_path / "stamp", environment({"cuda": "13.0"}).proof_key("print"), result)
+    assert remembered(tmp_path / "stamp", environment({"cuda": "13.0"}).proof_key("print")) == result
+    assert remembered(tmp_path / "stamp", environment({"cuda": "13.2"}).proof_key("print")) is None
+    assert remembered(tmp_path / "stamp", environment().proof_key("print")) is None
+    assert remembered(tmp_path / "stamp", None) is None
 
 
 def test_the_python_is_looked_for_with_the_variables_that_are_given(

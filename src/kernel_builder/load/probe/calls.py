@@ -57,7 +57,7 @@ def call(request: dict[str, Any]) -> None:
         answer(status="failed", reason=reason_of(error), trace=[])
         return
     results: list[list[str]] = []
-    for name in ops_of(request["id"], [])[0]:
+    for name in [op["name"] for op in ops_of(request["id"])]:
         if name in request["skip"] or "." in name.split("::", 1)[1]:
             continue
         op = getattr(getattr(torch.ops, request["id"]), name.split("::", 1)[1])

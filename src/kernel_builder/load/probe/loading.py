@@ -7,7 +7,7 @@ from typing import Any
 
 from .answers import answer, kernel_frames, reason_of
 from .kernel import import_kernel, prepared
-from .registry import Registrations, all_ops, foreign, ops_of
+from .registry import Registrations, ops_of
 
 
 def load(request: dict[str, Any]) -> None:
@@ -15,14 +15,12 @@ def load(request: dict[str, Any]) -> None:
         return
     seen = Registrations(request["path"])
     seen.watch()
-    before = all_ops()
     try:
         import_kernel(request["path"], request)
     except Exception as error:
         answer(status="failed", reason=reason_of(error), trace=kernel_frames(error, request["path"]))
         return
-    names, unimplemented = ops_of(request["id"], request["keys"])
-    answer(status="loaded", ops=names, unimplemented=unimplemented, foreign=foreign(before, request["id"], seen))
+    answer(status="loaded", ops=ops_of(request["id"]), foreign=seen.foreign(request["id"]))
 
 
 def together(request: dict[str, Any]) -> None:
@@ -35,4 +33,4 @@ def together(request: dict[str, Any]) -> None:
         except Exception as error:
             answer(status="failed", reason=reason_of(error), trace=kernel_frames(error, version["path"]))
             return
-    answer(status="loaded", ops=[len(ops_of(version["id"], [])[0]) for version in request["versions"]])
+    answer(status="loaded", ops=[len(ops_of(version["id"])) for version in request["versions"]])

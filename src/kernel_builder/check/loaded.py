@@ -1,0 +1,121 @@
+"""What loading a variant showed, judged: one place for builds, ``check --load`` and uploads.
+
+Nothing is loaded here. :mod:`kernel_builder.load` brings the evidence, whoever asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernel_builder.check.model import Finding, Placed, Severity, rule
+from kernel_builder.config.backends import Backend
+from kernel_builder.load.evidence import Foreign, LoadedOp, LoadResult, LoadStatus, Serves
+
+NOT_LOADED = rule(
+    "KB500",
+    "not-loaded",
+    Severity.NOTE,
+    summary="The check loads every variant",
+    rationale="A variant that this machine cannot load is not proven to load anywhere.",
+    remedy="Run the check with --python set to an environment whose torch fits the variant.",
+    source="kernel-builder",
+)
+FAILED = rule(
+    "KB501",
+    "load-failed",
+    Severity.ERROR,
+    summary="The client can load the variant",
+    rationale="Users get this error.",
+    remedy="Fix what the message reports.",
+    source="contract 5.6",
+)
+CRASHED = rule(
+    "KB502",
+    "load-crashed",
+    Severity.ERROR,
+    summary="Loading the variant does not crash the process",
+    rationale="Users lose their program.",
+    remedy="Look for failing static initializers, ops registered twice, and clashing C++ runtimes.",
+    source="contract 5.6, cases T13 and T17",
+)
+FOREIGN = rule(
+    "KB503",
+    "foreign-registration",
+    Severity.ERROR,
+    summary="Loading the kernel registers ops, kernels and classes in its own namespace only",
+    rationale="Two versions of the kernel in one process would register the same op, which aborts the process or makes"
+    " one version run the other's code.",
+    remedy="Use add_op_namespace_prefix in Python, and TORCH_EXTENSION_NAME with registration.h in C++.",
+    source="requirements page, Torch extension; case T12",
+)
+UNIMPLEMENTED = rule(
+    "KB504",
+    "op-unimplemented",
+    Severity.ERROR,
+    summary="Every declared op has an implementation for the variant's backend",
+    rationale="Calling it raises an error.",
+    remedy="Add an impl() for the backend, or declare the op only where it has one.",
+    source="case T20",
+    acceptable=True,
+)
+AUTOGRAD_ONLY = rule(
+    "KB509",
+    "op-autograd-only",
+    Severity.WARNING,
+    summary="Ops have an implementation besides the one that records gradients",
+    rationale="Under torch.inference_mode() autograd's kernel is passed over, and calling the op raises an error.",
+    remedy="Add an impl() for the backend, or register the kernel as CompositeImplicitAutograd.",
+    source="torch's notes on dispatch keys",
+)
+
+_SHOWN = 5
+
+
+def judge(place: Placed | str, result: LoadResult, *, ops_id: str, backend: Backend) -> Iterator[Finding]:
+    """The findings about a variant at ``place``, for ``backend`` and with the op namespace ``ops_id``."""
+    if result.status is LoadStatus.NOT_LOADED:
+        yield NOT_LOADED.at(place, result.reason or "")
+    elif result.status is LoadStatus.FAILED:
+        where = f" ({result.frames[-1]})" if result.frames else ""
+        yield (CRASHED if result.crashed else FAILED).at(place, f"{result.reason}{where}")
+    else:
+        yield from _foreign(place, result.foreign, ops_id)
+        yield from _implemented(place, result.ops, backend)
+
+
+def _foreign(place: Placed | str, found: tuple[Foreign, ...], ops_id: str) -> Iterator[Finding]:
+    """One finding for each namespace and kind."""
+    groups: dict[tuple[str, str], list[Foreign]] = {}
+    for one in found:
+        groups.setdefault((one.namespace, one.kind), []).append(one)
+    for (namespace, kind), ones in groups.items():
+        names = [f"{one.name} ({one.place})" if one.place else one.name for one in ones if one.name]
+        shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+        listed = f": {shown}" if shown else ""
+        said = {
+            "kernel": f"loading it changes ops of namespace {namespace!r} for the whole process{listed}",
+            "class": f"loading it registers classes in namespace {namespace!r} instead of its own, {ops_id!r}{listed}",
+            "fallback": f"loading it changes what all ops without a kernel do for a dispatch key{listed}",
+        }
+        ops = f"loading it registers ops in namespace {namespace!r} instead of its own, {ops_id!r}{listed}"
+        yield FOREIGN.at(place, said.get(kind, ops), symbol=namespace)
+
+
+def _implemented(place: Placed | str, ops: tuple[LoadedOp, ...], backend: Backend) -> Iterator[Finding]:
+    key = backend.torch.dispatch_key
+    for op in ops:
+        serves = op.serves(key)
+        if serves is Serves.NO:
+            others = f"is implemented for {', '.join(op.devices)} only" if op.devices else "has no implementation"
+            yield UNIMPLEMENTED.at(place, f"{op.name} {others}, but the variant is for {backend.label}", symbol=op.name)
+        elif serves is Serves.WITHOUT_TENSORS:
+            said = (
+                f"{op.name} takes no tensor, so torch cannot choose its implementation for {', '.join(op.devices)}, and"
+                " every call raises an error"
+            )
+            yield UNIMPLEMENTED.at(
+                place, said, symbol=op.name, hint="Pass the function to def(), or to impl() without a dispatch key."
+            )
+        elif serves is Serves.NOT_WITHOUT_AUTOGRAD:
+            said = f"{op.name} is implemented for autograd only, so it raises an error under torch.inference_mode()"
+            yield AUTOGRAD_ONLY.at(place, said, symbol=op.name)

@@ -1,0 +1,173 @@
+"""What loading a variant showed: the evidence that builds, checks and uploads are judged by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+from kernel_builder.config.backends import Backend
+from kernel_builder.files import write_text
+
+# Keys whose kernels run an op on every device.
+_COMPOSITE = frozenset(
+    {"CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"}
+)
+# Kernels of these keys run something besides the op, or only say what it would give.
+_NOT_DEVICES = ("Autograd", "Autocast", "ADInplaceOrView", "FuncTorch", "Batched", "VmapMode", "Composite", "Python")
+_NEITHER = frozenset(
+    {"Meta", "Functionalize", "BackendSelect", "Named", "Tracer", "PreDispatch", "Undefined", "ZeroTensor", "Conjugate",
+     "Negative"}
+)  # fmt: skip
+# A device's kernels for tensors of another layout are registered for keys of their own.
+_LAYOUTS = ("", "Sparse", "SparseCsr", "Quantized", "NestedTensor")
+
+
+class LoadStatus(StrEnum):
+    """What came of loading a variant."""
+
+    LOADED = "loaded"
+    FAILED = "failed"
+    NOT_LOADED = "not loaded here"
+
+
+class Serves(StrEnum):
+    """Whether an op runs on a device."""
+
+    YES = "yes"
+    NOT_WITHOUT_AUTOGRAD = "only where autograd records"
+    WITHOUT_TENSORS = "without tensors nothing chooses its kernel"
+    NO = "no"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedOp:
+    """An op that a variant registered: the dispatch keys with a kernel, and whether it takes tensors."""
+
+    name: str
+    keys: tuple[str, ...] = ()
+    tensors: bool = True
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """From the probe's answer, or from what was remembered."""
+        return cls(name=str(value["name"]), keys=tuple(map(str, value["keys"])), tensors=bool(value["tensors"]))
+
+    @property
+    def short(self) -> str:
+        """The name without its namespace."""
+        return self.name.partition("::")[2]
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The keys of devices that it is implemented for."""
+        return tuple(key for key in self.keys if key not in _NEITHER and not key.startswith(_NOT_DEVICES))
+
+    @property
+    def is_composite(self) -> bool:
+        """Whether one kernel serves every device."""
+        return not _COMPOSITE.isdisjoint(self.keys)
+
+    def serves(self, key: str) -> Serves:
+        """Whether it runs on the device with the dispatch key ``key``.
+
+        The dispatcher chooses by the arguments: without a tensor among them, only a kernel for every device runs, or
+        one that selects (``BackendSelect``). Kernels for ``Autograd`` run where gradients may be recorded, but not
+        under ``torch.inference_mode``.
+        """
+        if self.is_composite or (not self.tensors and "BackendSelect" in self.keys):
+            return Serves.YES
+        if any(layout + key in self.keys for layout in _LAYOUTS):
+            return Serves.YES if self.tensors else Serves.WITHOUT_TENSORS
+        if not self.devices and self.tensors and {"Autograd", f"Autograd{key}"} & set(self.keys):
+            return Serves.NOT_WITHOUT_AUTOGRAD
+        return Serves.NO
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreign:
+    """Something that a variant registered outside its own namespace.
+
+    ``kind`` is ``op``, ``kernel`` (of an op that was there before; ``name`` tells its key), ``class``, or ``fallback``
+    (of a dispatch key, for all ops). ``place`` is where the source registers it, as far as torch knows.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    place: str = ""
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """From the probe's answer, or from what was remembered."""
+        return cls(**{key: str(value[key]) for key in ("kind", "namespace", "name", "place")})
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadResult:
+    """``reason`` says why a variant was not loaded, or what went wrong; ``frames`` where in the kernel's files.
+
+    ``ops`` are the ops that the variant registered, ``foreign`` what it registered outside its namespace. ``crashed``:
+    the process died.
+    """
+
+    status: LoadStatus
+    reason: str | None = None
+    frames: tuple[str, ...] = ()
+    ops: tuple[LoadedOp, ...] = ()
+    foreign: tuple[Foreign, ...] = ()
+    crashed: bool = False
+
+    def unimplemented(self, backend: Backend) -> tuple[LoadedOp, ...]:
+        """The ops that cannot be called with tensors of ``backend``."""
+        return tuple(
+            op for op in self.ops if op.serves(backend.torch.dispatch_key) in {Serves.NO, Serves.WITHOUT_TENSORS}
+        )
+
+
+class CallStatus(StrEnum):
+    """What came of calling an op with made-up arguments."""
+
+    COMPILED = "compiled"
+    NOT_COMPILED = "not compiled"
+    NOT_CALLED = "not called"
+    NO_FAKE = "no fake"
+    CRASHED = "crashed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """An op, what came of calling it, and the error's words."""
+
+    op: str
+    status: CallStatus
+    words: str = ""
+
+
+def remembered(stamp: Path, key: list[str] | None) -> LoadResult | None:
+    """What loading gave before under the same ``key``, if it went well (see :func:`remember`)."""
+    try:
+        kept = json.loads(stamp.read_text(encoding="utf-8"))
+        if key is not None and kept["key"] == key:
+            return LoadResult(
+                status=LoadStatus.LOADED,
+                ops=tuple(LoadedOp.from_json(op) for op in kept["ops"]),
+                foreign=tuple(Foreign.from_json(one) for one in kept["foreign"]),
+            )
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # no proof, or not one of ours: it is made again
+    return None
+
+
+def remember(stamp: Path, key: list[str] | None, result: LoadResult) -> None:
+    """Keep a successful proof in the file ``stamp``. ``key`` stands for every byte of the variant and of what loaded
+    it; ``None``: nothing can.
+    """
+    if key is None or result.status is not LoadStatus.LOADED:
+        return
+    kept = {"key": key, "ops": [asdict(op) for op in result.ops], "foreign": [asdict(one) for one in result.foreign]}
+    stamp.parent.mkdir(parents=True, exist_ok=True)
+    write_text(stamp, json.dumps(kept))

@@ -1,0 +1,227 @@
+"""What a kernel registers with torch, in every form: outside its namespace, and for which devices."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from conftest import CPU, ProjectMaker, Tool, once, room_to_build, shared_folder
+from kernel_trees import variant
+
+torch = pytest.importorskip("torch", reason="torch is not installed in this environment")
+
+pytestmark = [pytest.mark.slow, pytest.mark.torch]
+
+OWN = "_forms_cpu_1a2b3c4"
+FORMS = (
+    """\
+#include <Python.h>
+#include <torch/csrc/api/include/torch/types.h>
+#include <torch/custom_class.h>
+#include <torch/library.h>
+#include <ATen/core/op_registration/op_registration.h>
+
+using at::Tensor;
+static Tensor same(const Tensor &x) { return x; }
+static int64_t count(int64_t x) { return x; }
+
+// --- outside of the namespace ---
+static auto first = torch::RegisterOperators().op("by_object::f", &same);
+static auto second = torch::RegisterOperators("by_schema::g(Tensor x) -> Tensor", &same);
+#define PROJECT_LIBRARY(m) TORCH_LIBRARY_FRAGMENT(by_macro, m)
+PROJECT_LIBRARY(m) { m.def("f(Tensor x) -> Tensor", &same); }
+TORCH_LIBRARY_IMPL(aten, CPU, m) { m.impl("hardswish", &same); }
+TORCH_LIBRARY_IMPL(aten, QuantizedXPU, m) { m.impl("relu6", &same); }
+TORCH_LIBRARY_IMPL(nobody, CPU, m) { m.impl("nothing", &same); }
+static void fall_back(const c10::OperatorHandle &, torch::jit::Stack *) {}
+TORCH_LIBRARY_IMPL(_, PrivateUse2, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back>()); }
+struct Kept : torch::CustomClassHolder { int64_t get() { return 1; } };
+static auto kept = torch::class_<Kept>("by_class", "Kept").def(torch::init<>()).def("get", &Kept::get);
+
+// --- within it ---
+static auto own = torch::class_<Kept>("NAMESPACE", "Own");
+TORCH_LIBRARY(NAMESPACE, m) {
+  for (auto name : {"on_cpu", "on_cuda", "on_both", "meta_alone", "sparse", "autograd_alone", "autograd_and_cuda"})
+    m.def(c10::str(name, "(Tensor x) -> Tensor").c_str());
+  m.def("nowhere(Tensor[] x) -> Tensor");
+  m.def("inferred", &same);
+  m.def("chosen(Tensor? x) -> Tensor?");
+  m.impl("chosen", [](const std::optional<Tensor> &x) { return x; });
+  m.def("no_tensor(int x) -> int", &count);
+  m.def("no_tensor_for_cpu(int x) -> int");
+}
+TORCH_LIBRARY_IMPL(NAMESPACE, CPU, m) {
+  m.impl("on_cpu", &same);
+  m.impl("on_both", &same);
+  m.impl("no_tensor_for_cpu", &count);
+}
+TORCH_LIBRARY_IMPL(NAMESPACE, CUDA, m) {
+  m.impl("on_cuda", &same);
+  m.impl("on_both", &same);
+  m.impl("autograd_and_cuda", &same);
+}
+TORCH_LIBRARY_IMPL(NAMESPACE, SparseCPU, m) { m.impl("sparse", &same); }
+TORCH_LIBRARY_IMPL(NAMESPACE, Meta, m) {
+  m.impl("on_cuda", &same);
+  m.impl("meta_alone", &same);
+}
+TORCH_LIBRARY_IMPL(NAMESPACE, Autograd, m) {
+  m.impl("autograd_alone", &same);
+  m.impl("autograd_and_cuda", &same);
+}
+PyMODINIT_FUNC PyInit_NAMESPACE() {
+  static PyModuleDef module = {PyModuleDef_HEAD_INIT, "NAMESPACE", nullptr, 0, nullptr};
+  return PyModule_Create(&module);
+}
+"""
+).replace("NAMESPACE", OWN)
+
+LINES = (
+    "PROJECT_LIBRARY(m) {",
+    "TORCH_LIBRARY_IMPL(aten, CPU",
+    "TORCH_LIBRARY_IMPL(aten, QuantizedXPU",
+    "TORCH_LIBRARY_IMPL(_, PrivateUse2",
+    "TORCH_LIBRARY_IMPL(nobody",
+)
+
+
+@pytest.fixture(scope="session")
+def forms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A variant whose library registers in every form. Not to be changed."""
+
+    def make(folder: Path) -> None:
+        source, library = folder / "forms.cpp", folder / f"{OWN}.abi3.so"
+        source.write_text(FORMS, encoding="ascii")
+        home = Path(torch.__file__).parent
+        includes = [home / "include", home / "include/torch/csrc/api/include", sysconfig.get_paths()["include"]]
+        with room_to_build():
+            subprocess.run(
+                ["g++", "-std=c++20", "-O0", "-shared", "-fPIC", *(f"-I{path}" for path in includes), source.name,
+                 "-o", library.name, f"-L{home / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10"],
+                cwd=folder, check=True,
+            )  # fmt: skip
+        variant(
+            folder / "build",
+            CPU,
+            {
+                library.name: library.read_bytes(),
+                "__init__.py": f"from . import _ops\nfrom . import {OWN}\n\n__all__ = []\n",
+            },
+            ops_id=OWN,
+            name="forms",
+            backend={"type": "cpu"},
+        )
+        library.unlink()
+
+    if shutil.which("g++") is None:
+        pytest.skip("this machine has no g++")
+    return once(shared_folder(tmp_path_factory) / "forms", make) / "build" / CPU
+
+
+def found(tool: Tool, path: Path, *rules: str) -> dict[str, list[str]]:
+    """Rule -> messages of what ``check --load`` finds."""
+    chosen = [word for rule in rules for word in ("--select", rule)]
+    result = tool("check", path, "--load", *chosen, "--format", "json")
+    findings = result.json["findings"]
+    assert isinstance(findings, list)
+    return {rule: [finding["message"] for finding in findings if finding["code"] == rule] for rule in rules}
+
+
+def test_every_form_of_registration_is_seen(tool: Tool, forms: Path) -> None:
+    messages = found(tool, forms, "KB500", "KB501", "KB502", "KB503", "KB504", "KB509")
+    process = "loading it changes ops of namespace 'aten' for the whole process"
+    instead = f"instead of its own, '{OWN}'"
+    line = {form: f"(forms.cpp:{FORMS[: FORMS.index(form)].count(chr(10)) + 1})" for form in LINES}
+    assert messages["KB503"] == [
+        f"loading it changes what all ops without a kernel do for a dispatch key: PrivateUse2 {line[LINES[3]]}",
+        f"{process}: aten::hardswish (CPU) {line[LINES[1]]}, aten::relu6 (QuantizedXPU) {line[LINES[2]]}",
+        f"loading it registers classes in namespace 'by_class' {instead}: by_class.Kept",
+        f"loading it registers ops in namespace 'by_macro' {instead}: by_macro::f {line[LINES[0]]}",
+        f"loading it registers ops in namespace 'by_object' {instead}: by_object::f",
+        f"loading it registers ops in namespace 'by_schema' {instead}: by_schema::g",
+        f"loading it registers ops in namespace 'nobody' {instead}: nobody::nothing {line[LINES[4]]}",
+    ]
+    only = "is implemented for {} only, but the variant is for CPU"
+    without = "takes no tensor, so torch cannot choose its implementation for CPU, and every call raises an error"
+    none = "has no implementation, but the variant is for CPU"
+    assert messages["KB504"] == [
+        f"{OWN}::autograd_and_cuda {only.format('CUDA')}",
+        f"{OWN}::meta_alone {none}",
+        f"{OWN}::no_tensor_for_cpu {without}",
+        f"{OWN}::nowhere {none}",
+        f"{OWN}::on_cuda {only.format('CUDA')}",
+    ]
+    assert messages["KB509"] == [
+        f"{OWN}::autograd_alone is implemented for autograd only, so it raises an error under torch.inference_mode()"
+    ]
+    assert not messages["KB500"] + messages["KB501"] + messages["KB502"]
+
+
+PYTHON = """\
+import torch
+from torch.library import Library, custom_op, impl, register_kernel
+
+from ._ops import add_op_namespace_prefix
+
+__all__ = ["kept"]
+kept = []
+
+
+def fixed(name):
+    return custom_op(name, mutates_args=())
+
+
+@fixed("by_decorator::f")
+def f(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+def own(kind, *rest):
+    kept.append(Library("by_" + "library", kind, *rest))
+    return kept[-1]
+
+
+own("FRAGMENT").define("g(Tensor x) -> Tensor")
+override = Library("aten", "IMPL", "QuantizedXPU")
+override.impl("relu6", lambda x: x)
+torch.library.define("by_" + "function::h", "(Tensor x) -> Tensor")
+
+
+@custom_op(add_op_namespace_prefix("for_cuda"), mutates_args=(), device_types="cuda")
+def for_cuda(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+@custom_op(add_op_namespace_prefix("everywhere"), mutates_args=())
+def everywhere(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+"""
+NOARCH = """\
+[general]
+name = "hidden"
+version = 1
+edition = 5
+license = "MIT"
+backends = ["cpu"]
+
+[torch-noarch]
+"""
+
+
+def test_what_is_registered_elsewhere_is_not_installed(tool: Tool, make_project: ProjectMaker) -> None:
+    root = make_project("hidden", {"torch-ext/hidden/__init__.py": PYTHON}, toml=NOARCH)
+    command = ["build", str(root), "--variant", "torch-cpu", "--ignore", "KB2", "--ignore", "KB3"]
+    refused = tool(*command)
+    assert refused.code == 1
+    assert list((root / "build").iterdir()) == []
+    for words in ("by_decorator::f", "by_library::g", "by_function::h", "'aten'", "aten::relu6", "__init__.py:"):
+        assert words in refused.stderr
+    assert "for_cuda is implemented for CUDA only, but the variant is for CPU" in refused.stderr
+    assert "everywhere" not in refused.stderr
+    assert tool(*command, "--ignore", "foreign-registration", "--ignore", "KB504").code == 0
+    # What was remembered is judged again.
+    assert "by_library::g" in tool(*command).stderr
