@@ -225,3 +225,8 @@ def test_what_is_registered_elsewhere_is_not_installed(tool: Tool, make_project:
     assert tool(*command, "--ignore", "foreign-registration", "--ignore", "KB504").code == 0
     # What was remembered is judged again.
     assert "by_library::g" in tool(*command).stderr
+    # That an op is for one device alone may be meant.
+    (root / "kernel-builder.toml").write_text('[check]\naccept = { KB504 = "a test on the other device" }\n')
+    accepted = tool(*command, "--ignore", "KB503")
+    assert accepted.code == 0, accepted.stderr
+    assert "KB481" not in tool("check", root, "--select", "KB481").stdout
