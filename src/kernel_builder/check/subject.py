@@ -525,9 +525,13 @@ class SourceTree:
     folder: BuildFolder | None = None
     ignored_result: bool = False
     """Whether a ``result`` beside ``build`` was not looked at."""
+    loaded: tuple[Project, tuple[Diagnostic, ...]] | None = None
+    """What reading ``build.toml`` gave, where somebody has read it."""
 
     @cached_property
     def _project(self) -> tuple[Project | None, tuple[Diagnostic, ...]]:
+        if self.loaded is not None:
+            return self.loaded
         try:
             return load_project(self.path.absolute())
         except ConfigError as error:

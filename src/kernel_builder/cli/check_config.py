@@ -9,8 +9,8 @@ import click
 
 from kernel_builder.check.annotations import annotation
 from kernel_builder.config.model import Project
-from kernel_builder.config.reader import FILE_NAME, load_project
-from kernel_builder.errors import ConfigError, Diagnostic, Level
+from kernel_builder.config.reader import FILE_NAME
+from kernel_builder.errors import ConfigError, Diagnostic, ExitCode, Level
 
 
 @click.command(name="check-config")
@@ -25,20 +25,28 @@ from kernel_builder.errors import ConfigError, Diagnostic, Level
     help="Output format: json includes the parsed project; github prints annotations.",
 )
 def command(directory: Path, *, as_json: bool, form: str) -> int:
-    """Check build.toml in DIRECTORY and report all errors at once.
+    """Check build.toml in DIRECTORY and all else that would stop a build, and report all errors at once.
 
-    Reads files of any edition. Exits with 3 when there are errors, with 0 when there are none or only warnings.
+    That is a missing license, files that do not exist, Python code that rules of Hub kernels forbid, undeclared
+    imports, and files that must not be published. Reads files of any edition; runs and fetches nothing. Exits with 3
+    when there are errors, with 0 when there are none or only warnings.
     """
     form = "json" if as_json else form
+    from kernel_builder.workflow.conformance import examine  # noqa: PLC0415  (start-up time)
+
     try:
-        project, diagnostics = load_project(directory)
+        found = examine(directory)
     except ConfigError as error:
         if form == "text":
             raise
-        _tell(None, error.diagnostics or (_without_place(error),), directory, form=form)
+        _tell(None, (_without_place(error),), directory, form=form)
         return error.exit_code
-    _tell(project, diagnostics, directory, form=form)
-    return 0
+    errors = sum(one.severity is Level.ERROR for one in found.all_diagnostics)
+    _tell(None if errors else found.project, found.all_diagnostics, directory, form=form)
+    if errors and form == "text":
+        many = "" if errors == 1 else "s"
+        raise ConfigError(f"{directory} has {errors} error{many} that would stop a build")
+    return ExitCode.CONFIG if errors else ExitCode.OK
 
 
 def _without_place(error: ConfigError) -> Diagnostic:

@@ -49,14 +49,15 @@ MAX_BYTES = 4 * 1024 * 1024
 """The largest file that is read; the largest real one has half a MiB."""
 
 
-def load_project(root: Path) -> tuple[Project, tuple[Diagnostic, ...]]:
-    """Read ``root/build.toml``, any edition, and look at the tree that it describes.
+def load_project(root: Path, *, to_build: bool = False) -> tuple[Project, tuple[Diagnostic, ...]]:
+    """Read ``root/build.toml``, any edition, and look at the tree that it describes. With ``to_build``, what older
+    editions leave out and finished kernels must have (a license) is a mistake.
 
     Returns the project and warnings in file order. Raises :class:`ConfigError` with all diagnostics, warnings
     included, when any of them is an error or when there is no such file; ``OSError`` when it cannot be read.
     """
     file = root / FILE_NAME
-    return read_project(read_file(file), file=file, root=root)
+    return read_project(read_file(file), file=file, root=root, to_build=to_build)
 
 
 def read_file(file: Path) -> bytes:
@@ -80,7 +81,9 @@ def read_file(file: Path) -> bytes:
         ) from None
 
 
-def read_project(data: bytes, *, file: Path, root: Path, tree: bool = True) -> tuple[Project, tuple[Diagnostic, ...]]:
+def read_project(
+    data: bytes, *, file: Path, root: Path, tree: bool = True, to_build: bool = False
+) -> tuple[Project, tuple[Diagnostic, ...]]:
     """Read ``data``, the content of ``file``, as :func:`load_project` does. Without ``tree``, only the text
     is judged.
     """
@@ -95,7 +98,7 @@ def read_project(data: bytes, *, file: Path, root: Path, tree: bool = True) -> t
             "the file starts with a byte-order mark, which other tools reject",
             hint="save it as UTF-8 without BOM",
         )
-    project = _read(source, report, root.resolve(), tree=tree)
+    project = _read(source, report, root.resolve(), tree=tree, to_build=to_build)
     diagnostics = report.diagnostics()
     errors = sum(diagnostic.severity is Level.ERROR for diagnostic in diagnostics)
     if errors or project is None:
@@ -131,19 +134,17 @@ def decode(data: bytes) -> tuple[str, tuple[_Undecodable, ...]]:
         return text, (_Undecodable(len(before), message, "save the file as UTF-8"),)
 
 
-def _read(source: Source, report: Report, root: Path, *, tree: bool) -> Project | None:
+def _read(source: Source, report: Report, root: Path, *, tree: bool, to_build: bool) -> Project | None:
     data, problems = source.parse()
     for problem in problems:
         report.error(problem.path, problem.message, hint=problem.hint, offset=problem.offset)
         report.broken.add(problem.path)
     top = _only_tables(table_of(data), report)
     edition = edition_of(top, report)
-    if edition is None:
-        return None
     if edition.number < CURRENT_EDITION and "general" in top.items:
         _warn_of_edition(top, edition, report)
         top = upgrade(top, edition, report)
-    return _Reader(top, edition.number, report, root).project(tree=tree)
+    return _Reader(top, edition.number, report, root, to_build=to_build).project(tree=tree)
 
 
 def _only_tables(top: TableNode, report: Report) -> TableNode:
@@ -182,7 +183,7 @@ def _only_tables(top: TableNode, report: Report) -> TableNode:
 def _warn_of_edition(top: TableNode, edition: Edition, report: Report) -> None:
     why = f" (it has {edition.why})" if edition.why else ""
     license_hint = ""
-    if edition.number < 4 and "license" not in top.table("general").items:
+    if "license" not in top.table("general").items:
         license_hint = " --license <identifier>"
     report.warning(
         ("general",) if "general" in top.items else (),
@@ -201,11 +202,14 @@ class _Own(NamedTuple):
 
 
 class _Reader:
-    """Reads a document of the current edition. ``number`` is the edition that the file was written in."""
+    """Reads a document of the current edition. ``number`` is the edition that the file was written in; ``to_build``
+    that of :func:`load_project`.
+    """
 
-    def __init__(self, top: TableNode, number: int, report: Report, root: Path) -> None:
+    def __init__(self, top: TableNode, number: int, report: Report, root: Path, *, to_build: bool) -> None:
         self._top = top
         self._number = number
+        self._to_build = to_build
         self._report = report
         self._root = root
         self._tree = checks.ProjectTree(report, root)
@@ -219,7 +223,7 @@ class _Reader:
         tables = {Backend(name): table for name, table in _backend_tables(general)}
         own = general.but({}, without=("hub", *(backend.value for backend in tables)))
         optional = {"edition"} if self._number < CURRENT_EDITION else set()
-        if self._number < 4:
+        if self._number < CURRENT_EDITION and not self._to_build:
             optional.add("license")
         if "general" not in self._top.items:
             optional.update(key.name for key in GENERAL.keys)

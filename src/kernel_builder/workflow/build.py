@@ -26,7 +26,6 @@ from kernel_builder.project.identity import identify
 from kernel_builder.toolchain.lock import LockUse
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet
-from kernel_builder.workflow.conformance import Conformance
 from kernel_builder.workflow.finish import Finisher
 from kernel_builder.workflow.outcome import BuildOutcome
 from kernel_builder.workflow.prepare import Prepared, prepare, refuse_unknown_architectures
@@ -93,7 +92,13 @@ class BuildRequest:
 def prepare_build(request: BuildRequest, run: Run) -> Prepared:
     """Everything up to the plan of ``request``. Raises what :func:`~kernel_builder.workflow.prepare.prepare` does."""
     return prepare(
-        request.root, request.selection, request.options, run, complete=request.complete, output=request.output
+        request.root,
+        request.selection,
+        request.options,
+        run,
+        complete=request.complete,
+        output=request.output,
+        ignore=request.ignore,
     )
 
 
@@ -106,15 +111,10 @@ def build(request: BuildRequest, run: Run) -> BuildOutcome:
     prepared = prepare_build(request, run)
     plan, places = prepared.plan, prepared.plan.places
     _tell(prepared, run.reporter)
-    conformance = Conformance(
-        project=prepared.project,
-        work=places.work,
-        variants=tuple(variant.name for variant in plan.variants),
-        ignore=request.ignore,
-    )
-    conformance.check_sources(prepared.identity.unique, run.reporter)
+    conformance = prepared.conformance
     check_space(places.output, _space_needed(plan))
     environment = find_environment(request.python, run.environ)
+    conformance.remember_sources(prepared.identity.unique)
     fetched = provide(prepared.chosen, prepared.matrix, run)
     refuse_unknown_architectures(plan, prepared.chosen)
     options = EngineOptions(

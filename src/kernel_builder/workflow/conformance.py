@@ -1,4 +1,5 @@
-"""What a build checks of itself: the sources before anything is compiled, each variant before it is put in place.
+"""What a build checks of itself: the project before anything is chosen, fetched or compiled, each variant before it is
+put in place.
 
 A check that found nothing wrong is remembered beside the build's other files, so that it costs nothing when nothing
 changed.
@@ -15,22 +16,139 @@ from typing import TYPE_CHECKING
 
 from kernel_builder import __version__
 from kernel_builder.config.model import Project
+from kernel_builder.config.reader import load_project
 from kernel_builder.config.settings import FILE_NAME
-from kernel_builder.errors import BuildError
+from kernel_builder.errors import BuildError, ConfigError, Diagnostic, Level
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.files import write_text
 from kernel_builder.load.evidence import LoadResult
+from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.names import parse_variant
-from kernel_builder.variants.support import load_support
+from kernel_builder.variants.support import VariantSet, load_support
 
 if TYPE_CHECKING:
     from kernel_builder.check.model import Finding
+    from kernel_builder.check.subject import SourceTree
 
 _SOURCE_RULES = ("KB2", "KB3", "KB470", "KB48")
+_PACKAGE_RULES = ("KB411", "KB412", "KB416", "KB430", "KB450", "KB455", "KB456", "KB457", "KB458")
+"""What can be known of a variant from the files that it is packed from."""
 # The variant's Python files are the package's, which were checked as sources.
 _CHECKED_BEFORE = ("KB201", "KB202", "KB203", "KB3")
 _LOADED = "KB5"
+_NEVER = frozenset({"secret"})
+"""Rules that nobody is told to ignore."""
 _SHOWN = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examined:
+    """A project that was read to be built: ``project``, ``None`` where ``build.toml`` has errors, and all that is wrong
+    with it.
+
+    ``diagnostics`` are those of ``build.toml``; ``findings`` what rules have to say about the sources and the files
+    that are packed.
+    """
+
+    root: Path
+    project: Project | None
+    diagnostics: tuple[Diagnostic, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def stops(self) -> tuple[Finding, ...]:
+        """The findings that a build does not get past."""
+        return tuple(finding for finding in self.findings if finding.severity.value == Level.ERROR.value)
+
+    @property
+    def all_diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Those of ``build.toml``, then what else stops a build."""
+        return (
+            *self.diagnostics,
+            *(
+                Diagnostic(
+                    severity=Level.ERROR,
+                    message=f"{finding.rule.code}: {finding.message}",
+                    file=self.root / finding.path,
+                    line=finding.line,
+                    hint=finding.hint or finding.rule.remedy,
+                )
+                for finding in self.stops
+            ),
+        )
+
+
+def examine(root: Path, ignore: Sequence[str] = ()) -> Examined:
+    """Read the project in ``root`` to build it, and look for whatever would stop that, but for the rules ``ignore``.
+
+    Nothing is written, fetched or started. Raises :class:`ConfigError` where there is no file to read,
+    :class:`UsageError` for an unknown rule.
+    """
+    try:
+        project, diagnostics = load_project(root, to_build=True)
+    except ConfigError as error:
+        if not error.diagnostics:
+            raise
+        from kernel_builder.check.subject import SourceTree  # noqa: PLC0415  (start-up time)
+
+        findings = _in_sources(SourceTree(root, ""), ignore, ())
+        return Examined(root=root, project=None, diagnostics=error.diagnostics, findings=findings)
+    required = choose(all_variants(project, load_support(), None), within=VariantSet.REQUIRED)
+    names = tuple(entry.name for entry in required.kept)
+    return Examined(root=root, project=project, diagnostics=diagnostics, findings=_find(project, ignore, names))
+
+
+def read_to_build(root: Path, ignore: Sequence[str] = ()) -> tuple[Project, tuple[Diagnostic, ...]]:
+    """The project in ``root`` and the warnings about its ``build.toml``.
+
+    Raises :class:`ConfigError`: then with all else that would stop the build.
+    """
+    try:
+        return load_project(root, to_build=True)
+    except ConfigError as error:
+        if not error.diagnostics:
+            raise
+        found = examine(root, ignore)
+        if not found.stops:
+            raise
+        raise ConfigError(
+            f"{error.message}; the sources have {len(found.stops)} more", diagnostics=found.all_diagnostics
+        ) from error
+
+
+def _find(project: Project, ignore: Sequence[str], variants: Sequence[str]) -> tuple[Finding, ...]:
+    from kernel_builder.check.subject import SourceTree  # noqa: PLC0415  (start-up time)
+
+    source = SourceTree(project.root, "", loaded=(project, ()))
+    found = [*_in_sources(source, ignore, variants), *_in_package(project, source, ignore)]
+    return tuple(sorted(dict.fromkeys(found), key=lambda finding: finding.order))
+
+
+def _in_sources(source: SourceTree, ignore: Sequence[str], variants: Sequence[str]) -> tuple[Finding, ...]:
+    """What rules have to say about the op namespace and the Python code of the project ``source``."""
+    from kernel_builder.check.engine import check_found, select_rules  # noqa: PLC0415  (start-up time)
+    from kernel_builder.check.model import Settings  # noqa: PLC0415
+    from kernel_builder.check.subject import Discovery  # noqa: PLC0415
+
+    return check_found(
+        [Discovery(shown="", sources=(source,))],
+        Settings(built_for=_oldest_pythons(variants)),
+        chosen=select_rules(_SOURCE_RULES, ignore),
+    ).findings
+
+
+def _in_package(project: Project, source: SourceTree, ignore: Sequence[str]) -> tuple[Finding, ...]:
+    """What rules have to say about the variants that ``project`` is packed into, as far as its files decide it."""
+    from kernel_builder.check.engine import check_found, select_rules  # noqa: PLC0415  (start-up time)
+    from kernel_builder.check.model import Settings  # noqa: PLC0415
+    from kernel_builder.check.subject import Discovery  # noqa: PLC0415
+    from kernel_builder.workflow.preview import previews  # noqa: PLC0415
+
+    return check_found(
+        [Discovery(shown="", variants=previews(project, source))],
+        Settings(required=False, hash_files=False),
+        chosen=select_rules(_PACKAGE_RULES, ignore),
+    ).findings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,39 +163,43 @@ class Conformance:
     ignore: tuple[str, ...] = ()
 
     def check_sources(self, identity: str, reporter: Reporter) -> None:
-        """Judge the op namespace and the Python code of the project; ``identity`` stands for its content.
+        """Look for whatever rules would stop the build; ``identity`` stands for the content of the project.
 
         Raises :class:`BuildError` with the findings that are errors, :class:`UsageError` for an unknown rule.
         """
-        built_for = _oldest_pythons(self.variants)
-        stamp, key = self.work / "checked.json", self._key(identity, *map(str, built_for))
-        if _remembered(stamp, key):
+        if _remembered(self._sources_stamp, self._sources_key(identity)):
             return
-        from kernel_builder.check.engine import check_found, select_rules  # noqa: PLC0415  (start-up time)
-        from kernel_builder.check.model import Settings, Severity  # noqa: PLC0415
-        from kernel_builder.check.subject import Discovery, SourceTree  # noqa: PLC0415
+        from kernel_builder.check.model import Severity  # noqa: PLC0415  (start-up time)
 
-        source = SourceTree(self.project.root, "")
-        report = check_found(
-            [Discovery(shown="", sources=(source,))],
-            Settings(built_for=built_for),
-            chosen=select_rules(_SOURCE_RULES, self.ignore),
-        )
-        errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
+        findings = _find(self.project, self.ignore, self.variants)
+        errors = [finding for finding in findings if finding.severity is Severity.ERROR]
         if errors:
+            slugs = {finding.rule.slug for finding in errors}
             codes = ", ".join(sorted({finding.rule.code for finding in errors}))
+            anyway = "" if _NEVER & slugs else f"; --ignore {codes} builds it anyway"
             raise BuildError(
                 "the kernel breaks rules of Hub kernels, so it was not built:\n" + _listed(errors),
-                hint=f"run 'check --explain {errors[0].rule.code}' for details; --ignore {codes} builds it anyway",
+                hint=f"run 'check --explain {errors[0].rule.code}' for details{anyway}",
             )
-        for finding in report.accepted:
-            reporter.emit(Notice(message=f"{_line(finding)}; accepted: {finding.accepted}"))
-        warnings = [finding for finding in report.findings if finding.severity is Severity.WARNING]
+        for finding in findings:
+            if finding.accepted is not None:
+                reporter.emit(Notice(message=f"{_line(finding)}; accepted: {finding.accepted}"))
+        warnings = [finding for finding in findings if finding.severity is Severity.WARNING]
         for finding in warnings[:_SHOWN]:
             reporter.emit(Notice(message=_line(finding), warning=True))
         if len(warnings) > _SHOWN:
             reporter.emit(Notice(message=f"{len(warnings) - _SHOWN} more warnings: kernel-builder check", warning=True))
-        _remember(stamp, key)
+
+    def remember_sources(self, identity: str) -> None:
+        """Keep that :meth:`check_sources` has nothing against the content that ``identity`` stands for."""
+        _remember(self._sources_stamp, self._sources_key(identity))
+
+    @property
+    def _sources_stamp(self) -> Path:
+        return self.work / "checked.json"
+
+    def _sources_key(self, identity: str) -> str:
+        return self._key(identity, *map(str, _oldest_pythons(self.variants)))
 
     def check_variant(
         self, stage: Path, name: str, fingerprint: str, load: LoadResult, reporter: Reporter

@@ -16,7 +16,6 @@ from kernel_builder.actions.places import Places
 from kernel_builder.backends import rules_for
 from kernel_builder.config.backends import Backend, Role
 from kernel_builder.config.model import Project
-from kernel_builder.config.reader import load_project
 from kernel_builder.errors import ConfigError, Diagnostic
 from kernel_builder.frameworks import rules_of
 from kernel_builder.plan.model import BuildPlan
@@ -33,6 +32,7 @@ from kernel_builder.toolchain.stable_headers import stable_sdk
 from kernel_builder.toolchain.sysroot import provide_sysroot
 from kernel_builder.variants.matrix import Kept, Matrix, stable_target
 from kernel_builder.variants.support import load_support
+from kernel_builder.workflow.conformance import Conformance, read_to_build
 from kernel_builder.workflow.run import Run
 from kernel_builder.workflow.select import Selection, Unavailable, refuse, select_variants, silent_backends
 from kernel_builder.workflow.toolchains import Chosen, ToolchainOptions, choose_toolchains
@@ -41,10 +41,11 @@ from kernel_builder.workflow.toolchains import Chosen, ToolchainOptions, choose_
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
     """A plan with what it follows from. ``without_variant`` are backends that were asked for and that no variant is
-    for, with the reason; ``warnings`` are those about ``build.toml``.
+    for, with the reason; ``warnings`` are those about ``build.toml``. ``conformance`` has nothing against the project.
     """
 
     project: Project
+    conformance: Conformance
     warnings: tuple[Diagnostic, ...]
     matrix: Matrix
     without_variant: tuple[tuple[Backend, str], ...]
@@ -66,17 +67,16 @@ def prepare(
     *,
     complete: bool = False,
     output: Path | None = None,
+    ignore: tuple[str, ...] = (),
 ) -> Prepared:
-    """Everything up to the plan. ``output`` is the directory for variants (default: ``build``).
+    """Everything up to the plan. ``output`` is the directory for variants (default: ``build``), ``ignore`` the
+    conformance rules that are passed over.
 
-    What cannot be built here is left out. Raises :class:`UnavailableError` when that is everything, when it was asked
-    for by its full name, or anything with ``complete``; :class:`ConfigError`, :class:`UsageError`, and what choosing
-    toolchains raises.
+    What the project itself gives as a reason not to build it is said first. What cannot be built here is left out.
+    Raises :class:`UnavailableError` when that is everything, when it was asked for by its full name, or anything with
+    ``complete``; :class:`ConfigError`, :class:`BuildError`, :class:`UsageError`, and what choosing toolchains raises.
     """
-    project, warnings = load_project(root)
-    matrix = select_variants(project, selection, run)
-    chosen = choose_toolchains(project, matrix, run, options)
-    _refuse_what_is_missed(chosen, matrix, selection, complete=complete)
+    project, warnings = read_to_build(root, ignore)
     places = Places(
         root=project.root,
         work=work_directory(project, run.store),
@@ -84,6 +84,12 @@ def prepare(
         store=run.store.root,
     )
     identity = identify(project, places.output, environ=run.environ)
+    matrix = select_variants(project, selection, run)
+    names = tuple(entry.name for entry in matrix.kept)
+    conformance = Conformance(project=project, work=places.work, variants=names, ignore=ignore)
+    conformance.check_sources(identity.unique, run.reporter)
+    chosen = choose_toolchains(project, matrix, run, options)
+    _refuse_what_is_missed(chosen, matrix, selection, complete=complete)
     missing = {entry.name for entry in chosen.unavailable}
     plan = plan_build(
         Planning(
@@ -99,6 +105,7 @@ def prepare(
     refuse_unknown_architectures(plan, chosen)  # of compilers that are in the store already
     return Prepared(
         project=project,
+        conformance=conformance,
         warnings=warnings,
         matrix=matrix,
         without_variant=silent_backends(project, selection, run),

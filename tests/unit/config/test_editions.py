@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,13 @@ from kernel_builder.errors import ConfigError, Diagnostic, Level
 from kernel_builder.versions import Version
 
 
-def read(text: str) -> tuple[Project, tuple[Diagnostic, ...]]:
-    return read_project(text.encode(), file=Path("build.toml"), root=Path(), tree=False)
+def read(text: str, *, to_build: bool = False) -> tuple[Project, tuple[Diagnostic, ...]]:
+    return read_project(text.encode(), file=Path("build.toml"), root=Path(), tree=False, to_build=to_build)
 
 
-def refused(text: str) -> list[str]:
+def refused(text: str, *, to_build: bool = False) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        read(text)
+        read(text, to_build=to_build)
     return [one.message for one in caught.value.diagnostics if one.severity is Level.ERROR]
 
 
@@ -187,12 +188,33 @@ def test_the_fourth_edition_has_one_stable_abi_for_all_backends() -> None:
     assert project.framework.stable_abi == dict.fromkeys((Backend("xpu"), Backend("cpu")), Version.parse("2.9"))
 
 
-def test_a_key_of_the_fourth_edition_makes_its_licence_due() -> None:
-    assert refused(THIRD.replace("backends", 'source = "https://example.com/a/b"\nbackends')) == [
-        "is missing",
-        "is missing",
-        "unknown dependency 'cutlass_sycl'",
-    ]
+def test_a_key_of_the_fourth_edition_makes_its_version_due() -> None:
+    text = THIRD.replace("backends", 'source = "https://example.com/a/b"\nbackends')
+    assert refused(text) == ["is missing", "unknown dependency 'cutlass_sycl'"]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_what_is_built_has_a_license_in_every_edition(number: int) -> None:
+    text = {1: FIRST, 2: SECOND, 3: THIRD, 4: THIRD.replace("[torch]", "version = 1\n[torch]", 1)}[number]
+    text = text.replace("cutlass_sycl", "torch").replace('["xpu"]\n\nversion', '["xpu"]\nversion')
+    assert read(text)[0].edition == number
+    with pytest.raises(ConfigError) as caught:
+        read(text, to_build=True)
+    (one,) = [one for one in caught.value.diagnostics if one.severity is Level.ERROR]
+    assert (one.key, one.message, one.hint) == ("general.license", "is missing", 'add: license = "Apache-2.0"')
+
+
+@pytest.mark.parametrize("text", [FIRST, SECOND, THIRD, THIRD.replace("\n\n[torch]", "\nversion = 1\n\n[torch]", 1)])
+def test_a_license_does_not_change_the_edition(text: str) -> None:
+    text = text.replace("cutlass_sycl", "torch")
+    licensed = text.replace('name = "scale"', 'name = "scale"\nlicense = "mit"')
+    before, after = read(text)[0], read(licensed, to_build=True)[0]
+    assert after.edition == before.edition
+    assert replace(after, license=None) == before
+
+
+def test_a_version_does_not_make_a_file_of_the_first_edition_a_newer_one() -> None:
+    assert read(FIRST.replace('name = "scale"', 'name = "scale"\nversion = 2\nlicense = "mit"'))[0].edition == 1
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
@@ -220,9 +242,39 @@ def test_a_written_older_number_is_read_with_the_same_warning(number: int) -> No
     ],
 )
 def test_other_numbers_are_refused(written: str, said: str) -> None:
-    assert refused(
-        THIRD.replace("[torch]", f"edition = {written}\n\n[torch]", 1).replace("\n\nedition", "\nedition")
-    ) == [said]
+    text = THIRD.replace("[torch]", f"edition = {written}\n\n[torch]", 1).replace("\n\nedition", "\nedition")
+    assert said in refused(text)
+
+
+@pytest.mark.parametrize("written", ["6", "99", '"5"', '"five"', "5.0", "true", "0", "[5]", "{ number = 5 }"])
+def test_a_wrong_number_does_not_hide_other_mistakes(written: str) -> None:
+    text = f"""\
+[general]
+name = "Bad Name"
+version = "1"
+edition = {written}
+backends = ["gpu"]
+[torch]
+srcs = []
+[kernel.a]
+backend = "cuda"
+depends = ["cub"]
+src = ["a.cu"]
+cuda-flags = ["-lfoo"]
+"""
+    with pytest.raises(ConfigError) as caught:
+        read(text, to_build=True)
+    keys = {one.key for one in caught.value.diagnostics}
+    assert keys >= {
+        "general.edition",
+        "general.license",
+        "general.name",
+        "general.version",
+        "general.backends[0]",
+        "torch.srcs",
+        "kernel.a.depends[0]",
+        "kernel.a.cuda-flags[0]",
+    }
 
 
 def test_no_backends_in_a_present_day_file_is_a_mistake_not_an_old_edition() -> None:

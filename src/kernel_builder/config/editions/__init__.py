@@ -27,38 +27,54 @@ class Edition(NamedTuple):
     why: str | None
 
 
-def edition_of(top: TableNode, report: Report) -> Edition | None:
-    """The edition that a document is in. ``None``, noticed, when it names one that does not exist (yet)."""
+def edition_of(top: TableNode, report: Report) -> Edition:
+    """The edition that a document is in. One that names none that exists (yet) is noticed, and read as what it most
+    probably is, so that its other mistakes are noticed as well.
+    """
     node = top.table("general").get("edition")
     if node is None:
         return _recognise(top)
-    if not isinstance(node, Leaf) or not isinstance(node.value, int) or isinstance(node.value, bool):
+    value = node.value if isinstance(node, Leaf) else None
+    if not isinstance(value, int) or isinstance(value, bool):
         report.error(
             node.path,
             f"must be an integer, not {describe(node)}",
             hint=f"write: edition = {CURRENT_EDITION}",
         )
-        return None
-    if node.value > CURRENT_EDITION:
+        meant = _number_in(value)
+        return _recognise(top) if meant is None else Edition(number=meant, why=None)
+    if value > CURRENT_EDITION:
         report.error(
             node.path,
-            f"edition {node.value if node.value < 2**63 else '...'} is newer than this kernel-builder, which "
+            f"edition {value if value < 2**63 else '...'} is newer than this kernel-builder, which "
             f"supports editions up to {CURRENT_EDITION}",
             hint="install a newer kernel-builder",
         )
-        return None
-    if node.value < 1:
+        return Edition(number=CURRENT_EDITION, why=None)
+    if value < 1:
         report.error(
             node.path,
-            f"unknown edition {shortened(str(node.value))}",
+            f"unknown edition {shortened(str(value))}",
             hint=f"the current one is: edition = {CURRENT_EDITION}",
         )
-        return None
-    return Edition(number=node.value, why=None)
+        return _recognise(top)
+    return Edition(number=value, why=None)
+
+
+def _number_in(value: object) -> int | None:
+    """The edition that ``"5"`` or ``5.0`` stands for."""
+    if isinstance(value, str | float) and not isinstance(value, bool):
+        text = str(value).strip().removesuffix(".0")
+        if text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= CURRENT_EDITION:
+            return int(text[:4])
+    return None
 
 
 def _recognise(top: TableNode) -> Edition:
-    """Tell the edition of a document without a number by the first feature that only one edition has."""
+    """Tell the edition of a document without a number by the first feature that only one edition has.
+
+    A license tells nothing: every edition takes one, and kernels without it are not built.
+    """
     number, why = _first_or_second(top) or _third(top) or (4, "no 'edition' in [general]")
     return Edition(number=number, why=why)
 
@@ -73,20 +89,19 @@ def _first_or_second(top: TableNode) -> tuple[int, str] | None:
     old = next((name for name in ("universal", "cuda-minver", "cuda-maxver") if name in general.items), None)
     if old is not None:
         return 2, f"'{old}' in [general]"
-    if kernels and not {"backends", "license", "version"} & general.items.keys():
-        if any("backend" in kernel.items for kernel in kernels):
-            return 2, "no 'backends' in [general]"
+    if not kernels or "backends" in general.items:
+        return None
+    if not any("backend" in kernel.items for kernel in kernels):
         return 1, "no 'backends' in [general], and no 'backend' in kernel sections"
-    return None
+    return (2, "no 'backends' in [general]") if "version" not in general.items else None
 
 
 def _third(top: TableNode) -> tuple[int, str] | None:
     general = top.table("general")
     if "backends" not in general.items or _has_newer_features(top):
         return None
-    missing = next((name for name in ("version", "license") if name not in general.items), None)
-    if missing is not None:
-        return 3, f"no '{missing}' in [general]"
+    if "version" not in general.items:
+        return 3, "no 'version' in [general]"
     # An unknown table may be a framework table with a typing mistake in its name.
     if not set(top.items) - {"general", "kernel"}:
         return 3, "no framework table"

@@ -1,0 +1,153 @@
+"""Whatever will stop a build stops check-config, a dry run and a build before anything is fetched or compiled."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.cli import run
+from kernel_trees import write
+
+ERRORS_OF_FILE, ERRORS_OF_RULES = 3, 1
+
+OLDEST = """\
+[general]
+name = "my-kernel"
+{more}
+[torch]
+src = ["torch-ext/torch_binding.cpp"]
+
+[kernel.relu]
+src = ["relu.cu"]
+depends = ["torch"]
+"""
+FOURTH = """\
+[general]
+name = "my-kernel"
+version = 1
+backends = ["cuda"]
+{more}
+[general.hub]
+repo-id = "me/my-kernel"
+
+[torch]
+src = ["torch-ext/torch_binding.cpp"]
+
+[kernel.relu]
+backend = "cuda"
+src = ["relu.cu"]
+depends = ["torch"]
+"""
+FIFTH = FOURTH.replace("version = 1\n", "version = 1\nedition = 5\n")
+LICENSE = 'license = "mit"'
+SECRET = "hf_" + "AbCdEfGhIjKlMnOpQr" + "StUvWxYzAbCdEfGh"
+
+
+def project(root: Path, text: str, **files: str) -> Path:
+    named = {f"torch-ext/my_kernel/{name.replace('_py', '.py')}": content for name, content in files.items()}
+    return write(
+        root,
+        {
+            "build.toml": text,
+            "torch-ext/torch_binding.cpp": "",
+            "relu.cu": "",
+            "torch-ext/my_kernel/__init__.py": "__all__ = []\n",
+            **named,
+        },
+    )
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """Nothing can be fetched, and the store is empty: whoever tries says so instead of what is expected here."""
+    return {**os.environ, "KERNEL_BUILDER_CACHE": str(tmp_path / "store"), "KERNEL_BUILDER_OFFLINE": "1"}
+
+
+def said(root: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str], *, code: int) -> list[str]:
+    """What each of the three commands says on stderr; all of them refuse and leave the tree alone."""
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    texts = []
+    for command in (["check-config"], ["build", "--dry-run"], ["build"]):
+        expected = ERRORS_OF_FILE if command == ["check-config"] else code
+        assert run([*command, str(root)], environ) == expected, capfd.readouterr().err
+        texts.append(capfd.readouterr().err)
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+    return texts
+
+
+@pytest.mark.parametrize("text", [OLDEST, FOURTH, FIFTH], ids=["1", "4", "5"])
+def test_a_missing_license(
+    tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str], text: str
+) -> None:
+    root = project(tmp_path / "k", text.format(more=""))
+    for one in said(root, environ, capfd, code=ERRORS_OF_FILE):
+        assert "build.toml:1:1: error: general.license: is missing" in one
+        assert 'add: license = "Apache-2.0"' in one
+    write(root, {"build.toml": text.format(more=LICENSE)})
+    assert run(["check-config", str(root)], environ) == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "rule", "where"),
+    [
+        ("import scipy\n", "KB312", "__init__.py:1"),
+        ("from .gone import x\n", "KB314", "__init__.py:1"),
+        ("from my_kernel import x\n", "KB310", "__init__.py:1"),
+        ("print(\n", "KB301", "__init__.py:1"),
+        ("import sys\n\nsys.exit()\n", "KB350", "__init__.py:3"),
+        (f'TOKEN = "{SECRET}"\n', "KB456", "__init__.py:1"),
+    ],
+)
+def test_python_code_that_rules_forbid(
+    tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str], code: str, rule: str, where: str
+) -> None:
+    root = project(tmp_path / "k", FOURTH.format(more=LICENSE), __init___py=code)
+    for one in said(root, environ, capfd, code=ERRORS_OF_RULES):
+        assert rule in one
+        assert f"torch-ext/my_kernel/{where}: " in one
+        assert ("--ignore" in one) == (rule != "KB456" and "hint: " in one)
+
+
+@pytest.mark.parametrize("name", [".env.py", "new\nline.py", "back\\slash.py"])
+def test_files_that_cannot_be_published(
+    tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    root = project(tmp_path / "k", FOURTH.format(more=LICENSE))
+    write(root, {f"torch-ext/my_kernel/{name}": "x = 1\n"})
+    for one in said(root, environ, capfd, code=ERRORS_OF_RULES):
+        assert "KB456" in one or "KB455" in one
+
+
+def test_a_secret_that_pyext_lets_in_or_a_link_leads_to(
+    tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = FOURTH.format(more=LICENSE).replace("[torch]\n", '[torch]\npyext = ["py", "txt"]\n')
+    root = project(tmp_path / "k", text)
+    write(root, {"notes/token": SECRET})
+    (root / "torch-ext/my_kernel/data.txt").symlink_to("../../notes/token")
+    for one in said(root, environ, capfd, code=ERRORS_OF_RULES):
+        assert "torch-ext/my_kernel/data.txt:1: " in one
+        assert "contains a Hub token" in one
+
+
+def test_one_mistake_hides_no_other(tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
+    text = FOURTH.format(more='edition = "5"\nlicence = "mit"').replace('src = ["relu.cu"]', 'src = ["gone.cu"]')
+    root = project(tmp_path / "k", text, __init___py="import scipy\n")
+    for one in said(root, environ, capfd, code=ERRORS_OF_FILE):
+        assert "general.edition: must be an integer, not the string '5'" in one
+        assert "did you mean 'license'?" in one
+        assert "file 'gone.cu' does not exist" in one
+        assert "torch-ext/my_kernel/__init__.py:1: error: KB312: " in one
+
+
+def test_what_is_ignored_stops_nothing(
+    tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = FOURTH.format(more=LICENSE).split("[torch]")[0].replace("[general.hub]", "[torch-noarch]\n[general.hub]")
+    root = project(tmp_path / "k", text, __init___py="import scipy\n")
+    assert run(["build", "--dry-run", str(root)], environ) == ERRORS_OF_RULES
+    assert run(["build", "--dry-run", "--ignore", "KB312", str(root)], environ) == 0
+    assert "torch-cuda" in capfd.readouterr().out
+    assert not (root / ".kernel-builder").exists()
