@@ -16,12 +16,15 @@ from kernel_builder.toolchain.model import Family
 
 GIB = 1 << 30
 _CXX_MEMORY = int(1.5 * GIB)
-_HEAVY_MEMORY = int(2.8 * GIB)
+HEAVY_MEMORY = int(2.8 * GIB)
 """A compiler that reads all of torch's headers (DESIGN.md F10)."""
 _LINK_MEMORY = GIB // 2
 
 _CLANG_ABI = 17
 """The newest clang that mangles all names as g++ does: clang 18 began to tell apart template parameters (Tn, Ty)."""
+
+OPTIMIZED = ("-O3", "-DNDEBUG")
+"""What every compiler is told, whatever the language."""
 
 MODULE_SOURCE = "(module)"
 """What people read for the generated Python module."""
@@ -94,7 +97,7 @@ def compile_action(
     layout, word = context.layout, context.places.word
     source, target = word(layout.root / unit.source), layout.object_for(unit.source)
     depfile = word(target.with_name(f"{target.name}.d"))
-    common = ["-c", source, "-o", word(target), "-MMD", "-MF", depfile, "-O3", "-DNDEBUG"]
+    common = ["-c", source, "-o", word(target), "-MMD", "-MF", depfile]
     return Action(
         id=action_id(context.variant, ActionKind.COMPILE, unit.source),
         kind=ActionKind.COMPILE,
@@ -105,7 +108,7 @@ def compile_action(
         outputs=(word(target),),
         depfile=depfile,
         log=word(layout.log_for(unit.source)),
-        memory=max(memory, _HEAVY_MEMORY) if unit.source in context.heavy else memory,
+        memory=max(memory, HEAVY_MEMORY) if unit.source in context.heavy else memory,
         tools=tools,
         trees=context.trees(*(library.name for library in unit.libraries)),
         threads=threads,
@@ -118,6 +121,7 @@ def host_action(context: Context, unit: Unit, backend_definitions: tuple[str, ..
     if unit.language != C:
         language = ["-x", "c++", f"-std=c++{context.cxx_standard}", *cxx_flags(context)]
     options = [
+        *OPTIMIZED,
         *host_code_flags(context),
         *definitions(context, unit.source, backend_definitions),
         *includes(context, unit, context.toolkit.include if context.toolkit else ()),

@@ -96,10 +96,12 @@ class Threads:
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """One command. ``id`` is unique in a plan, and the same wherever the plan is made.
+    """One command, or a few that only make sense one after the other.
 
-    ``inputs`` are the files that the command is given, ``implicit`` those that it reads besides; ``outputs`` what it
-    makes. ``depfile`` lists the headers it read, in make's syntax, once it ran; ``log`` is where its output goes.
+    ``id`` is unique in a plan, and the same wherever the plan is made. ``before`` are commands that run before
+    ``command``, each only if the one before it succeeded; ``scratch`` the files that they hand on, which nobody else
+    needs. ``inputs`` are the files that the commands are given, ``implicit`` those that they read besides; ``outputs``
+    what they make. ``depfile`` lists the headers read, in make's syntax, once they ran; ``log`` is where output goes.
     ``environment`` names the variables that it may see (a ``*`` at the end stands for the rest of a name). ``memory``
     is an estimate in bytes of the most it needs (DESIGN.md F10). ``source`` is the path for people, relative to the
     project. ``architecture`` is set where the action makes code for one alone.
@@ -114,6 +116,8 @@ class Action:
     outputs: tuple[str, ...]
     log: str
     memory: int
+    before: tuple[tuple[str, ...], ...] = ()
+    scratch: tuple[str, ...] = ()
     implicit: tuple[str, ...] = ()
     tools: tuple[Tool, ...] = ()
     trees: tuple[Tree, ...] = ()
@@ -150,10 +154,12 @@ class Action:
             "kind": self.kind.value,
             "source": self.source,
             "architecture": self.architecture,
+            "before": [list(command) for command in self.before],
             "command": list(self.command),
             "inputs": list(self.inputs),
             "implicit": list(self.implicit),
             "outputs": list(self.outputs),
+            "scratch": list(self.scratch),
             "depfile": self.depfile,
             "log": self.log,
             "memory": self.memory,

@@ -59,7 +59,11 @@ class Places:
 
     def command(self, action: Action) -> tuple[str, ...]:
         """The command of ``action`` for this machine."""
-        return tuple(self.text(word, action) for word in action.command)
+        return self.commands(action)[-1]
+
+    def commands(self, action: Action) -> tuple[tuple[str, ...], ...]:
+        """All commands of ``action`` for this machine, in the order in which they run."""
+        return tuple(tuple(self.text(word, action) for word in command) for command in (*action.before, action.command))
 
 
 def expand(word: str, places: Places, *, tools: Iterable[Tool] = (), trees: Iterable[Tree] = ()) -> str:

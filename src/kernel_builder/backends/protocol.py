@@ -31,10 +31,13 @@ class Selected:
 
 @dataclass(frozen=True, kw_only=True)
 class UnitActions:
-    """How one source file is compiled: the actions, in an order that they can run in, and the objects to link."""
+    """How one source file is compiled: the actions, in an order that they can run in, the objects to link, and what
+    people should know of it.
+    """
 
     actions: tuple[Action, ...]
     objects: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 class BackendRules(Protocol):

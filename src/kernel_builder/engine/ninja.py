@@ -63,33 +63,39 @@ def _escape(path: Path | str) -> str:
     return str(path).replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
 
 
-def _shell_line(plan: BuildPlan, action: Action, command: Sequence[str], hidden: Sequence[str]) -> str:
-    """What the shell runs: the command with its output in the action's log, below the command itself.
+def _shell_line(plan: BuildPlan, action: Action, commands: Sequence[Sequence[str]], hidden: Sequence[str]) -> str:
+    """What the shell runs: the commands with their output in the action's log, below the commands themselves.
 
     The identity of tools and trees stands behind it as a comment: ninja runs again what has another line.
     """
-    text = shlex.join(command)
+    text = " && ".join(map(shlex.join, commands))
     log = shlex.quote(str(plan.places.path(action.log)))
     journal = plan.places.work / JOURNAL
     unset = f"unset {' '.join(hidden)}; " if hidden else ""
     # A tool that fails or is killed may leave a part of its output behind, which must never count.
-    remove = f"rm -f {shlex.join(str(plan.places.path(word, action)) for word in action.outputs)}"
+    remove = f"rm -f {_paths(plan, action, action.outputs)}"
+    clear = f"rm -f {_paths(plan, action, action.scratch)}; " if action.scratch else ""
+    run = text if len(commands) == 1 else f"{{ {text}; }}"
     code = "0" if action.kind is ActionKind.INSPECT else "$code"  # nothing else waits for what a check finds
     return (
-        f"{unset}{start_line(journal, action)}; {remove}; printf '%s\\n' {shlex.quote(text)} >{log} && {text} >>{log}"
-        f" 2>&1; code=$?; [ $code = 0 ] || {remove}; {end_line(journal, action, digest_of(plan, action))};"
+        f"{unset}{start_line(journal, action)}; {remove}; printf '%s\\n' {shlex.quote(text)} >{log} && {run} >>{log}"
+        f" 2>&1; code=$?; {clear}[ $code = 0 ] || {remove}; {end_line(journal, action, digest_of(plan, action))};"
         f" exit {code} # {action.identity}"
     )
 
 
-def _short(plan: BuildPlan, action: Action) -> tuple[tuple[str, ...], tuple[Path, str] | None]:
-    """The action's command, its arguments moved to a response file when they are too long for a shell."""
-    command = plan.places.command(action)
+def _paths(plan: BuildPlan, action: Action, words: Sequence[str]) -> str:
+    return shlex.join(str(plan.places.path(word, action)) for word in words)
+
+
+def _short(plan: BuildPlan, action: Action) -> tuple[tuple[tuple[str, ...], ...], tuple[Path, str] | None]:
+    """The action's commands, the arguments of a link moved to a response file when they are too long for a shell."""
+    *before, command = plan.places.commands(action)
     if action.kind is not ActionKind.LINK or len(shlex.join(command)) < _LONGEST_COMMAND:
-        return command, None
+        return (*before, command), None
     arguments = plan.places.path(action.log).with_suffix(".arguments")
     content = "".join(f"{shlex.quote(argument)}\n" for argument in command[1:])
-    return (command[0], f"@{arguments}"), (arguments, content)
+    return (*before, (command[0], f"@{arguments}")), (arguments, content)
 
 
 def _pool(budget: Budget, action: Action) -> str | None:
@@ -106,7 +112,7 @@ def render_ninja(plan: BuildPlan, budget: Budget, variables: Iterable[str]) -> N
     responses: list[tuple[Path, str]] = []
     some = sorted({name for name in variables if any(action.sees(name) for action in plan.actions)})
     for action in plan.actions:
-        command, response = _short(plan, action)
+        commands, response = _short(plan, action)
         words = [plan.places.path(word, action) for word in action.implicit]
         if response is not None:
             responses.append(response)
@@ -117,7 +123,7 @@ def render_ninja(plan: BuildPlan, budget: Budget, variables: Iterable[str]) -> N
         rule = "headers" if action.depfile is not None else "plain"
         lines.append(f"build {outputs}: {rule} {inputs}{' |' if besides else ''}{besides}")
         hidden = [name for name in some if not action.sees(name)]
-        lines.append(f"  line = {_shell_line(plan, action, command, hidden).replace('$', '$$')}")
+        lines.append(f"  line = {_shell_line(plan, action, commands, hidden).replace('$', '$$')}")
         lines.append(f"  what = {action.id.replace('$', '$$')}")
         if action.depfile is not None:
             lines.append(f"  made = {str(plan.places.path(action.depfile)).replace('$', '$$')}")

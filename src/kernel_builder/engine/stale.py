@@ -55,7 +55,8 @@ def record(work: Path, done: Mapping[str, str]) -> None:
 
 def digest_of(plan: BuildPlan, action: Action) -> str:
     """A digest over the command of ``action`` on this machine, and the identity of what it runs and reads."""
-    text = "\0".join([*plan.places.command(action), action.identity])
+    words = [word for command in plan.places.commands(action) for word in command]
+    text = "\0".join([*words, action.identity])
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 

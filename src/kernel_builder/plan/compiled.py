@@ -142,6 +142,8 @@ class CompiledVariant:
             made = self._rules.compile(context, unit, self._flags(unit))
             actions += made.actions
             objects += made.objects
+            for note in made.notes:
+                self.remarks.note(note)
         module = module_action(context, self._framework.module(context.layout))
         actions.append(module)
         link = link_action(context, (*objects, *module.outputs), library, self._framework.library)

@@ -138,12 +138,14 @@ def _action_json(action: Action, places: Places | None) -> dict[str, object]:
     if places is None:
         return values
     words = {
-        key: [places.text(word, action) for word in getattr(action, key)] for key in ("inputs", "implicit", "outputs")
+        key: [places.text(word, action) for word in getattr(action, key)]
+        for key in ("inputs", "implicit", "outputs", "scratch")
     }
     depfile = places.text(action.depfile, action) if action.depfile else None
     return {
         **values,
         **words,
+        "before": [list(command) for command in places.commands(action)[:-1]],
         "command": list(places.command(action)),
         "depfile": depfile,
         "log": places.text(action.log, action),

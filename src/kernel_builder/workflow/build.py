@@ -7,6 +7,7 @@ Nothing here prints; progress goes to a reporter and the result is a value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,13 +110,17 @@ def build(request: BuildRequest, run: Run) -> BuildOutcome:
     half-made variant.
     """
     prepared = prepare_build(request, run)
-    plan, places = prepared.plan, prepared.plan.places
+    told = prepared.plan.notes
+    places = prepared.plan.places
     _tell(prepared, run.reporter)
     conformance = prepared.conformance
-    check_space(places.output, _space_needed(plan))
+    check_space(places.output, _space_needed(prepared.plan))
     environment = find_environment(request.python, run.environ)
     conformance.remember_sources(prepared.identity.unique)
     fetched = provide(prepared.chosen, prepared.matrix, run)
+    prepared = prepared.planned_again()
+    plan = prepared.plan
+    _tell_notes(plan, run.reporter, told=told)
     refuse_unknown_architectures(plan, prepared.chosen)
     options = EngineOptions(
         environ=run.environ,
@@ -153,8 +158,13 @@ def _tell(prepared: Prepared, reporter: Reporter) -> None:
         reporter.emit(Notice(message=f"nothing to build for {backend.value}: {reason}", warning=True))
     for text in prepared.plan.warnings:
         reporter.emit(Notice(message=text, warning=True))
-    for text in prepared.plan.notes:
-        reporter.emit(Notice(message=text))
+    _tell_notes(prepared.plan, reporter)
+
+
+def _tell_notes(plan: BuildPlan, reporter: Reporter, *, told: Sequence[str] = ()) -> None:
+    for text in plan.notes:
+        if text not in told:
+            reporter.emit(Notice(message=text))
 
 
 def _fill_card(project: Project, output: Path, reporter: Reporter) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import os
 import sysconfig
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernel_builder.actions.places import Places
@@ -51,7 +51,12 @@ class Prepared:
     without_variant: tuple[tuple[Backend, str], ...]
     chosen: Chosen
     identity: Identity
+    planning: Planning
     plan: BuildPlan
+
+    def planned_again(self) -> Prepared:
+        """With the plan that follows now that compilers are in the store, which can be asked how they work."""
+        return replace(self, plan=plan_build(self.planning))
 
     @property
     def unavailable(self) -> tuple[Unavailable, ...]:
@@ -91,17 +96,16 @@ def prepare(
     chosen = choose_toolchains(project, matrix, run, options)
     _refuse_what_is_missed(chosen, matrix, selection, complete=complete)
     missing = {entry.name for entry in chosen.unavailable}
-    plan = plan_build(
-        Planning(
-            project=project,
-            variants=tuple(entry for entry in matrix.kept if entry.name not in missing),
-            toolchains=_toolchains(matrix, chosen, run),
-            table=load_support(),
-            identity=identity,
-            survey=survey(project, places.output, rules_of(project.framework.kind).marks_of),
-            places=places,
-        )
+    planning = Planning(
+        project=project,
+        variants=tuple(entry for entry in matrix.kept if entry.name not in missing),
+        toolchains=_toolchains(matrix, chosen, run),
+        table=load_support(),
+        identity=identity,
+        survey=survey(project, places.output, rules_of(project.framework.kind).marks_of),
+        places=places,
     )
+    plan = plan_build(planning)
     refuse_unknown_architectures(plan, chosen)  # of compilers that are in the store already
     return Prepared(
         project=project,
@@ -111,6 +115,7 @@ def prepare(
         without_variant=silent_backends(project, selection, run),
         chosen=chosen,
         identity=identity,
+        planning=planning,
         plan=plan,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.host import (
     GIB,
+    OPTIMIZED,
     compile_action,
     cxx_flags,
     definitions,
@@ -18,6 +19,8 @@ from kernel_builder.actions.host import (
 from kernel_builder.actions.model import Action, Threads, Tool
 from kernel_builder.actions.places import literal, tool_word
 from kernel_builder.actions.units import Unit
+from kernel_builder.backends.cuda.driver import UnknownStepError
+from kernel_builder.backends.cuda.split import split_actions
 from kernel_builder.backends.protocol import Selected, UnitActions
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import capabilities_of, select_capabilities
@@ -82,23 +85,30 @@ def _usable_flags(flags: tuple[str, ...], toolkit: ToolkitSdk) -> tuple[str, ...
     return tuple(flag for flag in flags if not flag.lstrip("-").startswith(_TEMPLATE_STUB_FLAG.lstrip("-")))
 
 
-def _nvcc_action(context: Context, toolkit: ToolkitSdk, unit: Unit, flags: tuple[str, ...]) -> Action:
-    nvcc = Tool(name="nvcc", path=toolkit.compiler, digest=toolkit.identity)
-    codes = gencode(capabilities_of(unit.architectures))
-    compiler = [tool_word(nvcc), "-ccbin", tool_word(context.cxx), f"-std=c++{context.cxx_standard}"]
-    options = [
+def _options(context: Context, toolkit: ToolkitSdk, unit: Unit, flags: tuple[str, ...]) -> tuple[str, ...]:
+    """What nvcc is told besides its source and what to do with it."""
+    return (
+        f"-std=c++{context.cxx_standard}",
+        *OPTIMIZED,
         # Flags that only the host compiler knows may stand in cuda-flags, as they may under CMake.
         "-forward-unknown-to-host-compiler",
         *(f"-Xcompiler={flag}" for flag in (*host_code_flags(context), *cxx_flags(context))),
         *_TORCH_FLAGS,
         *(word for name in _SUPPRESSED for word in ("-Xcudafe", f"--diag_suppress={name}")),
-        *codes,
+        *gencode(capabilities_of(unit.architectures)),
         *definitions(context, unit.source, DEFINITIONS),
         *includes(context, unit, toolkit.include),
         *map(literal, _usable_flags(flags, toolkit)),
-    ]
+    )
+
+
+def _nvcc_action(context: Context, toolkit: ToolkitSdk, unit: Unit, options: tuple[str, ...]) -> Action:
+    """nvcc drives its own steps, one architecture after the other, or as many at once as the engine allows."""
+    nvcc = Tool(name="nvcc", path=toolkit.compiler, digest=toolkit.identity)
     # In the environment, not in the command: the number of jobs must not make anything out of date.
-    threads = Threads(variable="NVCC_APPEND_FLAGS", value="--threads {count}", most=len(codes))
+    most = len(gencode(capabilities_of(unit.architectures)))
+    threads = Threads(variable="NVCC_APPEND_FLAGS", value="--threads {count}", most=most)
+    compiler = [tool_word(nvcc), "-ccbin", tool_word(context.cxx)]
     return compile_action(
         context, unit, compiler, options, tools=(nvcc, context.cxx), memory=_NVCC_MEMORY, threads=threads
     )
@@ -127,9 +137,17 @@ class CudaCompiler:
         return tuple(one for one in capabilities_of(effective) if f"sm_{one.major}{one.minor}" not in known)
 
     def compile(self, context: Context, unit: Unit, flags: tuple[str, ...]) -> UnitActions:
-        """One action: nvcc drives its own steps."""
-        if context.toolkit is not None and unit.language == BACKEND.value:
-            action = _nvcc_action(context, context.toolkit, unit, flags)
-        else:
+        """The steps of nvcc where it is at hand and they are known, else nvcc itself."""
+        toolkit = context.toolkit
+        if toolkit is None or unit.language != BACKEND.value:
             action = host_action(context, unit, DEFINITIONS, flags)
-        return UnitActions(actions=(action,), objects=action.outputs)
+            return UnitActions(actions=(action,), objects=action.outputs)
+        options = _options(context, toolkit, unit, flags)
+        notes: tuple[str, ...] = ()
+        if toolkit.compiler.is_file():
+            try:
+                return split_actions(context, toolkit, unit, options)
+            except UnknownStepError as error:
+                notes = (f"{toolkit.toolkit}: nvcc runs its steps itself, one after the other: {error}",)
+        action = _nvcc_action(context, toolkit, unit, options)
+        return UnitActions(actions=(action,), objects=action.outputs, notes=notes)
