@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from conftest import BUILD_TOML, ProjectMaker, Tool
 from kernel_builder.backends import toolkit_kinds
+from kernel_builder.backends.cuda.driver import Question, Step, pipeline
 from kernel_builder.binary.elf import read_elf
 from kernel_builder.events import Recorder
 from kernel_builder.store.cache import Store
@@ -122,6 +125,75 @@ def test_the_index_has_a_complete_compiler_for_the_cuda_releases_of_torch(root: 
             .chain
         )
         assert {taken.source for taken in chain.taken} == {INDEX}
+
+
+STEPS = """
+#include <cuda_runtime.h>
+static __device__ int counter;
+template <typename T> __global__ void twice(T *x) { x[threadIdx.x] *= sin(x[threadIdx.x]); atomicAdd(&counter, 1); }
+void launch(float *x, double *y) { twice<<<1, 32>>>(x); twice<<<1, 32>>>(y); }
+"""
+
+
+@pytest.mark.parametrize("version", ["13.0", "13.2"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-gencode=arch=compute_90,code=sm_90",),
+        (
+            *("-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=sm_90"),
+            *("-gencode=arch=compute_90,code=compute_90", "--use_fast_math", "-lineinfo", "-Xptxas=-O2", "-DA={{b}}"),
+        ),
+    ],
+    ids=["one architecture", "several, with PTX and flags"],
+)
+def test_the_steps_of_nvcc_make_the_same_object_as_nvcc(
+    root: Path, tmp_path: Path, host: HostCompiler, version: str, options: tuple[str, ...]
+) -> None:
+    """Byte for byte: side by side as well, for the same folder of intermediate files."""
+    kit = toolchains(root, host)
+    request = ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=cuda(version))
+    nvcc = kit.provide(kit.resolve(request)).toolkit
+    assert nvcc is not None
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "a b" / "k.cu").write_text(STEPS)
+    folder, target = tmp_path / "steps", tmp_path / "k.o"
+    question = Question(nvcc=nvcc.compiler, cxx=host.cxx, digest="", options=("-std=c++17", "-O3", *options))
+    steps = pipeline(question, source="{project}/a b/k.cu", target="{project}/k.o", folder="{project}/steps")
+    assert len(steps.devices) == len({option for option in options if "code=sm" in option})
+
+    def word(text: str) -> str:
+        return text.replace("{project}", str(tmp_path)).replace("{{", "{").replace("}}", "}")
+
+    def make(group: Iterable[Step]) -> None:
+        for step in group:
+            path = Path(step.path) if "/" in step.path else Path(steps.programs) / step.path
+            run(path, *map(word, step.arguments))
+
+    folder.mkdir()
+    make(steps.split)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(make, steps.devices))
+    make(steps.compile)
+    ours = target.read_bytes()
+    keep = ["--keep", "--keep-dir", folder]
+    run(
+        nvcc.compiler,
+        *keep,
+        "-ccbin",
+        host.cxx,
+        "-c",
+        tmp_path / "a b" / "k.cu",
+        "-o",
+        target,
+        *question_words(question),
+    )
+    assert target.read_bytes() == ours
+
+
+def question_words(question: Question) -> list[str]:
+    """Its options, for a shell."""
+    return [option.replace("{{", "{").replace("}}", "}") for option in question.options]
 
 
 TINY = """

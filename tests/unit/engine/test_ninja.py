@@ -301,3 +301,26 @@ def test_a_check_runs_this_package_wherever_it_is(tmp_path: Path, monkeypatch: p
     run(plan, environ={"PATH": os.environ["PATH"], "PYTHONPATH": "src"})
     found = (tmp_path / ".kernel-builder" / "x.out").read_text(encoding="utf-8").strip()
     assert found == f"{Path(kernel_builder.__file__).parents[1]}:{tmp_path}/src"
+
+
+def test_commands_of_one_action_run_in_order_and_leave_nothing_between_them(tmp_path: Path) -> None:
+    """The log shows all of them; what they hand on is removed, also when one fails."""
+    shell = ("{tool:sh}", "-c")
+    good = action(
+        "good",
+        "",
+        before=((*shell, "echo one; : > middle"),),
+        command=(*shell, "echo two; mv middle good.out; : > middle"),
+        scratch=("{work}/middle",),
+    )
+    plan = plan_of(tmp_path, good)
+    assert statuses(run(plan)) == {"good": "done"}
+    log = plan.places.path(good.log).read_text(encoding="utf-8").splitlines()
+    assert log[0].startswith("/bin/sh -c 'echo one; : > middle' && /bin/sh -c")
+    assert log[1:] == ["one", "two"]
+    assert not (tmp_path / ".kernel-builder" / "middle").exists()
+    assert statuses(run(plan)) == {"good": "up to date"}
+    bad = replace(good, before=((*shell, "echo one; : > middle; exit 3"),))
+    result = run(plan_of(tmp_path, bad))
+    assert result.results[bad.id].output == ("one",)
+    assert not (tmp_path / ".kernel-builder" / "middle").exists()

@@ -107,7 +107,7 @@ def pipeline(question: Question, *, source: str, target: str, folder: str) -> Pi
     """
     stem, suffix = PurePosixPath(source).stem, PurePosixPath(source).suffix
     model = _answer(question, suffix)
-    known = {f"{_FOLDER}/{_STEM}{suffix}": source, f"{_FOLDER}/{_STEM}.o": target}
+    known = {f"{_ELSEWHERE}/{_STEM}{suffix}": source, f"{_ELSEWHERE}/{_STEM}.o": target}
 
     def named(word: str) -> str:
         for placeholder, real in known.items():
@@ -141,11 +141,13 @@ def after(step: Step, option: str) -> str | None:
 # Names that no project has: the answer for one source is the answer for all.
 _STEM = "kernel-builder-7f3c1b"
 _FOLDER = "/kernel-builder-7f3c1b.d"
+_ELSEWHERE = "/kernel-builder-7f3c1b.s"
+"""Where source and object are: no file on the way has a name that begins with theirs."""
 
 
 @functools.cache
 def _answer(question: Question, suffix: str) -> Pipeline:
-    source, target = f"{_FOLDER}/{_STEM}{suffix}", f"{_FOLDER}/{_STEM}.o"
+    source, target = f"{_ELSEWHERE}/{_STEM}{suffix}", f"{_ELSEWHERE}/{_STEM}.o"
     keep = ("--dryrun", "--keep", "--keep-dir", _FOLDER)
     command: tuple[str | Path, ...] = (
         question.nvcc,
