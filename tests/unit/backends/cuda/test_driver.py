@@ -16,7 +16,7 @@ CXX = Path("/usr/bin/c++")
 
 
 def nvcc(folder: Path, *lines: str, code: int = 0) -> Path:
-    """A program that answers ``--dryrun`` with ``lines``; ``@D`` is the folder, ``@S`` the source, ``@O`` the object."""
+    """A program that answers ``--dryrun`` with ``lines``: ``@D`` is the folder, ``@S`` source, ``@O`` object."""
     path = folder / "nvcc"
     quoted = "\n".join(
         f'echo {shlex.quote(line)} | sed -e "s#@D#$D#g" -e "s#@S#$S#g" -e "s#@O#$O#g" >&2' for line in lines
