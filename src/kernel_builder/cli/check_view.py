@@ -28,17 +28,21 @@ def _console() -> Console:
 
 
 def _paragraph(console: Console, text: str, indent: int, style: str = "") -> None:
-    """Print wrapped text; long words, such as paths, are left whole so that they can be copied."""
+    """Print wrapped text; long words, such as paths, are left whole so that they can be copied. Of text in several
+    lines only the first is wrapped: the others are to be copied.
+    """
     width = min(console.width, 110) if console.is_terminal else 110
+    first, *others = text.split("\n")
     wrapped = textwrap.fill(
-        text,
+        first,
         width,
         initial_indent=" " * indent,
         subsequent_indent=" " * indent,
         break_long_words=False,
         break_on_hyphens=False,
     )
-    console.print(Text(wrapped, style=style), soft_wrap=True)
+    lines = [wrapped, *(f"{' ' * (indent + 4)}{line}".rstrip() for line in others)]
+    console.print(Text("\n".join(lines), style=style), soft_wrap=True)
 
 
 def show_report(report: CheckReport, *, verbose: bool = False) -> None:

@@ -262,7 +262,12 @@ def _line(finding: Finding) -> str:
 
 
 def _listed(findings: Sequence[Finding]) -> str:
-    lines = [f"    {_line(finding)}" for finding in findings[:_SHOWN]]
+    lines: list[str] = []
+    for finding in findings[:_SHOWN]:
+        lines.append(f"    {_line(finding)}")
+        if finding.hint is not None:
+            first, *others = finding.hint.split("\n")
+            lines += [f"        -> {first}", *(f"           {line}".rstrip() for line in others)]
     if len(findings) > _SHOWN:
         lines.append(f"    and {len(findings) - _SHOWN} more: kernel-builder check")
     return "\n".join(lines)

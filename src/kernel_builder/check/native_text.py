@@ -1,0 +1,375 @@
+"""C++, CUDA and Objective-C++ sources as text: what a compiler would see of them, as far as that can be read off.
+
+Nothing is preprocessed. Comments are gone, and so is what no compiler ever sees (``#if 0``); what depends on a
+condition that is not known here is kept and marked. Literals are read as C++ joins them, macros that stand for one
+followed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from kernel_builder.config.model import Project
+
+SUFFIXES = (".cpp", ".cc", ".cxx", ".c++", ".c", ".cu", ".hip", ".mm")
+"""What is compiled."""
+HEADER_SUFFIXES = (".h", ".hpp", ".hh", ".hxx", ".cuh", ".inl", ".inc")
+LARGEST = 8 << 20
+"""Bytes of a source that are read; larger ones are generated, and no bindings."""
+
+_DEFINED = frozenset({"TORCH_EXTENSION_NAME", "Py_LIMITED_API", "__cplusplus"})
+"""Macros that every build defines."""
+
+_TOKEN = re.compile(
+    r"//(?:[^\n\\]|\\\n|\\.)*|/\*.*?(?:\*/|\Z)"
+    r'|\b(?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"'
+    r'|"(?:[^"\\\n]|\\.|\\\n)*"'
+    r"|(?<![0-9A-Fa-f])'(?:[^'\\\n]|\\[^\n]{1,9}?)'",
+    re.DOTALL,
+)
+_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(.*)$", re.DOTALL)
+_INCLUDED = re.compile(r'[<"]([^>"\n]+)[>"]')
+_MACRO = re.compile(r"(\w+)(\([^()]*\))?[ \t]*(.*)$", re.DOTALL)
+_TESTED = re.compile(r"(?:defined[ \t]*)?\(?[ \t]*(\w+)[ \t]*\)?")
+_STRING = re.compile(
+    r'\s*(?:u8)?(?:R"(?P<mark>[^()\\\s]{0,16})\((?P<raw>.*?)\)(?P=mark)"|"(?P<plain>(?:[^"\\\n]|\\.|\\\n)*)")',
+    re.DOTALL,
+)
+_ESCAPES = {r"\"": '"', r"\n": "\n", r"\t": "\t", r"\\": "\\", "\\\n": ""}
+_NAME = re.compile(r"\s*([A-Za-z_]\w*)\s*")
+_DEEPEST = 4
+
+
+class State(Enum):
+    """Whether a compiler sees a line."""
+
+    SEEN = "always"
+    MAYBE = "under a condition that is not known here"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Include:
+    """``#include``: the path as written, where, and whether it is read whatever the configuration."""
+
+    path: str
+    line: int
+    certain: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Macro:
+    """``#define``: ``parameters`` is ``None`` for one that takes none."""
+
+    parameters: tuple[str, ...] | None
+    body: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NativeText:
+    """One source. ``code`` has the lines of the file, with comments, directives and what is never compiled blank."""
+
+    code: str
+    includes: tuple[Include, ...]
+    macros: Mapping[str, Macro]
+    uncertain: frozenset[int] = field(default=frozenset(), repr=False)
+
+    def line(self, position: int) -> int:
+        """The line of a position in ``code``, from 1."""
+        return self.code.count("\n", 0, position) + 1
+
+    def is_certain(self, position: int) -> bool:
+        """Whether a compiler sees that position whatever the configuration."""
+        return self.line(position) not in self.uncertain
+
+    @cached_property
+    def bare(self) -> str:
+        """``code`` with the content of literals blanked; positions stay."""
+        return hollowed(self.code)
+
+
+def read_native(text: str) -> NativeText:
+    """Read a source."""
+    lines = _TOKEN.sub(_without_comment, text).split("\n")
+    kept = [""] * len(lines)
+    includes: list[Include] = []
+    macros: dict[str, Macro] = {}
+    uncertain: set[int] = set()
+    conditions = _Conditions()
+    at = 0
+    while at < len(lines):
+        start, line = at, lines[at]
+        if not line.lstrip().startswith("#"):
+            state = conditions.state
+            if state is not State.NEVER:
+                kept[at] = line
+            if state is State.MAYBE:
+                uncertain.add(at + 1)
+            at += 1
+            continue
+        while line.endswith("\\") and at + 1 < len(lines):
+            at += 1
+            line = f"{line[:-1]} {lines[at]}"
+        at += 1
+        match = _DIRECTIVE.match(line)
+        if match is None:
+            continue
+        word, rest = match[1], match[2].strip()
+        if conditions.take(word, rest) or conditions.state is State.NEVER:
+            continue
+        if word in {"include", "import", "include_next"}:
+            found = _INCLUDED.match(rest)
+            if found is not None:
+                certain = conditions.state is State.SEEN
+                includes.append(Include(path=found[1].strip(), line=start + 1, certain=certain))
+        elif word == "define":
+            conditions.defined(rest)
+            _define(rest, macros)
+    return NativeText(code="\n".join(kept), includes=tuple(includes), macros=macros, uncertain=frozenset(uncertain))
+
+
+def _without_comment(match: re.Match[str]) -> str:
+    text = match[0]
+    if not text.startswith(("//", "/*")):
+        return text
+    return "\n" * text.count("\n") or " "
+
+
+_PRINTED = re.compile(r"[^\n]")
+
+
+def _hollow(match: re.Match[str]) -> str:
+    return '"' + _PRINTED.sub(" ", match[0][1:-1]) + '"'
+
+
+def hollowed(text: str) -> str:
+    """``text`` with what stands in its literals blanked; every character stays where it is."""
+    return _TOKEN.sub(_hollow, text)
+
+
+def _define(rest: str, macros: dict[str, Macro]) -> None:
+    match = _MACRO.match(rest)
+    if match is None:
+        return
+    parameters = match[2]
+    named = tuple(name.strip() for name in parameters[1:-1].split(",")) if parameters is not None else None
+    macros[match[1]] = Macro(parameters=named, body=match[3].strip())
+
+
+class _Conditions:
+    """The ``#if`` that a line stands in."""
+
+    def __init__(self) -> None:
+        self._open: list[list[State]] = []  # each: the state of its present branch, and the best of those before
+        self._guard: str | None = None
+
+    @property
+    def state(self) -> State:
+        states = [entry[0] for entry in self._open]
+        if State.NEVER in states:
+            return State.NEVER
+        return State.MAYBE if State.MAYBE in states else State.SEEN
+
+    def take(self, word: str, rest: str) -> bool:
+        """Follow a directive; whether it was one about conditions."""
+        if word in {"if", "ifdef", "ifndef"}:
+            now = _judge(word, rest)
+            self._guard = rest if word == "ifndef" and now is State.MAYBE else None
+            self._open.append([now, State.NEVER])
+        elif word in {"elif", "elifdef", "elifndef", "else"} and self._open:
+            entry = self._open[-1]
+            before = State.SEEN if State.SEEN in entry else State.MAYBE if State.MAYBE in entry else State.NEVER
+            now = State.SEEN if word == "else" else _judge(word.removeprefix("el"), rest)
+            if before is State.SEEN:
+                now = State.NEVER
+            elif before is State.MAYBE and now is State.SEEN:
+                now = State.MAYBE
+            entry[:] = [now, before]
+        elif word == "endif" and self._open:
+            self._open.pop()
+        else:
+            return word in {"elif", "else", "endif"}
+        return True
+
+    def defined(self, rest: str) -> None:
+        """``#define`` right behind ``#ifndef`` of the same name: an include guard, whose inside is seen."""
+        if (
+            self._guard is not None
+            and self._guard == rest.split("(", maxsplit=1)[0].split(" ", maxsplit=1)[0].strip()
+            and self._open
+        ):
+            self._open[-1][0] = State.SEEN
+        self._guard = None
+
+
+def _judge(word: str, condition: str) -> State:
+    """What is known of a condition. Only constants and macros that every build defines are."""
+    text = condition.strip()
+    negated = word.endswith("ndef")
+    if word == "if":
+        while text.startswith("!"):
+            negated, text = not negated, text[1:].strip()
+    number = re.fullmatch(r"\(*\s*(\d+)[uUlL]*\s*\)*", text)
+    if word == "if" and number is not None:
+        known = int(number[1]) != 0
+    elif word == "if" and text in {"true", "false"}:
+        known = text == "true"
+    else:
+        match = _TESTED.fullmatch(text)
+        is_defined = match is not None and match[1] in _DEFINED and (word != "if" or "defined" in text)
+        if not is_defined:
+            return State.MAYBE
+        known = True
+    return State.SEEN if known != negated else State.NEVER
+
+
+# --- literals ---
+
+
+def unescaped(text: str) -> str:
+    """The value of what stands between the quotes of a literal."""
+    return re.sub(r"\\(?:.|\n)", lambda escape: _ESCAPES.get(escape[0], escape[0]), text)
+
+
+def literal_at(text: str, position: int, macros: Mapping[str, Macro] | None = None, depth: int = 0) -> tuple[str, int]:
+    """The value of the string literals at ``position``, joined as C++ does, and the end of the last one.
+
+    Names of macros that stand for such literals are followed. The value is empty where there is none.
+    """
+    value, end = "", position
+    while True:
+        match = _STRING.match(text, end)
+        if match is not None:
+            value += match["raw"] if match["raw"] is not None else unescaped(match["plain"])
+            end = match.end()
+            continue
+        name = _NAME.match(text, end)
+        macro = (macros or {}).get(name[1]) if name is not None else None
+        if name is None or macro is None or macro.parameters is not None or depth >= _DEEPEST:
+            return value, end
+        inner, stop = literal_at(macro.body, 0, macros, depth + 1)
+        if not inner or macro.body[stop:].strip():
+            return value, end
+        value, end = value + inner, name.end()
+
+
+def closing(text: str, position: int) -> int:
+    """The end of the bracket that opens at ``position``, behind it; the end of the text where nothing closes it.
+
+    ``text`` has no strings that hold brackets: see :attr:`NativeText.bare`.
+    """
+    depth = 0
+    for match in re.compile(r"[(){}\[\]]").finditer(text, position):
+        depth += 1 if match[0] in "({[" else -1
+        if depth == 0:
+            return match.end()
+    return len(text)
+
+
+def arguments(text: str, position: int) -> tuple[str, ...]:
+    """The texts between the commas of the call whose bracket opens at ``position``."""
+    bare = hollowed(text)
+    end = closing(bare, position) - 1
+    inside, bare = text[position + 1 : end], bare[position + 1 : end]
+    found: list[str] = []
+    depth, start = 0, 0
+    for at, character in enumerate(bare):
+        if character in "({[":
+            depth += 1
+        elif character in ")}]":
+            depth -= 1
+        elif character == "," and depth == 0:
+            found.append(inside[start:at].strip())
+            start = at + 1
+    last = inside[start:].strip()
+    return (*found, last) if found or last else ()
+
+
+def expanded(macro: Macro, given: tuple[str, ...]) -> str:
+    """The body of a macro with its parameters replaced: ``x``, ``#x`` and ``a##x``."""
+    body = macro.body
+    parameters = macro.parameters or ()
+    values = dict(zip(parameters, given, strict=False))
+    if "..." in parameters:
+        values["__VA_ARGS__"] = ", ".join(given[len(parameters) - 1 :])
+        values.pop("...", None)
+    for name, value in values.items():
+        quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+        body = re.sub(rf"(?<!#)#[ \t]*{re.escape(name)}\b", lambda _, q=quoted: f'"{q}"', body)  # type: ignore[misc]
+    names = "|".join(map(re.escape, values)) or r"(?!)"
+    body = re.sub(rf"\b(?:{names})\b", lambda match: values[match[0]], body)
+    return re.sub(r"[ \t]*##[ \t]*", "", body)
+
+
+# --- files ---
+
+
+def listed_sources(project: Project) -> tuple[str, ...]:
+    """Sources and headers that ``build.toml`` lists, relative to the project, each once."""
+    listed = (*project.framework.src, *(path for section in project.sections for path in section.src))
+    return tuple(dict.fromkeys(listed))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadFile:
+    """A file of the project that is compiled: itself, or as a part of others. ``certain``: in every configuration."""
+
+    path: str
+    native: NativeText
+    certain: bool
+
+
+def compiled_files(project: Project) -> Iterator[ReadFile]:
+    """The sources that ``build.toml`` has compiled, and the project's own files that they include, each once.
+
+    An include is looked for beside the file that has it, in the project, and in the directories for headers. Files that
+    are too large or cannot be read are left out.
+    """
+    folders = ["", project.framework.directory, "csrc", *project.framework.include]
+    folders += [path for section in project.sections for path in section.include]
+    certain = [path for path in listed_sources(project) if path.lower().endswith(SUFFIXES)]
+    uncertain: list[str] = []
+    seen: set[str] = set()
+    while certain or uncertain:
+        is_certain = bool(certain)
+        relative = certain.pop(0) if is_certain else uncertain.pop(0)
+        if relative in seen:
+            continue
+        seen.add(relative)
+        text = _text(project.root / relative)
+        if text is None:
+            continue
+        native = read_native(text)
+        yield ReadFile(path=relative, native=native, certain=is_certain)
+        for include in native.includes:
+            found = _within(project.root, [str(PurePosixPath(relative).parent), *folders], include.path)
+            if found is not None:
+                (certain if is_certain and include.certain else uncertain).append(found)
+
+
+def _within(root: Path, places: Iterable[str], path: str) -> str | None:
+    for place in places:
+        parts: list[str] = []
+        for part in (PurePosixPath(place) / path).parts:
+            if part == ".." and parts:
+                parts.pop()
+            elif part not in {".", ""}:
+                parts.append(part)
+        relative = "/".join(parts)
+        if not relative.startswith((".", "/")) and (root / relative).is_file():
+            return relative
+    return None
+
+
+def _text(path: Path) -> str | None:
+    try:
+        if path.stat().st_size > LARGEST:
+            return None
+        return path.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return None
