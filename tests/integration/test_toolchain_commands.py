@@ -141,6 +141,74 @@ def damage(path: Path) -> None:
     path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
 
 
+SAID = "torch 2.13.0 from 'mine', named by kernel-builder.toml"
+
+
+def test_a_source_that_the_project_names_is_shown_and_recorded(
+    setting: Setting, libraries: dict[str, bytes], tmp_path: Path
+) -> None:
+    wheels = setting.root / "wheels"
+    wheels.mkdir()
+    name, data = torch_wheel("2.13.0", libraries)
+    (wheels / name).write_bytes(data)
+    text = f'sources = ["mine"]\n[[index]]\nname = "mine"\npath = "{wheels}"\n'
+    (setting.root / "kernel-builder.toml").write_text(text)
+    assert f"note: {SAID}\n" in setting.ok("build", "--variant", CPU, "--dry-run").stdout
+    assert f"note: {SAID}\n" in setting.ok("toolchain", "explain", CPU).stdout
+    assert "mine (named by kernel-builder.toml)" in setting("doctor").stdout
+    built = setting.ok("build", "--variant", CPU)
+    assert SAID in built.stderr
+    metadata = json.loads((setting.root / "build" / CPU / "metadata.json").read_text())
+    part = {"name": "torch", "version": "2.13.0", "source": "mine", "named-by": "kernel-builder.toml"}
+    assert metadata["provenance"]["toolchain"] == [part]
+    setting.ok("attest")
+    statement = json.loads((setting.root / "build" / "provenance.intoto.jsonl").read_text())
+    recorded = statement["predicate"]["buildDefinition"]["internalParameters"]["provenance"]
+    assert recorded["toolchain"] == [part]
+    # Named by the user it is nothing to tell, and what the project's source delivered does not count as it.
+    (setting.root / "kernel-builder.toml").unlink()
+    user = tmp_path / "mine.toml"
+    user.write_text(text)
+    setting.tool.environment["KERNEL_BUILDER_CONFIG"] = str(user)
+    explained = setting.ok("toolchain", "explain", CPU, "--json").json
+    assert not explained["complete"]
+    again = setting.ok("build", "--variant", CPU)
+    assert "named by kernel-builder.toml" not in again.stderr
+    assert setting.ok("toolchain", "explain", CPU, "--json").json["complete"]
+    metadata = json.loads((setting.root / "build" / CPU / "metadata.json").read_text())
+    assert "toolchain" not in metadata["provenance"]
+
+
+def test_a_compiler_that_the_project_names_is_not_run(setting: Setting, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    nvcc = setting.root / "toolkit" / "bin" / "nvcc"
+    nvcc.parent.mkdir(parents=True)
+    nvcc.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    nvcc.chmod(0o755)
+    settings = setting.root / "kernel-builder.toml"
+    settings.write_text('[local]\ntoolkits = ["toolkit"]\n')
+    for command in (
+        ("build", "--dry-run"),
+        ("build",),
+        ("toolchain", "explain", CPU),
+        ("toolchain", "fetch", CPU),
+        ("lock",),
+        ("doctor",),
+    ):
+        refused = setting(*command)
+        assert refused.code == ExitCode.CONFIG, command
+        assert "a project cannot name programs of this machine" in refused.stderr + refused.stdout
+        assert f"{tmp_path / 'home' / 'kernel-builder' / 'kernel-builder.toml'}" in refused.stderr + refused.stdout
+    assert not marker.exists()
+    # The same words of the user's are an agreement.
+    user = tmp_path / "mine.toml"
+    user.write_text(f'[local]\ntoolkits = ["{nvcc.parent.parent}"]\n')
+    settings.unlink()
+    setting.tool.environment["KERNEL_BUILDER_CONFIG"] = str(user)
+    setting("doctor")
+    assert marker.exists()
+
+
 def test_outside_of_a_project_the_settings_that_lie_here_count(
     setting: Setting, libraries: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -152,7 +220,7 @@ def test_outside_of_a_project_the_settings_that_lie_here_count(
     (folder / "kernel-builder.toml").write_text('sources = ["w"]\n[[index]]\nname = "w"\npath = "wheels"\n')
     setting.root = folder
     taken = json.loads(setting.ok("toolchain", "explain", CPU, "--json").stdout)["taken"]
-    assert [part["source"] for part in taken] == ["w"]
+    assert [(part["source"], part["named-by-project"]) for part in taken] == [("w", True)]
     setting.ok("toolchain", "fetch", CPU)
     damage(setting.entry("torch-2.13.0") / "include" / "large.h")
     setting.ok("toolchain", "verify", "--repair")

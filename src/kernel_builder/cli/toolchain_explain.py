@@ -48,6 +48,7 @@ def _text(found: Explanation) -> str:
     across = max(len(source) for _, source, _ in rows + refused)
     lines = [f"{found.variant}: {found.request}", f"sources, in order: {', '.join(found.settings.order)}"]
     lines += [f"settings: {file}" for file in found.settings.files]
+    lines += [f"note: {part}" for part in resolved.by_project]
     lines += ["taken:", *(f"  {part:<{width}}  {source:<{across}}  {text}" for part, source, text in rows)]
     if refused:
         lines += ["not used:", *(f"  {part:<{width}}  {source:<{across}}  {text}" for part, source, text in refused)]
@@ -83,6 +84,7 @@ def _report(found: Explanation) -> dict[str, object]:
                 "source": taken.source,
                 "artefact": asdict(taken.artefact),
                 "root": str(taken.root) if taken.root is not None else None,
+                "named-by-project": taken.source in found.settings.by_project,
             }
             for taken in chain.taken
         ],

@@ -66,6 +66,9 @@ class CompiledVariant:
             context.layout, self.places, ops_id=ops_id, unique=self.identity.unique, cxx11_abi=self._cxx11_abi
         )
         archs = tuple(str(one) for entry in effective for one in entry.effective)
+        by_project = self.toolchain.by_project
+        for part in by_project:
+            self.remarks.note(str(part))
         return VariantPlan(
             variant=self.kept.variant,
             ops_id=ops_id,
@@ -74,7 +77,9 @@ class CompiledVariant:
             library=library,
             goals=actions[-1].outputs,
             installed=installed,
-            metadata=metadata.describe(self.project, self.kept.backend, self.identity, archs=archs),
+            metadata=metadata.describe(
+                self.project, self.kept.backend, self.identity, archs=archs, by_project=by_project
+            ),
             sections=effective,
             toolchain=self._versions(),
         )

@@ -6,11 +6,14 @@ Reference: interoperability contract 4.1: keys, order and when a key is left out
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 
 from kernel_builder import __version__
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import KernelDependency, Project
+from kernel_builder.config.settings import FILE_NAME
 from kernel_builder.project.identity import Identity
+from kernel_builder.toolchain.model import ProjectPart
 
 
 def _dependency(dependency: KernelDependency) -> dict[str, object]:
@@ -23,11 +26,17 @@ def _unique(items: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(items))
 
 
-def provenance(identity: Identity) -> dict[str, object]:
-    """Who built it and from which commit; without a commit there is no ``kernel`` entry (contract 4.3)."""
+def provenance(identity: Identity, by_project: tuple[ProjectPart, ...] = ()) -> dict[str, object]:
+    """Who built it and from which commit; without a commit there is no ``kernel`` entry (contract 4.3).
+
+    What it was compiled with comes from the builder's own sources, but for the parts ``by_project``, whose source the
+    project named; readers pass over keys that they do not know (contract 4.1).
+    """
     document: dict[str, object] = {"kernel-builder": {"version": __version__}}
     if identity.commit is not None:
         document["kernel"] = {"commit": identity.commit, "dirty": identity.dirty}
+    if by_project:
+        document["toolchain"] = [{**asdict(part), "named-by": FILE_NAME} for part in by_project]
     return document
 
 
@@ -37,10 +46,11 @@ def describe(
     identity: Identity,
     *,
     archs: tuple[str, ...] = (),
+    by_project: tuple[ProjectPart, ...] = (),
 ) -> dict[str, object]:
     """The document for ``backend``, in the contract's key order, without its digest.
 
-    ``archs`` are what the variant has device code for; none means 'unknown'.
+    ``archs`` are what the variant has device code for; none means 'unknown'. ``by_project`` is that of its toolchain.
     """
     options = project.backend_options.get(backend)
     dependencies = [*project.kernel_depends, *(options.kernel_depends if options else ())]
@@ -58,5 +68,5 @@ def describe(
     document["python-depends"] = _unique([*project.python_depends, *(options.python_depends if options else ())])
     document["kernel-depends"] = [_dependency(dependency) for dependency in dict.fromkeys(dependencies)]
     document["backend"] = {"type": backend.value, **({"archs": names} if names else {})}
-    document["provenance"] = provenance(identity)
+    document["provenance"] = provenance(identity, by_project)
     return document

@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from kernel_builder.config.backends import Backend
+from kernel_builder.config.settings import FILE_NAME
 
 
 class Family(StrEnum):
@@ -166,9 +167,22 @@ class LibraryHeaders:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProjectPart:
+    """A part of a toolchain that comes from a source which the project itself names, not its user."""
+
+    name: str
+    version: str
+    source: str
+
+    def __str__(self) -> str:
+        """For people: ``torch 2.13.0 from 'mine', named by kernel-builder.toml``."""
+        return f"{self.name} {self.version} from {self.source!r}, named by {FILE_NAME}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Toolchain:
     """Everything that one variant is compiled with. ``libraries`` are those that some section depends on; ``python`` is
-    ``None`` where Python's headers are not installed.
+    ``None`` where Python's headers are not installed. ``by_project`` are the parts whose source the project names.
     """
 
     host: HostCompiler
@@ -177,3 +191,4 @@ class Toolchain:
     toolkit: ToolkitSdk | None = None
     libraries: tuple[LibraryHeaders, ...] = ()
     python: PythonHeaders | None = None
+    by_project: tuple[ProjectPart, ...] = ()

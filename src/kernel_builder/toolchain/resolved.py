@@ -10,7 +10,7 @@ from kernel_builder.store.cache import Store, StoreKey
 from kernel_builder.toolchain.choice import Chain, Taken, ToolchainRequest
 from kernel_builder.toolchain.kinds import Kinds
 from kernel_builder.toolchain.link_tables import EXPORTS
-from kernel_builder.toolchain.model import HostCompiler, ToolkitSdk, TorchSdk
+from kernel_builder.toolchain.model import HostCompiler, ProjectPart, ToolkitSdk, TorchSdk
 from kernel_builder.toolchain.recipe import TorchRecipe
 from kernel_builder.toolchain.sources import Sources
 
@@ -22,6 +22,7 @@ class ResolvedToolchain:
     """What a request is met with: the exact files, and the final values whose directories are made when it is provided.
 
     ``chain`` says which part comes from where, torch first, and what was refused. ``host`` is the compiler that fits.
+    ``by_project`` are the parts whose source the project itself names.
     ``expected_bytes`` is 0 when everything is in the store, ``None`` when something must be fetched (how much is known
     only once the wheels' directories are read).
     """
@@ -36,6 +37,7 @@ class ResolvedToolchain:
     torch_stubs_key: StoreKey
     toolkit_key: StoreKey | None
     toolkit_stubs_key: StoreKey | None
+    by_project: tuple[ProjectPart, ...] = ()
 
     @property
     def fetched_keys(self) -> tuple[StoreKey, ...]:
@@ -84,7 +86,7 @@ class Describer:
             kind = self._kinds[request.toolkit.backend]
             tree = StoreKey.of(
                 f"{request.toolkit.backend.value}-{request.toolkit.version}",
-                parts=sorted(f"{part.part} {part.artefact.identity}" for part in others),
+                parts=sorted(f"{part.part} {self._sources.identity_of(part)}" for part in others),
                 recipe=kind.recipe.digest,
             )
             stubs = self._stubs_key(tree, host)
@@ -101,6 +103,7 @@ class Describer:
             torch_stubs_key=torch_stubs,
             toolkit_key=tree,
             toolkit_stubs_key=stubs,
+            by_project=self._sources.parts_by_project(chain.taken),
         )
 
     def _torch_sdk(self, request: ToolchainRequest, taken: Taken, entry: Path, stubs: Path) -> TorchSdk:

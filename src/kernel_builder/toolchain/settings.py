@@ -65,7 +65,8 @@ class ToolchainSettings:
     for this order. ``redistrib`` is where NVIDIA's manifests lie (``None``: NVIDIA's server);
     ``debian_mirror`` a mirror of Debian (``None``: apt's), ``debian_suites`` where to look (empty: where the release is
     known to be), ``debian_keyring`` the keys (``None``: where Debian's package puts them).
-    ``toolkits`` are folders of CUDA toolkits on this machine besides those that are found.
+    ``toolkits`` are folders of toolkits on this machine besides those that are found: programs in them are run, so
+    only the user names them. ``by_project`` are the sources whose place, or whose keys, the project's file names.
     """
 
     order: tuple[str, ...] = BUILT_IN
@@ -77,6 +78,7 @@ class ToolchainSettings:
     debian_keyring: Path | None = None
     toolkits: tuple[Path, ...] = ()
     files: tuple[Path, ...] = ()
+    by_project: frozenset[str] = frozenset()
 
 
 _INDEX = Table(
@@ -144,6 +146,13 @@ class _Partial:
     debian_keyring: Path | None = None
     toolkits: tuple[Path, ...] = ()
 
+    @property
+    def places(self) -> frozenset[str]:
+        """The sources for which the file says where they are, or who vouches for them."""
+        redistrib = [REDISTRIB] if self.redistrib is not None else []
+        debian = [DEBIAN] if self.debian_mirror is not None or self.debian_keyring is not None else []
+        return frozenset([*(index.name for index in self.indexes), *redistrib, *debian])
+
 
 def user_file(environ: Mapping[str, str]) -> Path:
     """The user's file: ``KERNEL_BUILDER_CONFIG``, or the one in the configuration directory."""
@@ -151,6 +160,14 @@ def user_file(environ: Mapping[str, str]) -> Path:
     if not named:
         return platformdirs.user_config_path("kernel-builder") / FILE_NAME
     return expanded(named, "KERNEL_BUILDER_CONFIG")
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    """Whether the user's file is at hand under the project's name: then it is the user's."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def _exists(path: Path) -> bool:
@@ -171,8 +188,10 @@ def load_settings(root: Path | None, environ: Mapping[str, str], *, sources: Seq
     if environ.get("KERNEL_BUILDER_CONFIG") and not files[-1].is_file():
         wrong = "is not a regular file" if _exists(files[-1]) else "does not exist"
         raise ConfigError(f"KERNEL_BUILDER_CONFIG names {files[-1]}, which {wrong}")
-    read = [(file, _read(file, of_project=file in files[:-1])) for file in files if _exists(file)]
-    settings = ToolchainSettings(files=tuple(file for file, _ in read))
+    foreign = {file for file in files[:-1] if not _same_file(file, files[-1])}
+    read = [(file, _read(file, environ, of_project=file in foreign)) for file in files if _exists(file)]
+    by_project = frozenset(name for file, partial in read if file in foreign for name in partial.places)
+    settings = ToolchainSettings(files=tuple(file for file, _ in read), by_project=by_project)
     order: tuple[str, ...] | None = None
     for _, partial in reversed(read):
         order = partial.order if partial.order is not None else order
@@ -212,7 +231,8 @@ def _check_order(order: Sequence[str], names: Sequence[str], read: Sequence[tupl
 def _from_environment(settings: ToolchainSettings, environ: Mapping[str, str]) -> ToolchainSettings:
     redistrib, mirror = environ.get("KERNEL_BUILDER_REDISTRIB"), environ.get("KERNEL_BUILDER_DEBIAN_MIRROR")
     if redistrib:
-        settings = replace(settings, redistrib=_place_in_environment(redistrib, "KERNEL_BUILDER_REDISTRIB"))
+        place = _place_in_environment(redistrib, "KERNEL_BUILDER_REDISTRIB")
+        settings = replace(settings, redistrib=place, by_project=settings.by_project - {REDISTRIB})
     if mirror:
         settings = replace(settings, debian_mirror=_place_in_environment(mirror, "KERNEL_BUILDER_DEBIAN_MIRROR"))
     return settings
@@ -229,10 +249,15 @@ def _place_in_environment(text: str, variable: str) -> Place:
     return Place(url=text)
 
 
-def _read(file: Path, *, of_project: bool) -> _Partial:
+def _read(file: Path, environ: Mapping[str, str], *, of_project: bool) -> _Partial:
     """What one file says about toolchains. Mistakes in its other parts are told together with those in these."""
     opened = SettingsFile.open(file)
     partial = _Reader(opened).read()
+    if of_project and partial.toolkits:
+        # Its compiler would be asked for its version by commands that only look at the project.
+        said = "a project cannot name programs of this machine: whoever looks at it has not agreed to run them"
+        hint = f"move it to your own file, {user_file(environ)}"
+        opened.report.error(("local", "toolkits"), said, hint=hint, at_key=True)
     accepted = opened.acceptances()
     if accepted and not of_project:
         said = "only the kernel-builder.toml of a project accepts what a check finds"

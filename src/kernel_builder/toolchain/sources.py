@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from kernel_builder.toolchain.choice import (
 )
 from kernel_builder.toolchain.kinds import Kinds, Opening
 from kernel_builder.toolchain.local_torch import LocalTorch, site_packages
+from kernel_builder.toolchain.model import ProjectPart
 from kernel_builder.toolchain.recipe import Component, TorchRecipe, default_recipe
 from kernel_builder.toolchain.settings import BUILT_IN, INDEX, LOCAL, Place, ToolchainSettings
 from kernel_builder.toolchain.torch_wheels import TorchWheels
@@ -87,18 +88,51 @@ class Network:
             transfers.check()
 
 
+def _identity_of(taken: Taken, by_project: Mapping[str, str]) -> str:
+    """What the store keys on. An index vouches for the digests that it gives, and the store is for all projects: what
+    comes from a source that a project names never takes the place of what the user's sources have.
+    """
+    place = by_project.get(taken.source)
+    return taken.artefact.identity if place is None else f"{taken.artefact.identity} from {place}"
+
+
+def _torch_key(taken: Taken, recipe: TorchRecipe, by_project: Mapping[str, str]) -> StoreKey:
+    wheel = _identity_of(taken, by_project)
+    return StoreKey.of(f"torch-{taken.artefact.version}", wheel=wheel, recipe=recipe.digest)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sources:
     """Everything that toolchains can come from, in the order to try. ``fingerprint`` tells one configuration from
-    another, without naming hosts. ``toolkits`` are those of each backend that has one.
+    another, without naming hosts. ``toolkits`` are those of each backend that has one. ``by_project`` are the labels of
+    sources that the project itself names, each with a text that tells its place from others.
     """
 
     torch: tuple[TorchSource, ...]
     toolkits: Mapping[Backend, tuple[ComponentSource, ...]]
     network: Network
     fingerprint: str
-    torch_key: Callable[[Taken], StoreKey]
+    recipe: TorchRecipe
     at_hand: frozenset[str] = field(default_factory=frozenset)
+    by_project: Mapping[str, str] = field(default_factory=dict)
+
+    def identity_of(self, taken: Taken) -> str:
+        """What the store keys on: see :func:`_identity_of`."""
+        return _identity_of(taken, self.by_project)
+
+    def torch_key(self, taken: Taken) -> StoreKey:
+        """The entry of the store for a torch."""
+        return _torch_key(taken, self.recipe, self.by_project)
+
+    def parts_by_project(self, taken: Sequence[Taken]) -> tuple[ProjectPart, ...]:
+        """What among ``taken`` comes from sources that the project itself names, each file once."""
+        return tuple(
+            dict.fromkeys(
+                ProjectPart(name=part.artefact.name, version=part.artefact.version, source=part.source)
+                for part in taken
+                if part.source in self.by_project
+            )
+        )
 
     def is_at_hand(self, label: str) -> bool:
         """Whether that source is on this machine."""
@@ -210,8 +244,15 @@ class _Opener:
         self._transports: list[Transport] = []
         self._facts: list[str] = []
         self._at_hand: set[str] = set()
+        self._by_project: dict[str, str] = {}
 
     def add(self, name: str) -> None:
+        before = len(self._facts)
+        self._open(name)
+        if name in self._settings.by_project:
+            self._by_project[name] = "; ".join(self._facts[before:])
+
+    def _open(self, name: str) -> None:
         index = None
         if name not in BUILT_IN or name == INDEX:
             index = self._given.get(name) or self._open_index(name)
@@ -267,15 +308,8 @@ class _Opener:
         self._transports.append(transport)
         return transport
 
-    @property
-    def _torch_key(self) -> Callable[[Taken], StoreKey]:
-        recipe = self._recipe
-
-        def key(taken: Taken) -> StoreKey:
-            version = taken.artefact.version
-            return StoreKey.of(f"torch-{version}", wheel=taken.artefact.identity, recipe=recipe.digest)
-
-        return key
+    def _torch_key(self, taken: Taken) -> StoreKey:
+        return _torch_key(taken, self._recipe, self._by_project)
 
     def _stored(self, taken: Taken) -> Path | None:
         key = self._torch_key(taken)
@@ -303,6 +337,7 @@ class _Opener:
             toolkits={backend: tuple(sources) for backend, sources in self._toolkits.items()},
             network=Network(indexes=tuple(self._indexes), transports=tuple(self._transports)),
             fingerprint=digest,
-            torch_key=self._torch_key,
+            recipe=self._recipe,
             at_hand=frozenset(self._at_hand),
+            by_project=dict(self._by_project),
         )

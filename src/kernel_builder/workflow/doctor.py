@@ -21,6 +21,7 @@ from pathlib import Path
 from kernel_builder.backends import toolkit_kinds
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.reader import FILE_NAME, load_project
+from kernel_builder.config.settings import FILE_NAME as SETTINGS_NAME
 from kernel_builder.engine.resources import measure
 from kernel_builder.errors import ExitCode, KernelBuilderError
 from kernel_builder.events import Silent
@@ -359,7 +360,8 @@ def _resources(store: Store) -> Iterator[Check]:
 
 def _sources(settings: ToolchainSettings) -> Check:
     files = f" ({', '.join(map(str, settings.files))})" if settings.files else ""
-    return Check(name="sources", standing=Standing.OK, found=f"{', '.join(settings.order)}{files}")
+    names = [f"{name} (named by {SETTINGS_NAME})" if name in settings.by_project else name for name in settings.order]
+    return Check(name="sources", standing=Standing.OK, found=f"{', '.join(names)}{files}")
 
 
 def _store(store: Store) -> Check:

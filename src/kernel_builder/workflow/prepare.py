@@ -165,6 +165,7 @@ def _toolchains(matrix: Matrix, chosen: Chosen, run: Run) -> Mapping[str, Toolch
             toolkit=answer.toolkit,
             libraries=tuple(library.headers for library in chosen.depends[entry.backend]),
             python=python,
+            by_project=answer.by_project,
         )
 
     return {entry.name: toolchain(entry) for entry in matrix.kept if entry.name in chosen.resolved}

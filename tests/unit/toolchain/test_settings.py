@@ -63,9 +63,8 @@ path = "/mirror/redist"
 mirror = "http://mirror.example/debian"
 suites = ["trixie"]
 keyring = "keys.gpg"
-[local]
-toolkits = ["/opt/cuda-12.4"]
 """,
+        '[local]\ntoolkits = ["/opt/cuda-12.4"]\n',
         tmp_path=tmp_path,
     )
     root = tmp_path / "project"
@@ -79,6 +78,38 @@ toolkits = ["/opt/cuda-12.4"]
     assert (settings.debian_suites, settings.debian_keyring) == (("trixie",), root / "keys.gpg")
     assert settings.toolkits == (Path("/opt/cuda-12.4"),)
     assert "secret" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['[local]\ntoolkits = ["/opt/mine"]\n', '[local]\ntoolkits = ["t"]\n', 'local = { toolkits = ["../x"] }\n'],
+)
+def test_a_project_cannot_name_programs(text: str, tmp_path: Path) -> None:
+    (mistake,) = mistakes(text, tmp_path)
+    assert "kernel-builder.toml:" in mistake
+    assert "a project cannot name programs of this machine" in mistake
+    assert f"move it to your own file, {tmp_path / 'empty.toml'}" in mistake
+    assert len(load(user=text, project="", tmp_path=tmp_path).toolkits) == 1
+
+
+def test_the_users_own_file_is_the_users_under_any_name(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_text(
+        '[local]\ntoolkits = ["/opt/mine"]\n[[index]]\nname = "mine"\npath = "w"\n', encoding="utf-8"
+    )
+    environ = {"KERNEL_BUILDER_CONFIG": str(tmp_path / FILE_NAME)}
+    settings = load_settings(tmp_path, environ)
+    assert (settings.toolkits, settings.by_project) == ((Path("/opt/mine"),), frozenset())
+
+
+def test_what_a_project_names_is_known(tmp_path: Path) -> None:
+    user = '[[index]]\nname = "a"\npath = "/a"\n[[index]]\nname = "b"\npath = "/b"\n[redistrib]\nurl = "https://u.example/"\n'
+    assert load("", user, tmp_path=tmp_path).by_project == frozenset()
+    text = '[[index]]\nname = "b"\npath = "own"\n[redistrib]\npath = "r"\n[debian]\nmirror = "http://p.example/d"\n'
+    assert load(text, user, tmp_path=tmp_path).by_project == {"b", "redistrib", "debian"}
+    mine = "https://mine.example/"
+    assert load(text, user, tmp_path=tmp_path, KERNEL_BUILDER_REDISTRIB=mine).by_project == {"b", "debian"}
+    assert load('[debian]\nkeyring = "keys.gpg"\n', tmp_path=tmp_path).by_project == {"debian"}
+    assert load('sources = ["index", "redistrib"]\n', tmp_path=tmp_path).by_project == frozenset()
 
 
 def test_further_indexes_are_asked_behind_the_configured_one(tmp_path: Path) -> None:
@@ -201,7 +232,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, text: str, expected: str) -
             "https://",
         ),
         ('[[index]]\nname = "a"\npath = "~no-such-user/w"\n', "no such user", "write the full path"),
-        ('[local]\ntoolkits = ["~no-such-user/cuda"]\n', "local.toolkits[0]: '~no-such-user/cuda'", "write the full"),
+        ('[debian]\nkeyring = "~no-such-user/cuda"\n', "debian.keyring: '~no-such-user/cuda'", "write the full"),
         (
             '[debian]\nmirror = "file:///srv"\n',
             "'file:///srv' is not an http or https URL",

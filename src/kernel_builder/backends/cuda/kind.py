@@ -51,7 +51,7 @@ class CudaToolkit:
         if opening.name == DEBIAN:
             transport = opening.transport(settings.debian_mirror, False)
             source = CudaDebian(settings, transport, opening.downloads, opening.environ)
-            facts = f"{DEBIAN} {settings.debian_mirror} {settings.debian_suites}"
+            facts = f"{DEBIAN} {settings.debian_mirror} {settings.debian_suites} {settings.debian_keyring}"
             return OpenedSource(source=source, facts=facts)
         if opening.name == LOCAL:
             return OpenedSource(source=LocalCuda(opening.environ, settings.toolkits), facts="", at_hand=True)
