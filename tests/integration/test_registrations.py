@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -89,37 +90,30 @@ LINES = (
 )
 
 
-@pytest.fixture(scope="session")
-def forms(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A variant whose library registers in every form. Not to be changed."""
+def compiled(factory: pytest.TempPathFactory, name: str, source: str) -> Path:
+    """A library of ``source``, made once in this session. Not to be changed."""
 
     def make(folder: Path) -> None:
-        source, library = folder / "forms.cpp", folder / f"{OWN}.abi3.so"
-        source.write_text(FORMS, encoding="ascii")
+        (folder / f"{name}.cpp").write_text(source, encoding="ascii")
         home = Path(torch.__file__).parent
         includes = [home / "include", home / "include/torch/csrc/api/include", sysconfig.get_paths()["include"]]
         with room_to_build():
             subprocess.run(
-                ["g++", "-std=c++20", "-O0", "-shared", "-fPIC", *(f"-I{path}" for path in includes), source.name,
-                 "-o", library.name, f"-L{home / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10"],
+                ["g++", "-std=c++20", "-O0", "-shared", "-fPIC", *(f"-I{path}" for path in includes), f"{name}.cpp",
+                 "-o", f"{OWN}.abi3.so", f"-L{home / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10"],
                 cwd=folder, check=True,
             )  # fmt: skip
-        variant(
-            folder / "build",
-            CPU,
-            {
-                library.name: library.read_bytes(),
-                "__init__.py": f"from . import _ops\nfrom . import {OWN}\n\n__all__ = []\n",
-            },
-            ops_id=OWN,
-            name="forms",
-            backend={"type": "cpu"},
-        )
-        library.unlink()
 
     if shutil.which("g++") is None:
         pytest.skip("this machine has no g++")
-    return once(shared_folder(tmp_path_factory) / "forms", make) / "build" / CPU
+    return once(shared_folder(factory) / name, make) / f"{OWN}.abi3.so"
+
+
+def wrapped(build: Path, library: Path, files: Mapping[str, str | bytes] | None = None) -> Path:
+    """A variant around ``library``."""
+    package: dict[str, str | bytes] = {"__init__.py": f"from . import _ops\nfrom . import {OWN}\n\n__all__ = []\n"}
+    package |= {library.name: library.read_bytes(), **(files or {})}
+    return variant(build, CPU, package, ops_id=OWN, name="forms", backend={"type": "cpu"})
 
 
 def found(tool: Tool, path: Path, *rules: str) -> dict[str, list[str]]:
@@ -131,8 +125,11 @@ def found(tool: Tool, path: Path, *rules: str) -> dict[str, list[str]]:
     return {rule: [finding["message"] for finding in findings if finding["code"] == rule] for rule in rules}
 
 
-def test_every_form_of_registration_is_seen(tool: Tool, forms: Path) -> None:
-    messages = found(tool, forms, "KB500", "KB501", "KB502", "KB503", "KB504", "KB509")
+def test_every_form_of_registration_is_seen(
+    tool: Tool, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = wrapped(tmp_path, compiled(tmp_path_factory, "forms", FORMS))
+    messages = found(tool, path, "KB500", "KB501", "KB502", "KB503", "KB504", "KB509")
     process = "loading it changes ops of namespace 'aten' for the whole process"
     instead = f"instead of its own, '{OWN}'"
     line = {form: f"(forms.cpp:{FORMS[: FORMS.index(form)].count(chr(10)) + 1})" for form in LINES}
@@ -230,3 +227,71 @@ def test_what_is_registered_elsewhere_is_not_installed(tool: Tool, make_project:
     accepted = tool(*command, "--ignore", "KB503")
     assert accepted.code == 0, accepted.stderr
     assert "KB481" not in tool("check", root, "--select", "KB481").stdout
+
+
+WRONG = """\
+#include <Python.h>
+#include <dlfcn.h>
+#include <fstream>
+#include <torch/library.h>
+static at::Tensor f(const at::Tensor &x, int64_t n) { return x; }
+static std::string form() {
+  Dl_info here;
+  dladdr(reinterpret_cast<void *>(&form), &here);
+  std::string path = here.dli_fname, word;
+  std::ifstream(path.substr(0, path.rfind('/') + 1) + "form") >> word;
+  return word;
+}
+TORCH_LIBRARY(NAMESPACE, m) {
+  if (form() == "types") m.def("f(Tensor x, float n) -> Tensor", &f);
+  if (form() == "inside") m.def("other::f(Tensor x, int n) -> Tensor", &f);
+  if (form() == "schema") m.def("f(Tensor x, flot n) -> Tensor");
+}
+static auto blocks = form() == "blocks"
+    ? std::make_unique<torch::Library>(torch::Library::DEF, "NAMESPACE", std::nullopt, "second.cpp", 77) : nullptr;
+PyMODINIT_FUNC PyInit_NAMESPACE() {
+  static PyModuleDef module = {PyModuleDef_HEAD_INIT, "NAMESPACE", nullptr, 0, nullptr};
+  return PyModule_Create(&module);
+}
+""".replace("NAMESPACE", OWN)
+
+
+def test_the_cause_of_a_failure_survives(tool: Tool, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    library = compiled(tmp_path_factory, "wrong", WRONG)
+    expected = {
+        "types": ["expected schema:", "f(Tensor x, float n)", "inferred schema: (Tensor _0, int _1)", "wrong.cpp:13",
+                  "reason: Type mismatch in argument 2: float vs int."],
+        "inside": ["Explicitly provided namespace (other)", "wrong.cpp:13"],
+        "schema": ["flot n", "~~~~ <--- HERE"],
+        "blocks": ["Only a single TORCH_LIBRARY can be used", "second.cpp:77", "wrong.cpp:13"],
+    }  # fmt: skip
+    for form, words in expected.items():
+        path = wrapped(tmp_path / form, library, {"form": form})
+        (message,) = found(tool, path, "KB502")["KB502"]
+        assert [word for word in words if word not in message] == []
+        assert "frame #" not in message
+        assert "what()" not in message
+        log = Path(message.splitlines()[-1].rpartition("said: ")[2])
+        assert "frame #0" in log.read_text(encoding="utf-8") or form == "schema"
+
+
+def test_the_cause_survives_a_build(tool: Tool, make_project: ProjectMaker) -> None:
+    package = (
+        "import ctypes\n\n__all__ = []\n\n\ndef go():\n    try:\n        ctypes.CDLL('/no/such/library.so')\n"
+        "    except OSError:\n        raise RuntimeError('cannot start:\\n' + '\\n'.join(map(str, range(40))))\n"
+        "\n\ngo()\n"
+    )
+    root = make_project("hidden", {"torch-ext/hidden/__init__.py": package}, toml=NOARCH)
+    command = ["build", str(root), "--variant", "torch-cpu", "--ignore", "KB3"]
+    result = tool(*command, "--json")
+    load = result.variant("torch-cpu")["load"]
+    assert isinstance(load, dict)
+    reason, log = str(load["reason"]), Path(str(load["log"]))
+    assert reason.startswith("RuntimeError: cannot start:\n0\n1\n")
+    assert reason.splitlines()[-1].startswith("  caused by OSError: /no/such/library.so: cannot open")
+    assert reason in str(result.variant("torch-cpu")["problem"])
+    assert "Traceback (most recent call last)" in log.read_text(encoding="utf-8")
+    assert log.is_relative_to(root / ".kernel-builder")
+    assert str(log) in result.stderr
+    assert "  caused by OSError" in result.stderr
+    assert "  caused by OSError" in tool(*command, "-v").stderr

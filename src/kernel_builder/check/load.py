@@ -11,18 +11,28 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from kernel_builder.check.loaded import AUTOGRAD_ONLY, CRASHED, FAILED, FOREIGN, NOT_LOADED, UNIMPLEMENTED, judge
+from kernel_builder.check.loaded import (
+    AUTOGRAD_ONLY,
+    CRASHED,
+    FAILED,
+    FOREIGN,
+    NOT_LOADED,
+    UNIMPLEMENTED,
+    failure_text,
+    judge,
+)
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import VariantDir, is_library_name
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import dependencies
 from kernel_builder.load.client import (
     Environment,
+    Loadable,
     NoEnvironment,
     call_ops,
     find_environment,
@@ -96,25 +106,19 @@ def load(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
         if isinstance(environment, NoEnvironment):
             yield NOT_LOADED.at(variant, environment.reason)
             return
-        depends = _depends(variant, named.backend)
-        result = load_variant(
-            variant.path.absolute(),
+        kernel = Loadable(
+            directory=variant.path.absolute(),
             variant=named,
             ops_id=variant.id,
             python_name=name.replace("-", "_"),
-            depends=depends,
-            environment=environment,
+            depends=_depends(variant, named.backend),
         )
+        log = settings.logs / f"{variant.name}-{variant.id}.log" if settings.logs is not None else None
+        result = load_variant(kernel, environment, log=log)
         yield from judge(variant, result, ops_id=variant.id, backend=named.backend)
         if result.status is LoadStatus.LOADED:
-            client = _Client(
-                backend=named.backend,
-                python_name=name.replace("-", "_"),
-                depends=depends,
-                environment=environment,
-            )
-            yield from _second_version(variant, variant.id, result, client)
-            yield from _calls(variant, variant.id, client)
+            yield from _second_version(variant, kernel, result, environment, log)
+            yield from _calls(variant, kernel, environment)
 
 
 def _depends(variant: VariantDir, backend: Backend) -> dict[str, str]:
@@ -124,59 +128,29 @@ def _depends(variant: VariantDir, backend: Backend) -> dict[str, str]:
     return {tables[name].package: tables[name].module for name in declared if name in tables and tables[name].module}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Client:
-    """How a variant of a kernel is loaded here."""
-
-    backend: Backend
-    python_name: str
-    depends: Mapping[str, str]
-    environment: Environment
-
-
-def _second_version(variant: VariantDir, ops_id: str, first: LoadResult, client: _Client) -> Iterator[Finding]:
+def _second_version(
+    variant: VariantDir, kernel: Loadable, first: LoadResult, environment: Environment, log: Path | None
+) -> Iterator[Finding]:
     """A copy of the variant under another id, loaded beside it in one process."""
-    named = variant.variant
     with tempfile.TemporaryDirectory(prefix="kernel-builder-check-") as directory:
-        other = another_version(variant, ops_id, Path(directory))
-        if other is None or named is None:
+        made = another_version(variant, kernel.ops_id, Path(directory))
+        if made is None:
             return
-        alone = load_variant(
-            other[1],
-            variant=named,
-            ops_id=other[0],
-            python_name=client.python_name,
-            depends=client.depends,
-            environment=client.environment,
-        )
+        other = replace(kernel, ops_id=made[0], directory=made[1])
+        alone = load_variant(other, environment)
         # A copy that keeps some of its names under the old id is no second version, and proves nothing.
         if alone.status is not LoadStatus.LOADED or len(alone.ops) != len(first.ops) or alone.foreign != first.foreign:
             yield NOT_LOADED.at(variant, "could not create a second version to load with it")
             return
-        together = load_together(
-            {ops_id: variant.path.absolute(), other[0]: other[1]},
-            backend=client.backend,
-            python_name=client.python_name,
-            depends=client.depends,
-            environment=client.environment,
-        )
+        together = load_together(kernel, other, environment, log=log)
         if together.status is LoadStatus.FAILED:
-            said = f"cannot load a second version with it: {together.reason}"
-            yield TOGETHER.at(variant, said)
+            yield TOGETHER.at(variant, failure_text("cannot load a second version with it", together))
 
 
-def _calls(variant: VariantDir, ops_id: str, client: _Client) -> Iterator[Finding]:
-    if not client.environment.has_device(client.backend):
+def _calls(variant: VariantDir, kernel: Loadable, environment: Environment) -> Iterator[Finding]:
+    if not environment.has_device(kernel.variant.backend):
         return
-    calls = call_ops(
-        variant.path.absolute(),
-        backend=client.backend,
-        ops_id=ops_id,
-        python_name=client.python_name,
-        depends=client.depends,
-        environment=client.environment,
-    )
-    for call in calls:
+    for call in call_ops(kernel, environment):
         if call.status is CallStatus.NOT_COMPILED:
             yield NOT_COMPILED.at(variant, f"{call.op} does not compile: {call.words}", symbol=call.op)
         elif call.status is CallStatus.CRASHED:

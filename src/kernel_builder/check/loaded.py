@@ -68,6 +68,7 @@ AUTOGRAD_ONLY = rule(
     source="torch's notes on dispatch keys",
 )
 
+CANNOT_LOAD = "the kernels client cannot load it"
 _SHOWN = 5
 
 
@@ -76,11 +77,18 @@ def judge(place: Placed | str, result: LoadResult, *, ops_id: str, backend: Back
     if result.status is LoadStatus.NOT_LOADED:
         yield NOT_LOADED.at(place, result.reason or "")
     elif result.status is LoadStatus.FAILED:
-        where = f" ({result.frames[-1]})" if result.frames else ""
-        yield (CRASHED if result.crashed else FAILED).at(place, f"{result.reason}{where}")
+        yield (CRASHED if result.crashed else FAILED).at(
+            place, failure_text("the kernels client cannot load it", result)
+        )
     else:
         yield from _foreign(place, result.foreign, ops_id)
         yield from _implemented(place, result.ops, backend)
+
+
+def failure_text(what: str, result: LoadResult) -> str:
+    """What went wrong, where in the kernel's files, and where all that was said is kept."""
+    lines = [f"{what}: {result.reason}", *(f"    {frame}" for frame in result.frames)]
+    return "\n".join([*lines, f"  all that was said: {result.log}"] if result.log is not None else lines)
 
 
 def _foreign(place: Placed | str, found: tuple[Foreign, ...], ops_id: str) -> Iterator[Finding]:

@@ -120,7 +120,8 @@ class Settings:
     variant claims it. ``torch_exports`` gives the names that the torch of a variant exports, ``None`` where they are
     not known. ``hash_files`` says that digests are compared with the files, ``required`` that all required variants
     must be there. ``load`` says that variants are loaded, too, by the interpreter ``python`` (``None``: the first that
-    has torch and the client of those that the variables ``environ`` lead to). ``evidence`` is what loading showed
+    has torch and the client of those that the variables ``environ`` lead to). ``logs`` is the directory for
+    what failures said; ``evidence`` is what loading showed
     already, by the name of the variant; these are not loaded again.
     """
 
@@ -135,6 +136,7 @@ class Settings:
     load: bool = False
     python: Path | None = None
     environ: Mapping[str, str] = field(default_factory=dict, hash=False)
+    logs: Path | None = None
     evidence: Mapping[str, LoadResult] = field(default_factory=dict, hash=False)
 
 

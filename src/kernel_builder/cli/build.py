@@ -336,5 +336,7 @@ def _load_json(load: LoadResult, backend: Backend) -> dict[str, object]:
         "ops": [op.name for op in load.ops],
         "implemented": {op.name: list(op.keys) for op in load.ops},
         "unimplemented": [op.name for op in load.unimplemented(backend)],
+        "frames": list(load.frames),
+        "log": str(load.log) if load.log else None,
         "foreign": [asdict(one) for one in load.foreign],
     }

@@ -70,9 +70,12 @@ def command(
     if python is not None and not load:
         raise UsageError("--python needs --load", hint="add --load")
     if load:
+        from kernel_builder.store.cache import default_root  # noqa: PLC0415  (start-up time)
+
         # Not resolved: a virtual environment's python is a link, and what it is depends on where it lies.
         chosen = Path(os.path.abspath(python)) if python is not None else None  # noqa: PTH100
-        settings = replace(settings, load=True, python=chosen, environ=environment())
+        logs = default_root(environment()) / "logs"
+        settings = replace(settings, load=True, python=chosen, environ=environment(), logs=logs)
     return run_check(
         paths or (Path(),), settings, form=form, select=select, ignore=ignore, strict=strict, verbose=verbose
     )

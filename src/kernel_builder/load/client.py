@@ -1,34 +1,25 @@
 """Proof of loading: each finished variant is loaded by the real ``kernels`` client, in a fresh and clean process.
 
-The interpreter is one that has torch and ``kernels``; kernel-builder needs neither. It runs isolated (``-I``): no
-PYTHONPATH, no user site-packages, no current directory, so a package that happens to have the kernel's name cannot be
-imported in its place (case T10).
+The interpreter is one that has torch and ``kernels``; kernel-builder needs neither.
 """
 
 from __future__ import annotations
 
-import json
 import os.path
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from kernel_builder import __version__
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import UsageError
+from kernel_builder.files import write_text
+from kernel_builder.load.cause import without_native_frames
+from kernel_builder.load.child import Reply, ask, platform_of
 from kernel_builder.load.evidence import Call, CallStatus, Foreign, LoadedOp, LoadResult, LoadStatus
-from kernel_builder.variants.names import Abi, ArchVariant, Machine, Platform, StableAbiTag, System, TorchTag, Variant
-
-_PROBE = Path(__file__).with_name("probe") / "__main__.py"
-_ANSWER = "kernel-builder-probe: "
-_CALLS = "kernel-builder-calls: "
-_SECONDS = 300
-_EMULATION_FACTOR = 4
-_ELF_MACHINES = {62: Machine.X86_64, 183: Machine.AARCH64}
+from kernel_builder.variants.names import Abi, ArchVariant, Platform, StableAbiTag, TorchTag, Variant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,78 +89,6 @@ def _candidates(chosen: Path | None, environ: Mapping[str, str]) -> list[Path]:
     return list(unique.values())
 
 
-def platform_of(python: Path) -> Platform:
-    """The platform that an interpreter is a program for; this one's where its file does not tell."""
-    here = Platform.current()
-    if here.system is not System.LINUX:
-        return here
-    try:
-        with python.open("rb") as file:
-            header = file.read(20)
-    except OSError:
-        return here
-    # e_machine of the ELF header: offset 18, two bytes, both platforms are little-endian.
-    machine = _ELF_MACHINES.get(int.from_bytes(header[18:20], "little")) if header.startswith(b"\x7fELF") else None
-    return here if machine is None else Platform(machine=machine, system=System.LINUX)
-
-
-def _launcher(python: Path, environ: Mapping[str, str]) -> list[str] | str:
-    """What stands before an interpreter of another platform to run it here, or a sentence saying why it cannot run."""
-    machine = platform_of(python).machine
-    if machine is Platform.current().machine:
-        return []
-    names = (f"qemu-{machine.value}", f"qemu-{machine.value}-static")
-    found = next(filter(None, (shutil.which(name, path=environ.get("PATH", "")) for name in names)), None)
-    if found is None:
-        return (
-            f"{python} is a program for {machine.value}, but {names[0]} is not installed"
-            " (Debian, Ubuntu: apt-get install qemu-user; QEMU_LD_PREFIX names the directory with its C library)"
-        )
-    return [found]
-
-
-class _Silence(str):
-    """Why the probe gave no answer. ``calling`` is the op that it called at its end, if any."""
-
-    calling: str | None = None
-
-
-def _ask(python: Path, environ: Mapping[str, str], task: str, request: Mapping[str, object]) -> dict[str, Any] | str:
-    """The probe's answer, or a sentence saying why there is none."""
-    launcher = _launcher(python, environ)
-    if isinstance(launcher, str):
-        return launcher
-    seconds = _SECONDS * (_EMULATION_FACTOR if launcher else 1)
-    try:
-        completed = subprocess.run(
-            [*launcher, python, "-I", "-B", str(_PROBE), task, json.dumps(request)],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=seconds,
-            stdin=subprocess.DEVNULL,
-            cwd=python.parent,
-            env=dict(environ),
-        )
-    except OSError as error:
-        return f"{python} does not run: {error.strerror}"
-    except subprocess.TimeoutExpired:
-        return f"{python} did not respond within {seconds} s"
-    for line in reversed(completed.stdout.splitlines()):
-        if line.startswith(_ANSWER):
-            answer: dict[str, Any] = json.loads(line.removeprefix(_ANSWER))
-            return answer
-    words = (completed.stderr.strip() or completed.stdout.strip()).splitlines()
-    end = "\n".join(words[-15:])
-    code = completed.returncode
-    died = f"died of signal {-code}" if code < 0 else f"ended with code {code}"
-    silence = _Silence(f"the Python that loads it {died}{f':{chr(10)}{end}' if end else ''}")
-    calls = [line.removeprefix(_CALLS) for line in completed.stdout.splitlines() if line.startswith(_CALLS)]
-    silence.calling = calls[-1] if calls else None
-    return silence
-
-
 def find_environment(chosen: Path | None, environ: Mapping[str, str]) -> Environment | NoEnvironment:
     """The first Python with torch and ``kernels``: ``chosen`` if given, else the active environment's, ours, PATH's.
 
@@ -182,9 +101,10 @@ def find_environment(chosen: Path | None, environ: Mapping[str, str]) -> Environ
         "drivers": {backend.value: asdict(backend.driver) for backend in Backend if backend.driver is not None},
     }
     for python in _candidates(chosen, environ):
-        answer = _ask(python, environ, "describe", request)
-        if isinstance(answer, str):
-            reasons.append(answer)
+        reply = ask(python, environ, "describe", request)
+        answer = reply.answer
+        if answer is None:
+            reasons.append(reply.problem)
             continue
         if answer.get("problem") is not None:
             reasons.append(f"{python}: {answer['problem']}")
@@ -250,108 +170,97 @@ def why_not_loadable(variant: Variant, environment: Environment) -> str | None:
     return None
 
 
-def load_variant(
-    directory: Path,
-    *,
-    variant: Variant,
-    ops_id: str,
-    python_name: str,
-    depends: Mapping[str, str],
-    environment: Environment | NoEnvironment,
-) -> LoadResult:
-    """Load the variant in ``directory`` if this machine can.
-
-    ``depends`` maps the Python dependencies that the kernel declares to the modules they bring.
+@dataclass(frozen=True, kw_only=True)
+class Loadable:
+    """A variant as it is loaded: ``directory`` holds it, ``ops_id`` is its op namespace, ``python_name`` its package.
+    ``depends`` maps the Python dependencies that it declares to the modules they bring.
     """
+
+    directory: Path
+    variant: Variant
+    ops_id: str
+    python_name: str
+    depends: Mapping[str, str] = field(default_factory=dict)
+
+    def request(self, **more: object) -> dict[str, object]:
+        """What the probe is asked."""
+        backend = self.variant.backend
+        return {
+            "path": str(self.directory),
+            "id": self.ops_id,
+            "name": self.python_name,
+            "depends": dict(self.depends),
+            # The client chooses by the devices that it sees; that it is the host's it must be told.
+            "backend": backend.value if backend.is_host else None,
+            "device": backend.torch.device,
+            **more,
+        }
+
+
+def load_variant(kernel: Loadable, environment: Environment | NoEnvironment, *, log: Path | None = None) -> LoadResult:
+    """Load ``kernel`` if this machine can. What is said about a failure is kept in the file ``log``, all of it."""
     if isinstance(environment, NoEnvironment):
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=environment.reason)
-    reason = why_not_loadable(variant, environment)
+    reason = why_not_loadable(kernel.variant, environment)
     if reason is not None:
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=reason)
-    request = _request(variant.backend, python_name, depends, path=str(directory), id=ops_id)
-    answer = _ask(environment.python, environment.environ, "load", request)
-    if isinstance(answer, str):
-        return LoadResult(status=LoadStatus.FAILED, reason=answer, crashed=isinstance(answer, _Silence))
-    if answer["status"] == "unavailable":
-        return LoadResult(status=LoadStatus.NOT_LOADED, reason=str(answer["reason"]))
-    if answer["status"] == "failed":
-        return LoadResult(status=LoadStatus.FAILED, reason=str(answer["reason"]), frames=_texts(answer["trace"]))
-    return LoadResult(
-        status=LoadStatus.LOADED,
-        ops=tuple(LoadedOp.from_json(op) for op in answer["ops"]),
-        foreign=tuple(Foreign.from_json(one) for one in answer["foreign"]),
-    )
-
-
-def _request(backend: Backend, python_name: str, depends: Mapping[str, str], **more: object) -> dict[str, object]:
-    return {
-        # The client chooses by the devices that it sees; that it is the host's it must be told.
-        "backend": backend.value if backend.is_host else None,
-        "device": backend.torch.device,
-        "name": python_name,
-        "depends": dict(depends),
-        **more,
-    }
+    return _result(ask(environment.python, environment.environ, "load", kernel.request()), log)
 
 
 def load_together(
-    versions: Mapping[str, Path],
-    *,
-    backend: Backend,
-    python_name: str,
-    depends: Mapping[str, str],
-    environment: Environment,
+    first: Loadable, second: Loadable, environment: Environment, *, log: Path | None = None
 ) -> LoadResult:
-    """Load several versions of one kernel (ops id -> directory) in one process, in order."""
-    listed = [{"id": ops_id, "path": str(path)} for ops_id, path in versions.items()]
-    request = _request(backend, python_name, depends, versions=listed)
-    answer = _ask(environment.python, environment.environ, "together", request)
-    if isinstance(answer, str):
-        return LoadResult(status=LoadStatus.FAILED, reason=answer, crashed=isinstance(answer, _Silence))
-    if answer["status"] == "unavailable":
+    """Load two versions of one kernel in one process, in order."""
+    listed = [{"id": kernel.ops_id, "path": str(kernel.directory)} for kernel in (first, second)]
+    reply = ask(environment.python, environment.environ, "together", first.request(versions=listed))
+    return _result(reply, log)
+
+
+def _result(reply: Reply, log: Path | None) -> LoadResult:
+    """What the probe answered, as evidence."""
+    answer = reply.answer
+    if answer is not None and answer["status"] == "loaded":
+        return LoadResult(
+            status=LoadStatus.LOADED,
+            ops=tuple(LoadedOp.from_json(op) for op in answer.get("ops", ())),
+            foreign=tuple(Foreign.from_json(one) for one in answer.get("foreign", ())),
+        )
+    if answer is not None and answer["status"] == "unavailable":
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=str(answer["reason"]))
-    if answer["status"] == "failed":
-        return LoadResult(status=LoadStatus.FAILED, reason=str(answer["reason"]), frames=_texts(answer["trace"]))
-    return LoadResult(status=LoadStatus.LOADED)
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        write_text(log, reply.log)
+    return LoadResult(
+        status=LoadStatus.FAILED,
+        reason=reply.problem if answer is None else without_native_frames(str(answer["reason"])),
+        frames=() if answer is None else tuple(map(str, answer["trace"])),
+        crashed=reply.died,
+        log=log,
+    )
 
 
 _MOST_CRASHES = 3
 
 
-def call_ops(
-    directory: Path,
-    *,
-    backend: Backend,
-    ops_id: str,
-    python_name: str,
-    depends: Mapping[str, str],
-    environment: Environment,
-) -> tuple[Call, ...]:
+def call_ops(kernel: Loadable, environment: Environment) -> tuple[Call, ...]:
     """Call the ops that have fakes with small made-up arguments, eagerly and under ``torch.compile(fullgraph=True)``.
 
     An op that ends the process is left out of another attempt, up to three times.
     """
     crashed: list[Call] = []
     while True:
-        request = _request(
-            backend, python_name, depends, path=str(directory), id=ops_id, skip=[call.op for call in crashed]
-        )
-        answer = _ask(environment.python, environment.environ, "call", request)
-        if isinstance(answer, str):
-            op = answer.calling if isinstance(answer, _Silence) else None
-            if op is None:
+        request = kernel.request(skip=[call.op for call in crashed])
+        reply = ask(environment.python, environment.environ, "call", request)
+        if reply.answer is None:
+            if reply.calling is None:
                 return tuple(crashed)
-            crashed.append(Call(op=op, status=CallStatus.CRASHED, words=answer.splitlines()[0]))
+            words = reply.problem.splitlines()[0]
+            crashed.append(Call(op=reply.calling, status=CallStatus.CRASHED, words=words))
             if len(crashed) < _MOST_CRASHES:
                 continue
             return tuple(crashed)
-        results = answer.get("results")
         found = [
             Call(op=str(op), status=CallStatus(status), words=str(words))
-            for op, status, words in (results if isinstance(results, list) else ())
+            for op, status, words in reply.answer.get("results", ())
         ]
         return (*crashed, *found)
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(str(item) for item in value) if isinstance(value, list) else ()

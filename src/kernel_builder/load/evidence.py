@@ -111,7 +111,7 @@ class LoadResult:
     """``reason`` says why a variant was not loaded, or what went wrong; ``frames`` where in the kernel's files.
 
     ``ops`` are the ops that the variant registered, ``foreign`` what it registered outside its namespace. ``crashed``:
-    the process died.
+    the process died. ``log`` is the file with all that was said about a failure.
     """
 
     status: LoadStatus
@@ -120,6 +120,7 @@ class LoadResult:
     ops: tuple[LoadedOp, ...] = ()
     foreign: tuple[Foreign, ...] = ()
     crashed: bool = False
+    log: Path | None = None
 
     def unimplemented(self, backend: Backend) -> tuple[LoadedOp, ...]:
         """The ops that cannot be called with tensors of ``backend``."""

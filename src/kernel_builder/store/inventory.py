@@ -234,7 +234,8 @@ def collect(
             kept += sorted(stayed)
             gone = [entry for entry in gone if entry.name not in stayed]
             if everything and not kept:
-                shutil.rmtree(store.root / "resolutions", ignore_errors=True)
+                for name in ("resolutions", "logs"):
+                    shutil.rmtree(store.root / name, ignore_errors=True)
     freed += sum(entry.size for entry in gone)
     return Removal(entries=tuple(gone), kept=tuple(kept), debris=debris, freed=freed)
 

@@ -16,7 +16,7 @@ from kernel_builder.config.known import dependencies
 from kernel_builder.engine.protocol import ActionResult, ActionStatus
 from kernel_builder.errors import BuildError
 from kernel_builder.events import Reporter
-from kernel_builder.load.client import Environment, NoEnvironment, load_variant
+from kernel_builder.load.client import Environment, Loadable, NoEnvironment, load_variant
 from kernel_builder.load.evidence import LoadResult, LoadStatus, remember, remembered
 from kernel_builder.plan.model import VariantPlan
 from kernel_builder.variants.matrix import stable_target
@@ -117,14 +117,14 @@ class Finisher:
         key = self.environment.proof_key(fingerprint) if isinstance(self.environment, Environment) else None
         load = remembered(stamp, key)
         if load is None:
-            load = load_variant(
-                stage,
+            kernel = Loadable(
+                directory=stage,
                 variant=variant.variant,
                 ops_id=variant.ops_id,
                 python_name=plan.python_name,
                 depends=_modules(variant),
-                environment=self.environment,
             )
+            load = load_variant(kernel, self.environment, log=stamp.with_name("load.log"))
             remember(stamp, key, load)
         return load
 
@@ -158,4 +158,6 @@ def _load_problem(load: LoadResult) -> str | None:
     """Why a variant did not load; ``None`` if it did, or was not tried."""
     if load.status is not LoadStatus.FAILED:
         return None
-    return "\n".join([f"the kernels client cannot load it: {load.reason}", *(f"    {line}" for line in load.frames)])
+    from kernel_builder.check.loaded import CANNOT_LOAD, failure_text  # noqa: PLC0415  (start-up time)
+
+    return failure_text(CANNOT_LOAD, load)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.config.backends import Backend
-from kernel_builder.load.client import Environment, find_environment, platform_of, why_not_loadable
+from kernel_builder.load.child import platform_of
+from kernel_builder.load.client import Environment, find_environment, why_not_loadable
 from kernel_builder.load.evidence import LoadedOp, LoadResult, LoadStatus, remember, remembered
 from kernel_builder.load.probe.facts import devices
 from kernel_builder.variants.names import Abi, Machine, Platform, System, parse_variant

@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 import os
 import traceback
+from typing import Any
 
 PREFIX = "kernel-builder-probe: "
 CALLING = "kernel-builder-calls: "
+_MOST_CAUSES = 5
 
 
 def answer(**values: object) -> None:
@@ -20,10 +22,21 @@ def announce_call(op: str) -> None:
     print(CALLING + op, flush=True)
 
 
+def answer_failure(error: BaseException, root: str) -> None:
+    """Answer that importing the kernel in ``root`` raised ``error``."""
+    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    answer(status="failed", reason=reason_of(error), trace=kernel_frames(error, root), traceback=trace)
+
+
 def reason_of(error: BaseException) -> str:
-    """The error's type and words, without notes of the client's own."""
-    words = str(error).strip() or "(no message)"
-    return f"{type(error).__name__}: {words}"
+    """The type and words of an error and of those that it came from, without notes of the client's own."""
+    reasons: list[str] = []
+    told: Any = error
+    while told is not None and len(reasons) < _MOST_CAUSES:
+        words = str(told).strip() or "(no message)"
+        reasons.append(f"{type(told).__name__}: {words}")
+        told = told.__cause__ or (None if told.__suppress_context__ else told.__context__)
+    return "\n  caused by ".join(dict.fromkeys(reasons))
 
 
 def kernel_frames(error: BaseException, root: str) -> list[str]:

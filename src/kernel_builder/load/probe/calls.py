@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .answers import announce_call, answer, reason_of
+from .answers import announce_call, answer, answer_failure, reason_of
 from .kernel import import_kernel, prepared
 from .registry import ops_of
 
@@ -54,7 +54,7 @@ def call(request: dict[str, Any]) -> None:
     try:
         import_kernel(request["path"], request)
     except Exception as error:
-        answer(status="failed", reason=reason_of(error), trace=[])
+        answer_failure(error, request["path"])
         return
     results: list[list[str]] = []
     for name in [op["name"] for op in ops_of(request["id"])]:

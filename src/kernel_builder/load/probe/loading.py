@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .answers import answer, kernel_frames, reason_of
+from .answers import answer, answer_failure
 from .kernel import import_kernel, prepared
 from .registry import Registrations, ops_of
 
@@ -18,7 +18,7 @@ def load(request: dict[str, Any]) -> None:
     try:
         import_kernel(request["path"], request)
     except Exception as error:
-        answer(status="failed", reason=reason_of(error), trace=kernel_frames(error, request["path"]))
+        answer_failure(error, request["path"])
         return
     answer(status="loaded", ops=ops_of(request["id"]), foreign=seen.foreign(request["id"]))
 
@@ -31,6 +31,6 @@ def together(request: dict[str, Any]) -> None:
         try:
             import_kernel(version["path"], request)
         except Exception as error:
-            answer(status="failed", reason=reason_of(error), trace=kernel_frames(error, version["path"]))
+            answer_failure(error, version["path"])
             return
-    answer(status="loaded", ops=[len(ops_of(version["id"])) for version in request["versions"]])
+    answer(status="loaded", ops=[op for version in request["versions"] for op in ops_of(version["id"])])

@@ -1,0 +1,116 @@
+"""Asks a Python: starts it with the probe, in a process of its own, and takes what it answers.
+
+The interpreter runs isolated (``-I``): no PYTHONPATH, no user site-packages, no current directory, so a package that
+happens to have the kernel's name cannot be imported in its place (case T10).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernel_builder.load.cause import cause_of
+from kernel_builder.variants.names import Machine, Platform, System
+
+_PROBE = Path(__file__).with_name("probe") / "__main__.py"
+_ANSWER = "kernel-builder-probe: "
+_CALLS = "kernel-builder-calls: "
+_SECONDS = 300
+_EMULATION_FACTOR = 4
+_ELF_MACHINES = {62: Machine.X86_64, 183: Machine.AARCH64}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """What the probe answered: ``answer``, or ``problem``, a sentence that says why there is none.
+
+    ``log`` is all that the process wrote. ``died`` says that it ended without an answer; ``calling`` is the op that it
+    called at its end, if any.
+    """
+
+    answer: Mapping[str, Any] | None = None
+    problem: str = ""
+    log: str = ""
+    died: bool = False
+    calling: str | None = None
+
+
+def platform_of(python: Path) -> Platform:
+    """The platform that an interpreter is a program for; this one's where its file does not tell."""
+    here = Platform.current()
+    if here.system is not System.LINUX:
+        return here
+    try:
+        with python.open("rb") as file:
+            header = file.read(20)
+    except OSError:
+        return here
+    # e_machine of the ELF header: offset 18, two bytes, both platforms are little-endian.
+    machine = _ELF_MACHINES.get(int.from_bytes(header[18:20], "little")) if header.startswith(b"\x7fELF") else None
+    return here if machine is None else Platform(machine=machine, system=System.LINUX)
+
+
+def _launcher(python: Path, environ: Mapping[str, str]) -> list[str] | str:
+    """What stands before an interpreter of another platform to run it here, or a sentence saying why it cannot run."""
+    machine = platform_of(python).machine
+    if machine is Platform.current().machine:
+        return []
+    names = (f"qemu-{machine.value}", f"qemu-{machine.value}-static")
+    found = next(filter(None, (shutil.which(name, path=environ.get("PATH", "")) for name in names)), None)
+    if found is None:
+        return (
+            f"{python} is a program for {machine.value}, but {names[0]} is not installed"
+            " (Debian, Ubuntu: apt-get install qemu-user; QEMU_LD_PREFIX names the directory with its C library)"
+        )
+    return [found]
+
+
+def ask(python: Path, environ: Mapping[str, str], task: str, request: Mapping[str, object]) -> Reply:
+    """Run the probe's ``task`` in ``python``, started with the variables ``environ``."""
+    launcher = _launcher(python, environ)
+    if isinstance(launcher, str):
+        return Reply(problem=launcher)
+    seconds = _SECONDS * (_EMULATION_FACTOR if launcher else 1)
+    command = [*launcher, str(python), "-I", "-B", str(_PROBE), task, json.dumps(request)]
+    try:
+        completed = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=seconds,
+            stdin=subprocess.DEVNULL,
+            cwd=python.parent,
+            env=dict(environ),
+        )
+    except OSError as error:
+        return Reply(problem=f"{python} does not run: {error.strerror}")
+    except subprocess.TimeoutExpired:
+        return Reply(problem=f"{python} did not respond within {seconds} s")
+    return _reply(completed, command)
+
+
+def _reply(completed: subprocess.CompletedProcess[str], command: list[str]) -> Reply:
+    lines = completed.stdout.splitlines()
+    written = "\n".join(line for line in lines if not line.startswith(_ANSWER))
+    log = f"{' '.join(command[:-1])}\n{written}\n{completed.stderr}"
+    for line in reversed(lines):
+        if line.startswith(_ANSWER):
+            answer: dict[str, Any] = json.loads(line.removeprefix(_ANSWER))
+            return Reply(answer=answer, log=f"{log}\n{answer.get('traceback', '')}")
+    code = completed.returncode
+    died = f"died of signal {-code}" if code < 0 else f"ended with code {code}"
+    cause = cause_of(completed.stderr.strip() or completed.stdout.strip())
+    calls = [line.removeprefix(_CALLS) for line in lines if line.startswith(_CALLS)]
+    return Reply(
+        problem=f"the Python that loads it {died}{f':{chr(10)}{cause}' if cause else ''}",
+        log=log,
+        died=True,
+        calling=calls[-1] if calls else None,
+    )
