@@ -88,7 +88,7 @@ def _signal_handlers_kept() -> Iterator[None]:
 
 
 def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
-    snapshot = MappingProxyType(dict(os.environ if environ is None else environ))
+    snapshot = MappingProxyType(_trusted(os.environ if environ is None else environ))
     streams = sys.stdout, sys.stderr
     try:
         result = cli.main(args=list(argv), prog_name="kernel-builder", standalone_mode=False, obj=snapshot)
@@ -126,6 +126,15 @@ def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> in
         )
         return ExitCode.INTERNAL
     return result if isinstance(result, int) else ExitCode.OK
+
+
+def _trusted(environ: Mapping[str, str]) -> dict[str, str]:
+    """``environ``, but programs are not looked for relative to the current directory, which often is a project."""
+    variables = dict(environ)
+    if "PATH" in variables:
+        absolute = [place for place in variables["PATH"].split(os.pathsep) if os.path.isabs(place)]  # noqa: PTH117
+        variables["PATH"] = os.pathsep.join(absolute) or os.defpath
+    return variables
 
 
 def _from_os_error(error: OSError) -> MachineError:

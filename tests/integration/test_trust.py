@@ -1,0 +1,116 @@
+"""Commands that look at a project run nothing that comes with it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import CPU, Tool, commit, copy_project
+
+PROGRAMS = (
+    *(
+        "git",
+        "g++",
+        "c++",
+        "gcc",
+        "cc",
+        "clang++",
+        "as",
+        "ld",
+        "ar",
+        "nm",
+        "c++filt",
+        "nvcc",
+        "ninja",
+        "gpgv",
+        "python",
+    ),
+    *("python", "python3", "nvidia-smi", "apt-cache", "apt-get", "qemu-aarch64", "dpkg", "ldconfig", "sh"),
+)
+MODULES = ("sitecustomize", "usercustomize", "json", "argparse", "conftest", "setup", "click", "torch", "kernels")
+LOOKS = (
+    ("build", "--dry-run", "--variant", CPU),
+    ("build", "--dry-run", "--json", "--variant", CPU, "--output", "elsewhere"),
+    ("doctor",),
+    ("toolchain", "explain", CPU),
+    ("check",),
+    ("check", "--explain", "KB302"),
+    ("check-config",),
+    ("check-builds",),
+    ("check-abi",),
+    ("list-variants",),
+    ("hash",),
+    ("card",),
+    ("api-diff",),
+    ("attest",),
+    ("update-build",),
+    ("lock", "--check"),
+)
+
+
+@pytest.fixture(scope="module")
+def hostile(init_project: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A kernel that was built, with everything in it that somebody may run by mistake; and the mark of that."""
+    parent = tmp_path_factory.mktemp("hostile")
+    root, marker = copy_project(init_project, parent / "kernel"), parent / "marker"
+    script = f'#!/bin/sh\necho "$0 $*" >>{marker}\n'
+    module = f"open({str(marker)!r}, 'a').write(__name__ + '\\n')\n"
+    folders = ["bin", ".venv/bin", "venv/bin", ".kernel-builder", "toolkit/bin", "build", "hooks"]
+    for name in (*PROGRAMS, *(f"{folder}/{program}" for folder in folders for program in PROGRAMS)):
+        program = root / name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(script, encoding="ascii")
+        program.chmod(0o755)
+    for name in (*MODULES, *(f".kernel-builder/{module}" for module in MODULES), "json/__init__"):
+        path = root / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(module, encoding="ascii")
+    ninja = f"rule r\n  command = touch {marker}\nbuild a: r\ndefault a\n"
+    (root / ".kernel-builder" / "build.ninja").write_text(ninja, encoding="ascii")
+    (root / ".kernel-builder" / "ninja.pid").write_text(str(os.getpid()), encoding="ascii")
+    for name in ("hooks/post-index-change", "hooks/fsmonitor-watchman"):
+        (root / name).write_text(script, encoding="ascii")
+        (root / name).chmod(0o755)
+    (root / ".envrc").write_text(script, encoding="ascii")
+    (root / "pip.conf").write_text("[global]\nindex-url = http://127.0.0.1:9/\n", encoding="ascii")
+    (root / ".gitattributes").write_text("* filter=x diff=x\n", encoding="ascii")
+    commit(root)
+    with (root / ".git" / "config").open("a", encoding="ascii") as config:
+        config.write(
+            f"[core]\n\tfsmonitor = {root}/git\n\thooksPath = {root}/hooks\n\tpager = {root}/git\n"
+            f'[filter "x"]\n\tclean = {root}/git\n\tprocess = {root}/git\n[diff]\n\texternal = {root}/git\n'
+            f'[diff "x"]\n\ttextconv = {root}/git\n'
+        )
+    for path in root.rglob("*.cpp"):
+        os.utime(path, (1, 1))
+    return root, marker
+
+
+@pytest.mark.parametrize("words", LOOKS, ids=" ".join)
+def test_looking_at_a_project_runs_nothing_of_it(
+    words: tuple[str, ...], hostile: tuple[Path, Path], tool: Tool
+) -> None:
+    root, marker = hostile
+    path = os.pathsep.join([".", "", "bin", os.environ["PATH"], ""])
+    tool(*words, cwd=root, env={"PATH": path})
+    assert not marker.exists(), marker.read_text(encoding="utf-8")
+
+
+def test_the_project_is_hostile(hostile: tuple[Path, Path]) -> None:
+    root, marker = hostile
+    subprocess.run(["git", "-C", str(root), "status"], check=False, capture_output=True)
+    assert marker.exists()
+    marker.unlink()
+
+
+def test_a_module_of_the_project_does_not_replace_pythons(hostile: tuple[Path, Path]) -> None:
+    root, marker = hostile
+    command = [sys.executable, "-m", "kernel_builder", "list-variants"]
+    completed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+    assert CPU in completed.stdout
+    assert not marker.exists(), marker.read_text(encoding="utf-8")
