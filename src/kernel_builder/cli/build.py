@@ -15,8 +15,8 @@ from typing import TypedDict, Unpack
 import click
 
 from kernel_builder.cli.console import errors_as_json, mebibytes, show_error
-from kernel_builder.cli.options import offline_option, platform_option, source_option, together
-from kernel_builder.cli.session import open_run
+from kernel_builder.cli.options import how_many_at_once, offline_option, platform_option, source_option, together
+from kernel_builder.cli.session import environment, open_run
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ExitCode, UsageError
 from kernel_builder.load.evidence import LoadResult, LoadStatus
@@ -63,6 +63,9 @@ class BuildOptions(TypedDict):
     complete: bool
     local: bool
     jobs: int | None
+    max_jobs: str | None
+    cores: str | None
+    no_load: bool
     keep_going: bool
     verbose: bool
     locked: bool
@@ -118,9 +121,30 @@ build_options = together(
         help="Run N compilers in parallel. Default: as many as processors and free memory allow.",
     ),
     click.option(
+        "--max-jobs",
+        metavar="N",
+        help="Compile for N variants at a time. Same as MAX_JOBS. Default: auto, in their order.",
+    ),
+    click.option(
+        "--cores",
+        metavar="N",
+        help="Run at most N compilers for each variant. Same as CORES. Default: 0, as many as the machine allows.",
+    ),
+    click.option(
         "-k", "--keep-going", is_flag=True, help="After a failure, continue with the other sources and variants."
     ),
-    click.option("-v", "-L", "--verbose", "verbose", is_flag=True, help="Show every command and all compiler output."),
+    click.option(
+        "-v",
+        "-L",
+        "--verbose",
+        "--print-build-logs",
+        "verbose",
+        is_flag=True,
+        help="Show every command and all compiler output.",
+    ),
+    click.option(
+        "--no-load", is_flag=True, help="Install variants without the proof that the kernels client can load them."
+    ),
     click.option(
         "--locked",
         is_flag=True,
@@ -145,6 +169,9 @@ def build_request(options: BuildOptions, *, ignore: tuple[str, ...], output: Pat
     local, within, platform, python = options["local"], options["within"], options["platform"], options["python"]
     if local and (within or platform):
         raise UsageError("--local chooses the variant by the installed torch; remove --set and --platform")
+    if options["no_load"] and python is not None:
+        raise UsageError("--python names what loads the variants, and --no-load loads none; remove one of them")
+    max_jobs, cores = how_many_at_once(options["jobs"], options["max_jobs"], options["cores"], environment())
     return BuildRequest(
         root=_root(options["directory"]),
         patterns=options["variants"],
@@ -156,6 +183,9 @@ def build_request(options: BuildOptions, *, ignore: tuple[str, ...], output: Pat
         list_unreachable=True,
         lock=LockUse.REQUIRE if options["locked"] else LockUse.PREFER,
         jobs=options["jobs"],
+        variants_at_once=max_jobs,
+        cores=cores,
+        load=not options["no_load"],
         keep_going=options["keep_going"],
         verbose=options["verbose"],
         output=output,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import load_project
 from kernel_builder.errors import ExitCode
-from kernel_builder.variants.matrix import Dropped, Kept, Matrix, all_variants, choose
+from kernel_builder.variants.matrix import Dropped, Kept, Matrix, all_variants, choose, full_names
 from kernel_builder.variants.names import Platform, TorchTag
 from kernel_builder.variants.support import VariantSet, load_support
 from kernel_builder.workflow.select import refuse_unknown_backends, this_platform
@@ -42,6 +43,12 @@ RUNNERS = {"x86_64-linux": "ubuntu-latest", "aarch64-linux": "ubuntu-24.04-arm"}
     help="Only variants of this backend. Can be repeated.",
 )
 @click.option("--all-platforms", is_flag=True, help="Variants of every platform, not only this machine's.")
+@click.option(
+    "--arch",
+    is_flag=True,
+    help="The full names of the torch builds behind the variants: of those on the stable ABI, the one that they are"
+    " compiled with; of Python-only ones, all that they serve.",
+)
 @click.option("--why", is_flag=True, help="Also list every excluded variant and why.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON, including excluded variants.")
 @click.option(
@@ -59,6 +66,7 @@ def command(
     within: str,
     backends: tuple[str, ...],
     all_platforms: bool,
+    arch: bool,
     why: bool,
     as_json: bool,
     form: str,
@@ -70,6 +78,8 @@ def command(
     """
     if form == "github" and (as_json or why):
         raise click.UsageError("--format github cannot be combined with --json or --why")
+    if arch and (as_json or why or form == "github"):
+        raise click.UsageError("--arch cannot be combined with --json (which has them), --why and --format github")
     if why and as_json:
         raise click.UsageError("--json already includes the reasons; remove --why")
     project, _ = load_project(directory)
@@ -80,10 +90,16 @@ def command(
     matrix = _compilable(listed)
     if not as_json:
         _tell_what_is_missing(listed, project, chosen)
+    names = {
+        entry.name: full_names(project, entry, load_support(), platform, VariantSet(within)) for entry in matrix.kept
+    }
     if as_json:
-        click.echo(json.dumps(_document(matrix, VariantSet(within)), indent=2))
+        click.echo(json.dumps(_document(matrix, VariantSet(within), names), indent=2))
     elif form == "github":
         click.echo(json.dumps({"include": [_job(entry) for entry in matrix.kept]}))
+    elif arch:
+        for name in dict.fromkeys(name for group in names.values() for name in group):
+            click.echo(name)
     else:
         for entry in matrix.kept:
             click.echo(entry.name)
@@ -157,12 +173,13 @@ def _abi(entry: Kept) -> str | None:
     return tag.abi.value if isinstance(tag, TorchTag) and tag.abi else None
 
 
-def _document(matrix: Matrix, within: VariantSet) -> dict[str, object]:
+def _document(matrix: Matrix, within: VariantSet, names: Mapping[str, Sequence[str]]) -> dict[str, object]:
     return {
         "set": within.value,
         "variants": [
             {
                 **_facts(entry),
+                "arch": list(names[entry.name]),
                 "abi": _abi(entry),
                 "toolkit": str(entry.row.toolkit) if entry.row and entry.row.toolkit else None,
                 "cxx-standard": entry.row.cxx_standard if entry.row else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -27,6 +27,47 @@ def together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _
         return command
 
     return decorate
+
+
+_NAMES = {"max_jobs": ("--max-jobs", "MAX_JOBS"), "cores": ("--cores", "CORES")}
+"""The options that say how much runs at once, and the variables that say it where they do not."""
+
+
+def _read_count(text: str, name: str, *, nothing: str) -> int | None:
+    """The number ``text``; ``None`` for ``nothing``, the word that leaves it to the machine."""
+    if text == nothing:
+        return None
+    if not text.isascii() or not text.isdecimal() or int(text) == 0:
+        raise UsageError(
+            f"{name} is {text!r}, which is not a positive number", hint=f"write a number, or {nothing} for the default"
+        )
+    return int(text)
+
+
+def how_many_at_once(
+    jobs: int | None, max_jobs: str | None, cores: str | None, environ: Mapping[str, str]
+) -> tuple[int | None, int | None]:
+    """How many variants are compiled at once, and how many compilers for each, as far as options and variables say so.
+
+    Options win over variables; with ``jobs``, which counts compilers of all variants, variables do not count. Raises
+    :class:`UsageError` for what is no number, and for ``jobs`` beside the other two.
+    """
+    given = {"max_jobs": max_jobs, "cores": cores}
+    if jobs is not None:
+        for key, value in given.items():
+            if value is not None:
+                raise UsageError(
+                    f"--jobs cannot be combined with {_NAMES[key][0]}",
+                    hint="--jobs counts the compilers of all variants",
+                )
+        return None, None
+    found: dict[str, int | None] = {}
+    for key, (option, variable) in _NAMES.items():
+        value, name = given[key], option
+        if value is None:
+            value, name = environ.get(variable, "").strip() or None, variable
+        found[key] = None if value is None else _read_count(value, name, nothing="auto" if key == "max_jobs" else "0")
+    return found["max_jobs"], found["cores"]
 
 
 def _keep_offline(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:

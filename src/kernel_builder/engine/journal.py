@@ -42,19 +42,21 @@ def _parse_end(line: str) -> tuple[str, int, str] | None:
 
 def done_in(journal: Path) -> dict[str, str]:
     """The digests of the actions that ended well, by id; none where there is no journal."""
+    return {name: digest for name, (code, digest) in _ends(journal).items() if code == 0}
+
+
+def ended_in(journal: Path) -> dict[str, int]:
+    """The exit codes of the actions that ended, by id; none where there is no journal."""
+    return {name: code for name, (code, _) in _ends(journal).items()}
+
+
+def _ends(journal: Path) -> dict[str, tuple[int, str]]:
     try:
         lines = journal.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1]
     except FileNotFoundError:
         return {}
-    done: dict[str, str] = {}
-    for line in lines:
-        end = _parse_end(line)
-        if end is not None:
-            name, code, digest = end
-            done.pop(name, None)
-            if code == 0:
-                done[name] = digest
-    return done
+    found = filter(None, map(_parse_end, lines))
+    return {name: (code, digest) for name, code, digest in found}
 
 
 @dataclass(frozen=True, kw_only=True)

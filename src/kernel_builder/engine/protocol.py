@@ -16,13 +16,16 @@ from kernel_builder.plan.model import BuildPlan
 class EngineOptions:
     """How a plan is to be run.
 
-    ``jobs`` overrides how many actions run at once; ``environ`` is the user's environment, of which each action sees
+    ``jobs`` overrides how many actions run at once, ``cores`` is how many of one variant may, ``variants`` how many
+    variants may be worked on at once; ``environ`` is the user's environment, of which each action sees
     what it names; ``verbose`` reports the output of every action.
     """
 
     environ: Mapping[str, str]
     reporter: Reporter
     jobs: int | None = None
+    cores: int | None = None
+    variants: int | None = None
     keep_going: bool = False
     verbose: bool = False
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 _CGROUP = Path("/sys/fs/cgroup")
@@ -36,13 +36,14 @@ class Budget:
     """``jobs`` actions at once, those that can use several processors with ``threads`` each.
 
     ``pools`` says how many of those that need so many bytes may run at once, where that is fewer than ``jobs``.
-    ``reason`` says what limits the jobs.
+    ``per_variant`` is how many of one variant's; then there are no such pools. ``reason`` says what limits the jobs.
     """
 
     jobs: int
     threads: int
     pools: Mapping[int, int]
     reason: str
+    per_variant: int | None = None
 
 
 def _read(path: Path) -> str | None:
@@ -126,12 +127,27 @@ def measure(proc: Path = Path("/proc"), cgroup: Path = _CGROUP) -> Resources:
     )
 
 
-def plan_jobs(resources: Resources, needs: Sequence[Need], *, asked: int | None) -> Budget:
+def plan_jobs(
+    resources: Resources,
+    needs: Sequence[Need],
+    *,
+    asked: int | None,
+    cores: int | None = None,
+    variants: int | None = None,
+) -> Budget:
     """How many actions to run at once, so that any mix of them fits into memory.
 
     ``needs`` has one entry per action. The threads of an action count as jobs: when there are fewer actions with
     threads than jobs, the jobs are given to their threads instead. ``asked`` is ``--jobs``; it overrides the rest.
+    ``cores`` is how many of one variant may run at once, and ``variants`` how many variants: together they are asked
+    for as well; ``cores`` alone is what at least may run, if there is only one variant.
     """
+    if cores is not None:
+        hungriest = max((need.memory for need in needs), default=1)
+        alike = min(resources.processors, max(1, resources.memory // max(1, hungriest)))
+        at_once = max(cores, alike) if variants is None else cores * variants
+        budget = plan_jobs(resources, needs, asked=at_once)
+        return replace(budget, per_variant=max(1, cores // budget.threads), reason="--cores")
     sizes = sorted({need.memory for need in needs}, reverse=True)
     if asked is not None:
         jobs, reason = asked, "--jobs"

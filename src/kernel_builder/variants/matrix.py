@@ -129,6 +129,27 @@ def all_variants(project: Project, table: SupportTable, platform: Platform | Non
     return Matrix(kept=complete, dropped=tuple(dropped))
 
 
+def full_names(
+    project: Project, kept: Kept, table: SupportTable, platform: Platform | None, within: VariantSet
+) -> tuple[str, ...]:
+    """The builds of torch behind a variant, by their full names, as the reference names its shells (contract 2.5).
+
+    That is the one that it is compiled with; for a variant of Python alone, every build in the set ``within``. Those of
+    tvm-ffi kernels are called like the variant.
+    """
+    if isinstance(kept.variant, ArchVariant):
+        is_tvm = isinstance(kept.variant.tag, TvmFfiTag)
+        return (kept.name if is_tvm or kept.row is None else kept.row.name,)
+    return tuple(
+        row.name
+        for row in table.rows
+        if row.variant.backend is kept.backend
+        and (platform is None or row.platform == platform)
+        and table.contains(within, row)
+        and _out_of_bounds(project, row) is None
+    )
+
+
 def stable_target(kept: Kept) -> Version | None:
     """The release whose stable ABI a variant is for; ``None`` for one that uses all of torch."""
     variant = kept.variant

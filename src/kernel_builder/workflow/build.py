@@ -21,7 +21,7 @@ from kernel_builder.engine.work import exclusive
 from kernel_builder.errors import BuildError, ConfigError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.files import write_text
-from kernel_builder.load.client import find_environment
+from kernel_builder.load.client import Environment, NoEnvironment, find_environment
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.project.identity import identify
 from kernel_builder.toolchain.lock import LockUse
@@ -46,6 +46,7 @@ class BuildRequest:
     environment, ``platform`` and ``within`` are as in :class:`Selection`; with ``complete`` all of them must be
     possible here; with ``list_unreachable`` a server that does not answer makes variants unavailable, instead of being
     an error at once; ``lock`` says what becomes of the project's lock. ``jobs`` overrides the number of jobs,
+    ``variants_at_once`` and ``cores`` that of variants and of one variant's jobs; without ``load`` none is loaded;
     ``output`` the directory for variants (default ``build``), ``python`` the interpreter that loads them,
     ``ignore`` the conformance rules that are passed over. ``settings_from``: whose ``kernel-builder.toml`` counts
     (default: that of the root).
@@ -61,6 +62,9 @@ class BuildRequest:
     list_unreachable: bool = False
     lock: LockUse = LockUse.PREFER
     jobs: int | None = None
+    variants_at_once: int | None = None
+    cores: int | None = None
+    load: bool = True
     keep_going: bool = False
     verbose: bool = False
     output: Path | None = None
@@ -115,7 +119,7 @@ def build(request: BuildRequest, run: Run) -> BuildOutcome:
     _tell(prepared, run.reporter)
     conformance = prepared.conformance
     check_space(places.output, _space_needed(prepared.plan))
-    environment = find_environment(request.python, run.environ)
+    environment = _environment(request, run)
     conformance.remember_sources(prepared.identity.unique)
     fetched = provide(prepared.chosen, prepared.matrix, run)
     prepared = prepared.planned_again()
@@ -126,6 +130,8 @@ def build(request: BuildRequest, run: Run) -> BuildOutcome:
         environ=run.environ,
         reporter=run.reporter,
         jobs=request.jobs,
+        variants=request.variants_at_once,
+        cores=request.cores,
         keep_going=request.keep_going,
         verbose=request.verbose,
     )
@@ -141,6 +147,15 @@ def build(request: BuildRequest, run: Run) -> BuildOutcome:
         outcomes = [finisher.finish(variant, result.of_variant(variant.name)) for variant in plan.variants]
         _fill_card(prepared.project, places.output, run.reporter)
     return BuildOutcome(plan=plan, variants=tuple(outcomes), fetched=fetched, unavailable=prepared.unavailable)
+
+
+def _environment(request: BuildRequest, run: Run) -> Environment | NoEnvironment:
+    """What loads the variants, or why nothing does."""
+    if request.load:
+        return find_environment(request.python, run.environ)
+    message = "--no-load: variants are installed without the proof that the kernels client can load them"
+    run.reporter.emit(Notice(message=message, warning=True))
+    return NoEnvironment(reason="--no-load skips it")
 
 
 def _tell(prepared: Prepared, reporter: Reporter) -> None:

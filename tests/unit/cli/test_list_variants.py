@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import BUILD_TOML, ProjectMaker, Tool
+from kernel_builder.variants.support import load_support
 
 TOML = """\
 [general]
@@ -141,6 +142,8 @@ def test_a_workflow_gets_a_matrix_with_a_runner_for_each(tool: Tool, project: Pa
         (("--backend", "xpu"), 2, "this kernel has no backend xpu"),
         (("--format", "github", "--why"), 2, "--format github cannot be combined"),
         (("--json", "--why"), 2, "remove --why"),
+        (("--arch", "--json"), 2, "--arch cannot be combined"),
+        (("--arch", "--format", "github"), 2, "--arch cannot be combined"),
     ],
 )
 def test_mistakes_are_said(tool: Tool, project: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
@@ -157,6 +160,28 @@ def test_build_says_first_what_cannot_be_built_and_builds_nothing(tool: Tool, pr
     assert isinstance(unavailable, list)
     assert [entry["name"][:22] for entry in unavailable] == ["torch213-cxx11-rocm71-", "torch213-cxx11-rocm72-"]
     assert not (project / "build").exists()
+
+
+def test_full_names_are_those_of_the_builds_behind_the_variants(tool: Tool, make_project: ProjectMaker) -> None:
+    """As the reference's list of arch variants: never a name on the stable ABI, nor one of Python alone."""
+    required = [f"torch{release}-cxx11-cpu-x86_64-linux" for release in ("212", "213")]
+    plain = make_project("plain", {"a.cpp": ""})
+    assert tool("list-variants", plain, "--arch").stdout.split() == required
+    toml = (plain / "build.toml").read_text()
+    on_abi = toml.replace("src = []", 'stable-abi = "2.11"').replace('"plain"', '"stable"')
+    stable = make_project("stable", {"a.cpp": ""}, toml=on_abi)
+    assert tool("list-variants", stable).stdout.split() == ["torch-stable-abi211-cpu-x86_64-linux"]
+    newest = max(row.torch for row in load_support().rows if row.name.endswith("-cpu-x86_64-linux"))
+    compiled_with = f"torch{newest.major}{newest.minor}-cxx11-cpu-x86_64-linux"
+    assert tool("list-variants", stable, "--arch").stdout.split() == [compiled_with]
+    python = toml.partition("[torch]")[0] + "[torch-noarch]\n"
+    alone = make_project("alone", {}, toml=python.replace('"plain"', '"alone"'))
+    assert tool("list-variants", alone).stdout.split() == ["torch-cpu"]
+    assert tool("list-variants", alone, "--arch").stdout.split() == required
+    assert "torch213-cpu-aarch64-darwin" in tool("list-variants", alone, "--arch", "--all-platforms").stdout
+    listed = tool("list-variants", alone, "--json").json["variants"]
+    assert isinstance(listed, list)
+    assert listed[0]["arch"] == required
 
 
 @pytest.mark.parametrize("command", [("build", "--dry-run"), ("doctor",), ("lock",), ("toolchain", "fetch")])
