@@ -248,7 +248,7 @@ def built_relu(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         root = copy_project(ROOT / "examples" / "relu", parent / "second")
         for name in ("first", "second"):
             commit(root, f"the {name} commit")
-            built = tool("build", root, "--local")
+            built = tool("build", root, "--local", "--backend", "cpu")
             assert built.code == 0, built.stderr
             if name == "first":
                 shutil.copytree(root, parent / "first", ignore=shutil.ignore_patterns(".kernel-builder"))

@@ -18,6 +18,10 @@ pytestmark = [pytest.mark.network, pytest.mark.slow]
 
 CUDA = CPU.replace("cpu", "cu130")
 VERSION = "__version__ = '2.13.0+cu130'\ncuda = '13.0'\nhip = None\n"
+TOLD = 'get_local_kernel(path, backend="cpu")'
+BOTH = BUILD_TOML.format(name="both", sources='"a.cpp"').replace('["cpu"]', '["cpu", "cuda"]') + (
+    '\n[kernel.device]\nbackend = "cuda"\ndepends = []\nsrc = ["a.cu"]\n'
+)
 DRIVER = (
     'extern "C" int cuInit(unsigned) { return 0; }\nextern "C" int cuDeviceGetCount(int *n) { *n = 1; return 0; }\n'
 )
@@ -51,22 +55,40 @@ def driver(tmp_path: Path) -> dict[str, str]:
     return {"LD_LIBRARY_PATH": str(folder)}
 
 
-def chosen(tool: Tool, root: Path, python: Path, env: dict[str, str] | None = None) -> list[str]:
-    result = tool.apart("build", root, "--local", "--python", python, "--dry-run", "--json", env=env)
+def chosen(
+    tool: Tool, root: Path, python: Path, *options: str, env: dict[str, str] | None = None
+) -> tuple[set[str], str]:
+    """Names of what ``--local`` builds, and what is said about the choice."""
+    result = tool.apart("build", root, "--local", "--python", python, "--dry-run", "--json", *options, env=env)
     assert result.code == 0, result.stderr
-    variants = result.json["variants"]
+    variants, remarks = result.json["variants"], result.json["remarks"]
     assert isinstance(variants, list)
-    return [variant["name"] for variant in variants]
+    assert isinstance(remarks, list)
+    return {variant["name"] for variant in variants}, "\n".join(remarks)
 
 
-def test_local_means_the_device_that_is_there(
+def test_local_means_what_the_client_loads_and_what_can_run_here(
     tool: Tool, make_project: ProjectMaker, python: Path, driver: dict[str, str]
 ) -> None:
-    toml = BUILD_TOML.format(name="both", sources='"a.cpp"').replace('["cpu"]', '["cpu", "cuda"]')
-    toml += '\n[kernel.device]\nbackend = "cuda"\ndepends = []\nsrc = ["a.cu"]\n'
-    root = make_project("both", {"a.cpp": "int a;\n", "a.cu": "int b;\n"}, toml=toml)
-    assert chosen(tool, root, python) == [CPU]
-    assert chosen(tool, root, python, driver) == [CUDA]
+    root = make_project("both", {"a.cpp": "int a;\n", "a.cu": "int b;\n"}, toml=BOTH)
+    names, said = chosen(tool, root, python)
+    assert names == {CPU, CUDA}
+    assert f"{CUDA} is what the kernels client loads by default with torch 2.13.0+cu130" in said
+    assert f"{CPU} is what this machine can run; the client loads it only when told to: {TOLD}" in said
+    assert chosen(tool, root, python, env=driver) == ({CUDA}, "")
+    names, said = chosen(tool, root, python, "--backend", "cpu")
+    assert names == {CPU}
+    assert "looks for CUDA variants by default, which were not requested" in said
+
+
+def test_what_the_client_does_not_look_for_is_told(tool: Tool, make_project: ProjectMaker, python: Path) -> None:
+    root = make_project("host", {"a.cpp": "int a;\n"})
+    names, said = chosen(tool, root, python)
+    assert names == {CPU}
+    assert said == (
+        "with torch 2.13.0+cu130, the kernels client looks for CUDA variants by default, which this kernel does not"
+        f" have; load {CPU} with {TOLD}"
+    )
 
 
 @pytest.mark.torch

@@ -112,7 +112,12 @@ build_options = together(
         callback=_tell_available_is_usual,
         help="Does nothing: what can be built here is built in any case.",
     ),
-    click.option("--local", is_flag=True, help="Build only the variant for the torch in the active environment."),
+    click.option(
+        "--local",
+        is_flag=True,
+        help="Build only what the kernels client loads with the torch of the active environment, and, where that needs"
+        " a device that is not there, what this machine can run.",
+    ),
     click.option(
         "-j",
         "--jobs",
@@ -261,7 +266,8 @@ def show_failures(outcome: BuildOutcome) -> None:
 
 
 def _plan_json(prepared: Prepared) -> dict[str, object]:
-    return {**prepared.plan.to_json(), "unavailable": [entry.to_json() for entry in prepared.unavailable]}
+    document = {**prepared.plan.to_json(), "unavailable": [entry.to_json() for entry in prepared.unavailable]}
+    return {**document, "remarks": list(prepared.matrix.remarks)}
 
 
 def _plan_text(prepared: Prepared) -> str:
@@ -270,7 +276,7 @@ def _plan_text(prepared: Prepared) -> str:
     lines += [f"nothing to build for {backend.value}: {reason}" for backend, reason in prepared.without_variant]
     for text in plan.warnings:
         lines.append(f"warning: {text}")
-    for text in plan.notes:
+    for text in (*plan.notes, *prepared.matrix.remarks):
         lines.append(f"note: {text}")
     if plan.hub.repo_id is not None:
         branch = f", branch {plan.hub.branch}" if plan.hub.branch is not None else ""
@@ -322,6 +328,7 @@ def _summary(outcome: BuildOutcome, seconds: float) -> str:
         f"{good} of {total} variants in {outcome.plan.places.output};"
         f" {mebibytes(outcome.fetched)} fetched; {seconds:.0f} s"
     )
+    lines += [f"note: {text}" for text in outcome.remarks]
     return "\n".join(lines + missing_text(outcome.unavailable))
 
 
@@ -343,7 +350,7 @@ def _outcome_json(outcome: BuildOutcome) -> dict[str, object]:
         "output": str(outcome.plan.places.output),
         "fetched-bytes": outcome.fetched,
         "warnings": list(outcome.plan.warnings),
-        "notes": list(outcome.plan.notes),
+        "notes": [*outcome.plan.notes, *outcome.remarks],
         "variants": [
             {
                 "name": variant.plan.name,

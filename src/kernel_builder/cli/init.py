@@ -121,7 +121,7 @@ def command(
     click.echo("Next:")
     if root != Path.cwd():
         click.echo(f"  cd {shlex.quote(str(_shown(root)))}")
-    click.echo("  kernel-builder build --local   # the variant that fits the torch in this environment")
+    click.echo("  kernel-builder build --local   # what kernels loads with the torch of this environment")
     click.echo("  python example.py")
     click.echo("  pytest")
 

@@ -75,6 +75,7 @@ class InTorch:
     older_minor: bool = False
     system: str | None = None
     plugin: str | None = None
+    plugin_first: bool = False
     libraries: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     triton: bool | None = None

@@ -6,9 +6,10 @@ The interpreter is one that has torch and ``kernels``; kernel-builder needs neit
 from __future__ import annotations
 
 import os.path
+import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -21,15 +22,18 @@ from kernel_builder.load.child import Reply, ask, platform_of
 from kernel_builder.load.evidence import Call, CallStatus, Foreign, LoadedOp, LoadResult, LoadStatus
 from kernel_builder.variants.names import Abi, ArchVariant, Platform, StableAbiTag, TorchTag, Variant
 
+# As torch/version.py has them: 13.0, 7.2.53211-e1a6bc5663, 20250302.
+_TOOLKIT = re.compile(r"(20\d\d)0(\d)\d\d\Z|(\d+)\.(\d+)")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
     """A Python with torch and the ``kernels`` client.
 
-    ``torch`` is its full version, ``client`` that of ``kernels``. ``toolkits`` are the backends that this torch has,
-    each with the version of the toolkit that it was built with (``""`` for backends without one); ``devices`` how many
-    devices the drivers offer, for the backends whose driver can be asked. ``platform`` is what the interpreter is a
-    program for, ``environ`` the environment variables that it is started with.
+    ``torch`` is its full version, ``client`` that of ``kernels``. ``toolkits`` are the backends that this torch has, by
+    itself or with a plugin, each with the version of the toolkit that it was built with (``""`` for backends without
+    one); ``devices`` how many devices the drivers offer, for the backends whose driver can be asked. ``platform`` is
+    what the interpreter is a program for, ``environ`` the environment variables that it is started with.
     """
 
     python: Path
@@ -56,6 +60,17 @@ class Environment:
         """What a proof of loading holds for, where ``fingerprint`` stands for every byte of a variant."""
         toolkits = " ".join(f"{backend}={version}" for backend, version in self.toolkits.items())
         return [__version__, fingerprint, str(self.python), self.torch, toolkits, self.client]
+
+    @property
+    def default_backend(self) -> Backend:
+        """The backend whose variants the client looks for when it is told none, devices or not (contract 5.2)."""
+
+        def place(backend: Backend) -> int:
+            if backend.torch.plugin is not None:
+                return 0 if backend.torch.plugin_first else 2
+            return 3 if backend.is_host else 1
+
+        return min(self.toolkits, key=place)
 
     def has_device(self, backend: Backend) -> bool:
         """Whether code for ``backend`` can run here; where nobody can be asked, it is taken to."""
@@ -98,6 +113,7 @@ def find_environment(chosen: Path | None, environ: Mapping[str, str]) -> Environ
     reasons: list[str] = []
     request = {
         "versions": sorted({backend.torch.version for backend in Backend if backend.torch.version is not None}),
+        "plugins": sorted({backend.torch.plugin for backend in Backend if backend.torch.plugin is not None}),
         "drivers": {backend.value: asdict(backend.driver) for backend in Backend if backend.driver is not None},
     }
     for python in _candidates(chosen, environ):
@@ -116,7 +132,7 @@ def find_environment(chosen: Path | None, environ: Mapping[str, str]) -> Environ
         return Environment(
             python=python,
             torch=str(answer["torch"]),
-            toolkits=_toolkits(answer["versions"], platform),
+            toolkits=_toolkits(answer["versions"], answer["plugins"], platform),
             devices={Backend(name): count for name, count in answer["devices"].items()},
             client=str(answer["client"]),
             platform=platform,
@@ -129,14 +145,18 @@ def find_environment(chosen: Path | None, environ: Mapping[str, str]) -> Environ
     return NoEnvironment(reason=reasons[0] if reasons else "no Python was found")
 
 
-def _toolkits(versions: Mapping[str, str | None], platform: Platform) -> Mapping[Backend, str]:
-    """The backends of a torch, with the versions of their toolkits; ``versions`` are those in its version.py."""
+def _toolkits(
+    versions: Mapping[str, str | None], plugins: Collection[str], platform: Platform
+) -> Mapping[Backend, str]:
+    """The backends of a torch, with the versions of their toolkits; ``versions`` are those in its version.py,
+    ``plugins`` the modules beside it that bring others.
+    """
     found: dict[Backend, str] = {}
     for backend in Backend:
         version = versions.get(backend.torch.version) if backend.torch.version is not None else None
         if version:
             found[backend] = version
-        elif backend.is_host or backend.torch.system == platform.system.value:
+        elif backend.is_host or backend.torch.system == platform.system.value or backend.torch.plugin in plugins:
             found[backend] = ""
     return found
 
@@ -161,13 +181,22 @@ def why_not_loadable(variant: Variant, environment: Environment) -> str | None:
             return f"it needs the {tag.abi.value} ABI, but {here}"
     if isinstance(tag, StableAbiTag) and tag.version > environment.release:
         return f"it needs torch {tag.version[0]}.{tag.version[1]} or newer, but {here}"
-    if variant.compute.version is not None and backend.torch.older_minor:
-        toolkit = environment.toolkits[backend]
-        major, minor = (int(part) for part in toolkit.split(".")[:2])
-        needed_major, needed_minor = variant.compute.version
-        if needed_major != major or needed_minor > minor:
-            return f"it needs {backend.label} {needed_major}.{needed_minor}, but {here} ({backend.label} {toolkit})"
+    toolkit = environment.toolkits[backend]
+    if variant.compute.version is not None and not _serves(backend, toolkit, variant.compute.version):
+        needed = ".".join(str(part) for part in variant.compute.version)
+        return f"it needs {backend.label} {needed}, but {here} ({backend.label} {toolkit})"
     return None
+
+
+def _serves(backend: Backend, toolkit: str, needed: tuple[int, int]) -> bool:
+    """Whether a torch that was built with ``toolkit`` takes code for the version ``needed`` of it. What cannot be
+    told is not held against it.
+    """
+    match = _TOOLKIT.match(toolkit)
+    if match is None:
+        return True
+    major, minor = (int(part) for part in match.groups() if part is not None)
+    return major == needed[0] and (needed[1] <= minor if backend.torch.older_minor else needed[1] == minor)
 
 
 @dataclass(frozen=True, kw_only=True)

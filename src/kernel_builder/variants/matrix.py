@@ -68,10 +68,14 @@ class Dropped:
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """Variants in build order, and what was left out, both in the order of the support table."""
+    """Variants in build order, and what was left out, both in the order of the support table.
+
+    ``remarks`` are sentences that people must be told about the choice.
+    """
 
     kept: tuple[Kept, ...]
     dropped: tuple[Dropped, ...]
+    remarks: tuple[str, ...] = ()
 
     def silent_backends(self, project: Project) -> tuple[tuple[Backend, str], ...]:
         """Backends of ``project`` that have no variant here at all, and why: people must be told."""

@@ -42,8 +42,8 @@ _SPACE_PER_LIBRARY = 2 << 20
 class BuildRequest:
     """What ``kernel-builder build`` was asked for.
 
-    ``patterns`` are globs over variant names, ``local`` means the one variant that fits the torch in the active
-    environment, ``platform`` and ``within`` are as in :class:`Selection`; with ``complete`` all of them must be
+    ``patterns`` are globs over variant names, ``local`` means what the client loads in the active environment, and
+    what can run there, ``platform`` and ``within`` are as in :class:`Selection`; with ``complete`` all of them must be
     possible here; with ``list_unreachable`` a server that does not answer makes variants unavailable, instead of being
     an error at once; ``lock`` says what becomes of the project's lock. ``jobs`` overrides the number of jobs,
     ``variants_at_once`` and ``cores`` that of variants and of one variant's jobs; without ``load`` none is loaded;
@@ -146,7 +146,13 @@ def build(request: BuildRequest, run: Run) -> BuildOutcome:
             )
         outcomes = [finisher.finish(variant, result.of_variant(variant.name)) for variant in plan.variants]
         _fill_card(prepared.project, places.output, run.reporter)
-    return BuildOutcome(plan=plan, variants=tuple(outcomes), fetched=fetched, unavailable=prepared.unavailable)
+    return BuildOutcome(
+        plan=plan,
+        variants=tuple(outcomes),
+        fetched=fetched,
+        unavailable=prepared.unavailable,
+        remarks=prepared.matrix.remarks,
+    )
 
 
 def _environment(request: BuildRequest, run: Run) -> Environment | NoEnvironment:

@@ -36,13 +36,15 @@ class VariantOutcome:
 class BuildOutcome:
     """All variants in plan order. ``fetched`` is in bytes over the network.
 
-    ``unavailable`` are the variants that were asked for and left out, because they cannot be built here.
+    ``unavailable`` are the variants that were asked for and left out, because they cannot be built here. ``remarks``
+    say how the variants that were chosen are loaded.
     """
 
     plan: BuildPlan
     variants: tuple[VariantOutcome, ...]
     fetched: int
     unavailable: tuple[Unavailable, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

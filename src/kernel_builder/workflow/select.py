@@ -14,7 +14,7 @@ from pathlib import Path
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError, ExitCode, ToolchainError, UsageError
-from kernel_builder.load.client import NoEnvironment, find_environment, why_not_loadable
+from kernel_builder.load.client import Environment, NoEnvironment, find_environment, why_not_loadable
 from kernel_builder.variants.matrix import Kept, Matrix, all_variants, choose, unmatched
 from kernel_builder.variants.names import ArchVariant, Platform
 from kernel_builder.variants.support import VariantSet, load_support
@@ -28,8 +28,8 @@ _FEW = 12
 class Selection:
     """Which variants are wanted.
 
-    ``patterns`` are globs over variant names; without any, the set ``within`` is meant. ``local`` means the one
-    variant that fits the torch of the environment of ``python`` (default: the active one). ``platform`` is what the
+    ``patterns`` are globs over variant names; without any, the set ``within`` is meant. ``local`` means what the client
+    loads in the environment of ``python`` (default: the active one), and what can run there. ``platform`` is what the
     variants run on (default: this machine).
     """
 
@@ -177,7 +177,9 @@ def _other_platform(matrix: Matrix, patterns: tuple[str, ...]) -> str | None:
 
 
 def _local(everything: Matrix, selection: Selection, run: Run) -> Matrix:
-    """The variant that fits the active environment best: its accelerator's before the CPU's, if there is one."""
+    """What the client loads by default in the active environment, and, where that needs a device that is not there,
+    what this machine can run.
+    """
     environment = find_environment(selection.python, run.environ)
     if isinstance(environment, NoEnvironment):
         raise UsageError(
@@ -198,11 +200,54 @@ def _local(everything: Matrix, selection: Selection, run: Run) -> Matrix:
             else "its variants here: " + ", ".join(entry.name for entry in candidates.kept),
         )
 
-    def rank(entry: Kept) -> tuple[bool, bool, tuple[int, int]]:
+    def rank(entry: Kept) -> tuple[bool, tuple[int, int]]:
         version = entry.row.variant.compute.version if entry.row else None
-        return environment.has_device(entry.backend), not entry.backend.is_host, version or (0, 0)
+        return entry.row is not None, version or (0, 0)
 
-    return Matrix(kept=(max(fitting, key=rank),), dropped=everything.dropped)
+    best = {entry.backend: entry for entry in sorted(fitting, key=rank)}
+    loaded = best.get(environment.default_backend)
+    runs = [entry for entry in best.values() if environment.has_device(entry.backend)]
+    run_here = min(runs, key=lambda entry: entry.backend.is_host, default=None)
+    kept: tuple[Kept, ...]
+    remarks: tuple[str, ...]
+    if loaded is not None and environment.has_device(loaded.backend):
+        kept, remarks = (loaded,), ()
+    elif loaded is not None and run_here is not None:
+        kept, remarks = (loaded, run_here), _roles(loaded, run_here, environment)
+    else:
+        kept = (run_here or loaded or next(iter(best.values())),)
+        remarks = _told_backend(kept[0], everything, candidates, environment)
+    return Matrix(kept=kept, dropped=everything.dropped, remarks=remarks)
+
+
+def _roles(loaded: Kept, run_here: Kept, environment: Environment) -> tuple[str, ...]:
+    label = loaded.backend.label
+    by_default = f"{loaded.name} is what the kernels client loads by default with {environment.label}"
+    return (
+        f"{by_default}; no {label} device was found here to run it",
+        f"{run_here.name} is what this machine can run; the client loads it only when told to: {_call(run_here)}",
+    )
+
+
+def _told_backend(entry: Kept, everything: Matrix, candidates: Matrix, environment: Environment) -> tuple[str, ...]:
+    """What to say of ``entry`` when the client looks for variants of another backend by default."""
+    default = environment.default_backend
+    if entry.backend is default:
+        return ()
+    own = [other for other in candidates.kept if other.backend is default]
+    if own:
+        reason = own[-1].obstacle or why_not_loadable(own[-1].variant, environment) or "they do not fit"
+        what = f"cannot be built for it here ({reason})"
+    elif any(other.backend is default for other in everything.kept):
+        what = "were not requested"
+    else:
+        what = "this kernel does not have"
+    looked = f"with {environment.label}, the kernels client looks for {default.label} variants by default, which {what}"
+    return (f"{looked}; load {entry.name} with {_call(entry)}",)
+
+
+def _call(entry: Kept) -> str:
+    return f'get_local_kernel(path, backend="{entry.backend.value}")'
 
 
 def silent_backends(project: Project, selection: Selection, run: Run) -> tuple[tuple[Backend, str], ...]:

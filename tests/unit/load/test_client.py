@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
+from packaging.version import Version
 
 from kernel_builder.config.backends import Backend
 from kernel_builder.load.child import platform_of
@@ -47,8 +50,11 @@ def environment(toolkits: dict[str, str] | None = None, *, devices: dict[str, in
         ),
         ("torch213-cxx11-cu126-x86_64-linux", {"cuda": "13.0"}, "it needs CUDA 12.6"),
         ("torch213-cxx11-rocm71-x86_64-linux", {"rocm": "7.1.25424"}, None),
+        ("torch213-cxx11-rocm71-x86_64-linux", {"rocm": "7.2.53211-e1a6bc5663"}, "it needs ROCm 7.1, but torch 2.13.0"),
         ("torch213-cxx11-rocm71-x86_64-linux", {"cuda": "13.0"}, "it needs torch with ROCm"),
         ("torch213-cxx11-xpu20260-x86_64-linux", {"xpu": "20260000"}, None),
+        ("torch213-cxx11-xpu20253-x86_64-linux", {"xpu": "20250302"}, None),
+        ("torch213-cxx11-xpu20253-x86_64-linux", {"xpu": "20260000"}, "it needs XPU 2025.3"),
         ("torch-cann", {}, "it needs torch with CANN"),
         ("torch212-cxx11-cpu-x86_64-linux", {}, "it needs torch 2.12"),
         ("torch213-cxx98-cpu-x86_64-linux", {}, "it needs the cxx98 ABI"),
@@ -86,6 +92,7 @@ def test_the_python_is_looked_for_with_the_variables_that_are_given(
     seen = tmp_path / "seen"
     answer = (
         '{"problem": null, "torch": "2.13.0+x", "versions": {"cuda": "13.0", "hip": null, "xpu": ""},'
+        ' "plugins": ["torch_npu"],'
         ' "devices": {"cuda": 1}, "client": "1", "cxx11": true, "free_threaded": false}'
     )
     python.write_text(f"#!/bin/sh\nprintf '%s' \"$MARK$HIDDEN\" > {seen}\necho 'kernel-builder-probe: {answer}'\n")
@@ -95,7 +102,9 @@ def test_the_python_is_looked_for_with_the_variables_that_are_given(
     found = find_environment(None, environ)
     assert isinstance(found, Environment)
     assert (found.python, found.torch, found.environ) == (python, "2.13.0+x", environ)
-    wanted = {"cpu": "", "cuda": "13.0"} | ({"metal": ""} if platform_of(python).system is System.DARWIN else {})
+    wanted = {"cann": "", "cpu": "", "cuda": "13.0"} | (
+        {"metal": ""} if platform_of(python).system is System.DARWIN else {}
+    )
     assert (found.toolkits, found.devices) == (wanted, {"cuda": 1})
     assert seen.read_text() == "given"
 
@@ -107,3 +116,53 @@ def test_a_driver_is_asked_by_the_names_that_come_in_the_request(tmp_path: Path,
     subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=code, text=True, check=True)
     assert devices({"library": str(library), "init": "start", "count": "number"}) == count
     assert devices({"library": str(tmp_path / "none.so"), "init": "start", "count": "number"}) == 0
+
+
+@pytest.mark.parametrize(
+    "toolkits",
+    [
+        {},
+        {"cuda": "13.0"},
+        {"rocm": "7.2.53211-e1a6bc5663"},
+        {"xpu": "20250302"},
+        {"xpu": "20260000"},
+        {"cuda": "13.0", "neuron": ""},
+        {"cuda": "12.6", "tpu": ""},
+    ],
+    ids=str,
+)
+def test_the_backend_and_the_variants_are_those_that_the_client_takes(
+    toolkits: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backends = pytest.importorskip("kernels.backends")
+    variants = pytest.importorskip("kernels.variants")
+    monkeypatch.setattr(backends, "has_torch", True)
+    monkeypatch.setitem(sys.modules, "torch", like_a_torch(toolkits))
+    here = environment(toolkits)
+    selected = backends._select_backend(None)
+    assert here.default_backend == selected.name
+    for compute in ("cpu", "cu126", "cu130", "cu132", "rocm71", "rocm72", "xpu20253", "xpu20260"):
+        name = f"torch213-cxx11-{compute}-x86_64-linux"
+        accepted, _ = variants._resolve_variant_for_system(
+            [variants.parse_variant(name)], selected, "x86_64", "linux", Version("2.13"), True, None
+        )
+        ours = parse_variant(name)
+        if ours.backend == here.default_backend:
+            assert (why_not_loadable(ours, here) is None) == bool(accepted), name
+        else:
+            assert not accepted
+
+
+def like_a_torch(toolkits: dict[str, str]) -> ModuleType:
+    """As much of torch as the client looks at."""
+    torch = ModuleType("torch")
+    attributes = {"cuda": "cuda", "rocm": "hip", "xpu": "xpu"}
+    versions = {attribute: toolkits.get(name) for name, attribute in attributes.items()}
+    vars(torch)["version"] = SimpleNamespace(**versions)
+    vars(torch)["backends"] = SimpleNamespace(mps=SimpleNamespace(is_available=lambda: False))
+    vars(torch)["_C"] = SimpleNamespace()
+    if "tpu" in toolkits:
+        vars(torch)["backends"].tpu = object()
+    if "neuron" in toolkits:
+        vars(torch)["neuron"] = object()
+    return torch

@@ -62,6 +62,7 @@ def describe(request: dict[str, Any]) -> None:
     answer(
         torch=version,
         versions={name: facts.get(name) for name in request["versions"]},
+        plugins=[name for name in request["plugins"] if importlib.util.find_spec(name) is not None],
         devices={name: devices(driver) for name, driver in request["drivers"].items()},
         client=importlib.metadata.version("kernels"),
         cxx11=cxx11,
