@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property, lru_cache
@@ -41,13 +41,15 @@ class Guard(IntEnum):
 
 class Position(NamedTuple):
     """Where a node stands: under which ``guard``, whether an ImportError there is ``caught``, whether a test of
-    ``sys.version_info`` decides on it (``versioned``), and whether it is in a function's own scope (``local``).
+    ``sys.version_info`` decides on it (``versioned``), whether it is in a function's own scope (``local``), and whether
+    an AttributeError there is ``handled``.
     """
 
     guard: Guard = Guard.IMPORT
     caught: bool = False
     versioned: bool = False
     local: bool = False
+    handled: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +88,32 @@ class PythonSource:
 
     @cached_property
     def nodes(self) -> tuple[tuple[ast.AST, Position], ...]:
-        """The statements and those expressions that rules ask for (see :func:`placed`), with their places."""
-        return tuple(placed(self.tree)) if self.tree is not None else ()
+        """The statements and those expressions that rules ask for (see :func:`placed`), with their places.
+
+        What stands in a function that an import of the module calls stands where it is called.
+        """
+        return () if self.tree is None else tuple(placed(self.tree, self._called))
+
+    @cached_property
+    def _called(self) -> Called:
+        """The functions that an import of the module calls, one by way of another too."""
+        called: Called = {}
+        for _ in range(_LONGEST_CALLS if self.tree is not None else 0):
+            further = _called_on_import(self.tree, placed(self.tree, called))  # type: ignore[arg-type]
+            if further == called:
+                break
+            called = further
+        return called
+
+    @cached_property
+    def by_line(self) -> Mapping[int, Sequence[tuple[ast.AST, Position]]]:
+        """Line -> what begins there: every node, expressions too, outer first, with its place."""
+        found: dict[int, list[tuple[ast.AST, Position]]] = {}
+        for node, place in () if self.tree is None else placed(self.tree, self._called, asked_for=ast.AST):
+            line = getattr(node, "lineno", None)
+            if line is not None:
+                found.setdefault(line, []).append((node, place))
+        return found
 
     @cached_property
     def imports(self) -> tuple[Import, ...]:
@@ -223,12 +249,23 @@ _PLACING = (
 )
 
 
-def placed(tree: ast.Module) -> Iterator[tuple[ast.AST, Position]]:
-    """Statements, calls, subscripts and binary operations with the place they stand at, in file order, outer first."""
+Called = Mapping[ast.AST, Position]
+"""Functions that an import runs -> where they are called."""
+
+_LONGEST_CALLS = 4
+
+
+def placed(
+    tree: ast.Module, called: Called | None = None, asked_for: type[ast.AST] | tuple[type[ast.AST], ...] = _ASKED_FOR
+) -> Iterator[tuple[ast.AST, Position]]:
+    """Statements, calls, subscripts and binary operations with the place they stand at, in file order, outer first.
+
+    The bodies of functions in ``called`` stand where these are called.
+    """
     waiting: list[tuple[ast.AST, Position]] = [(tree, Position())]
     while waiting:
         node, place = waiting.pop()
-        if isinstance(node, _ASKED_FOR):
+        if isinstance(node, asked_for):
             yield node, place
         if not isinstance(node, _PLACING):
             waiting += [(child, place) for child in reversed(list(ast.iter_child_nodes(node)))]
@@ -236,21 +273,78 @@ def placed(tree: ast.Module) -> Iterator[tuple[ast.AST, Position]]:
         children: list[tuple[ast.AST, Position]] = []
         for part, value in ast.iter_fields(node):
             inner = _inside(node, part, place)
+            caller = called.get(node) if called and part == "body" else None
+            if caller is not None:
+                guard = max(place.guard, caller.guard)
+                inner = caller._replace(guard=guard, local=True, versioned=caller.versioned or place.versioned)
             if isinstance(value, ast.AST):
                 children.append((value, inner))
             elif isinstance(value, list):
-                children += [(item, inner) for item in value if isinstance(item, ast.AST)]
+                for item in value:
+                    if isinstance(item, ast.AST):
+                        children.append((item, inner))
+                        if caller is not None and _may_leave(item):
+                            inner = inner._replace(guard=max(inner.guard, Guard.CONDITION))
         waiting += reversed(children)
+
+
+def _may_leave(statement: ast.AST) -> bool:
+    """Whether what follows a statement of a function may not run: there is a ``return`` or ``raise`` in it."""
+    waiting = [statement]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (ast.Return, ast.Raise)):
+            return True
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            waiting += ast.iter_child_nodes(node)
+    return False
+
+
+def _called_on_import(tree: ast.Module, nodes: Iterable[tuple[ast.AST, Position]]) -> Called:
+    """The functions at the module's top level, and the ``__init__`` of its classes, that an import of it calls."""
+    functions: dict[str, ast.FunctionDef] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef):
+            functions[statement.name] = statement
+        for inner in statement.body if isinstance(statement, ast.ClassDef) else ():
+            if isinstance(statement, ast.ClassDef) and isinstance(inner, ast.FunctionDef) and inner.name == "__init__":
+                functions[statement.name] = inner
+    found: dict[ast.AST, Position] = {}
+    for node, place in nodes:
+        if place.guard >= Guard.FUNCTION:
+            continue
+        callees: list[ast.expr] = [node.func] if isinstance(node, ast.Call) else []
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            callees += node.decorator_list
+        for callee in callees:
+            function = functions.get(callee.id) if isinstance(callee, ast.Name) else None
+            if function is not None and not _is_generator(function):
+                known = found.get(function)
+                if known is None or (place.guard, place.caught) < (known.guard, known.caught):
+                    found[function] = place
+    return found
+
+
+def _is_generator(function: ast.FunctionDef) -> bool:
+    """Whether calling it runs nothing yet."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (ast.Yield, ast.YieldFrom)):
+            return True
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            waiting += ast.iter_child_nodes(node)
+    return False
 
 
 def _inside(node: ast.AST, part: str, place: Position) -> Position:
     """The place of what stands in field ``part`` of ``node``, which itself stands at ``place``."""
-    guard, caught, versioned, local = place
+    guard, caught, versioned, local, handled = place
     found = Guard.IMPORT
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and part == "body":
         found, local = Guard.FUNCTION, True
         # What a function does when it is called is no concern of a try around its definition.
-        caught = False
+        caught = handled = False
     elif isinstance(node, ast.ClassDef) and part == "body":
         local = False
     elif isinstance(node, ast.If) and part in {"body", "orelse"}:
@@ -263,13 +357,16 @@ def _inside(node: ast.AST, part: str, place: Position) -> Position:
         found = Guard.CONDITION
     elif isinstance(node, ast.Try) and part == "body" and _catches(node, _IMPORT_ERRORS):
         found, caught = Guard.TRY, True
+        handled = handled or _catches(node, _ATTRIBUTE_ERRORS)
     elif isinstance(node, ast.Try) and part == "body" and _catches(node, _LOOKUP_ERRORS):
         found = Guard.TRY
+        handled = handled or _catches(node, _ATTRIBUTE_ERRORS)
     elif isinstance(node, ast.ExceptHandler) and part == "body":
         found = Guard.CONDITION
     elif isinstance(node, (ast.With, ast.AsyncWith)) and part == "body" and any(map(_suppresses, node.items)):
         found, caught = Guard.TRY, True
-    return Position(max(guard, found), caught, versioned, local)
+        handled = handled or any(_suppresses(item, _ATTRIBUTE_ERRORS) for item in node.items)
+    return Position(max(guard, found), caught, versioned, local, handled)
 
 
 def _tests_version(test: ast.expr) -> bool:
@@ -293,6 +390,8 @@ def _branch(node: ast.If, part: str) -> Guard:
 
 
 _IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+_ATTRIBUTE_ERRORS = frozenset({"AttributeError", "RuntimeError", "Exception", "BaseException"})
+"""What torch raises where an op does not exist, and what contains it."""
 _LOOKUP_ERRORS = frozenset({"AttributeError", "TypeError", "NameError", "RuntimeError", "OSError"})
 
 
@@ -306,11 +405,11 @@ def _catches(node: ast.Try, errors: frozenset[str]) -> bool:
     return False
 
 
-def _suppresses(item: ast.withitem) -> bool:
+def _suppresses(item: ast.withitem, errors: frozenset[str] = _IMPORT_ERRORS) -> bool:
     call = item.context_expr
     if not isinstance(call, ast.Call) or (dotted_name(call.func) or "").rsplit(".", 1)[-1] != "suppress":
         return False
-    return any((dotted_name(kind) or "").rsplit(".", 1)[-1] in _IMPORT_ERRORS for kind in call.args)
+    return any((dotted_name(kind) or "").rsplit(".", 1)[-1] in errors for kind in call.args)
 
 
 def dotted_name(node: ast.AST | None) -> str | None:

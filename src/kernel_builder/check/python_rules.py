@@ -115,18 +115,18 @@ UNRESOLVED = rule(
     "KB314",
     "unresolved-import",
     Severity.ERROR,
-    summary="Relative imports that run on import resolve",
-    rationale="The import fails, and so does importing the kernel.",
+    summary="Relative imports resolve, also those in functions",
+    rationale="The import fails, and so does whatever needs it: importing the kernel, or calling the function.",
     remedy="Fix the number of dots or the name, or add the file.",
     source=_PAGE,
 )
-UNRESOLVED_LATER = rule(
+UNRESOLVED_GUARDED = rule(
     "KB315",
-    "unresolved-import-later",
+    "unresolved-import-guarded",
     Severity.WARNING,
-    summary="Relative imports that run later or conditionally resolve",
-    rationale="A test that only imports the kernel does not notice; callers of this code get an ImportError.",
-    remedy="Fix the number of dots or the name, or add the file.",
+    summary="Relative imports for type checkers, and those that may fail, resolve",
+    rationale="They never find anything: what is there for the case that they do is never used.",
+    remedy="Fix the number of dots or the name, add the file, or remove the import.",
     source=_PAGE,
 )
 TRITON = rule(
@@ -390,21 +390,19 @@ def _self_import(module: Module, entry: Import) -> Finding:
     return which.at(module.file, said, line=entry.line, symbol=entry.module, hint=hint)
 
 
-@checks(PythonTree, UNRESOLVED, UNRESOLVED_LATER)
+@checks(PythonTree, UNRESOLVED, UNRESOLVED_GUARDED)
 def relative_imports(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
     """Relative imports that leave the package, or find no file, or no such name in it."""
     package = package_of(tree)
     for module in package.modules.values():
         for entry in module.source.imports:
-            if not entry.level or entry.guard is Guard.TYPING or entry.indirect:
+            if not entry.level or entry.indirect:
                 continue
             problem = _unresolved(package, module, entry)
             if problem is None:
                 continue
-            always = package.always_runs(module, entry.guard)
-            if not always and entry.caught:
-                continue
-            yield (UNRESOLVED if always else UNRESOLVED_LATER).at(
+            soft = entry.caught or entry.guard is Guard.TYPING
+            yield (UNRESOLVED_GUARDED if soft else UNRESOLVED).at(
                 module.file, f"{entry.statement}: {problem}", line=entry.line, symbol=entry.module or None
             )
 

@@ -311,5 +311,57 @@ def _library_names(content: bytes, source: PythonSource, floor: PythonVersion) -
             what=what[1],
             version=(int(version[1]), int(version[2])),
             line=number,
-            place=source.lines.get(number, Position()),
+            place=_place_of(what[1], number, source),
         )
+    yield from _star_names(source, floor)
+
+
+def _place_of(what: str, line: int, source: PythonSource) -> Position:
+    """Where a name or a keyword (``zip(strict)``) of a line stands: the tightest place, where there are several."""
+    name, _, keyword = what.removesuffix(")").partition("(")
+    last = name.rsplit(".", 1)[-1]
+    places = [
+        place
+        for node, place in source.by_line.get(line, ())
+        if (_calls_with(node, last, keyword) if keyword else last in _names_in(node))
+    ]
+    return min(places, default=source.lines.get(line, Position()), key=lambda place: (place.guard, place.caught))
+
+
+def _calls_with(node: ast.AST, function: str, keyword: str) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and any(word.arg == keyword for word in node.keywords)
+        and (dotted_name(node.func) or "").rsplit(".", 1)[-1] in {function, ""}
+    )
+
+
+def _names_in(node: ast.AST) -> tuple[str, ...]:
+    """Last components of the names that a node itself uses or imports."""
+    if isinstance(node, ast.Attribute):
+        return (node.attr,)
+    if isinstance(node, ast.Name):
+        return (node.id,)
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return tuple(alias.name.rsplit(".", 1)[-1] for alias in node.names)
+    return ()
+
+
+def _star_names(source: PythonSource, floor: PythonVersion) -> Iterator[Newer]:
+    """Names that ``from itertools import *`` brings on newer Pythons only."""
+    from vermin import Config, rules  # noqa: PLC0415  (start-up time)
+
+    modules = {
+        entry.module for entry in source.imports if entry.names == ("*",) and not entry.level and entry.module
+    } & set(sys.stdlib_module_names)
+    if not modules:
+        return
+    known = rules.MOD_MEM_REQS(Config())
+    for here in source.by_line.values():
+        for node, place in here:
+            if not isinstance(node, ast.Name) or isinstance(node.ctx, ast.Store) or node.id in source.definitions:
+                continue
+            for module in sorted(modules):
+                versions = known.get(f"{module}.{node.id}")
+                if _is_newer(versions, floor):
+                    yield _newer(f"{module}.{node.id}", versions[1], node, place)

@@ -43,6 +43,60 @@ def test_the_floor_of_python(tmp_path: Path, code: str, expected: list[str]) -> 
     assert in_part(tmp_path, code, "KB301", "KB302", "KB303") == expected
 
 
+RUN_ON_IMPORT = [
+    "import itertools\nx = itertools.batched('ab', 1)\n",
+    "import itertools as it\nx = (1,\n  it.batched('ab', 1))\n",
+    "from itertools import *\nx = batched('ab', 1)\n",
+    "from typing import *\nx: Self\n",
+    "import math\nclass A:\n    x = math.cbrt(1)\n",
+    "import math\ndef f(x=math.cbrt(1)): return 1\n",
+    "import math\nx = [math.cbrt(y) for y in (1,)]\n",
+    "from typing import override\nclass A:\n    @override\n    def f(self): ...\n",
+    "import dataclasses as dc\n@dc.dataclass(slots=True)\nclass A: ...\n",
+    "def f():\n    return zip(strict=True)\nx = f()\n",
+    "def f():\n    import tomllib\ndef g():\n    f()\ng()\n",
+    "def register(function):\n    import tomllib\n    return function\n@register\ndef g(): ...\n",
+    "def register(name):\n    import tomllib\n    return lambda f: f\n@register('a')\ndef g(): ...\n",
+    "class A:\n    def __init__(self):\n        import tomllib\nA()\n",
+]
+RUN_LATER = [
+    "import dataclasses\ndef f():\n    @dataclasses.dataclass(slots=True)\n    class A: ...\n",
+    "x = lambda: zip(strict=True)\n",
+    "import math\nclass A:\n    def f(self): return math.cbrt(1)\n",
+    "def f():\n    return batched('ab', 1)\nfrom itertools import *\n",
+    "def f():\n    import tomllib\n    yield 1\nx = f()\n",
+    "def f():\n    def g():\n        import tomllib\n    return g\nx = f()\n",
+]
+
+
+@pytest.mark.parametrize("code", RUN_ON_IMPORT)
+def test_whatever_an_import_runs_must_work_on_the_floor(tmp_path: Path, code: str) -> None:
+    assert set(in_part(tmp_path, code, "KB302", "KB303")) == {"KB302"}
+
+
+@pytest.mark.parametrize("code", RUN_LATER)
+def test_what_runs_later_is_a_warning(tmp_path: Path, code: str) -> None:
+    assert in_part(tmp_path, code, "KB302", "KB303") == ["KB303"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f():\n    try:\n        import numpy\n    except ImportError:\n        return\nf()\n",
+        "import os\ndef f():\n    if os.name:\n        return\n    import numpy\nf()\n",
+        "import os\ndef f():\n    import numpy\nif os.name:\n    f()\n",
+        "def f():\n    import numpy\ntry:\n    f()\nexcept ImportError:\n    pass\n",
+    ],
+)
+def test_what_a_called_function_may_not_reach_is_a_warning(tmp_path: Path, code: str) -> None:
+    assert in_part(tmp_path, code, "KB312", "KB313") == ["KB313"]
+
+
+def test_a_function_that_an_import_calls_is_part_of_it(tmp_path: Path) -> None:
+    assert in_part(tmp_path, "def f():\n    import numpy\nf()\n", "KB31") == ["KB312"]
+    assert in_part(tmp_path, "def f():\n    raise SystemExit\nf()\n", "KB35") == ["KB350"]
+
+
 def test_another_floor(tmp_path: Path) -> None:
     root = source(tmp_path, {"__init__.py": "__all__ = []\ndef f(x: int | None): ...\n"})
     assert codes(root, "KB302") == ["KB302"]
@@ -87,8 +141,19 @@ def test_newer_f_strings(tmp_path: Path) -> None:
         ("from ... import x\n", ["KB314"]),
         ("from .deeper.leaf import missing\n", ["KB314"]),
         ("from .deeper import leaf\nfrom .deeper.leaf import value\n", []),
-        ("def f():\n    from .nothing import x\n", ["KB315"]),
-        ("try:\n    from .nothing import x\nexcept ImportError:\n    x = None\n", []),
+        ("def f():\n    from .nothing import x\n", ["KB314"]),
+        ("def f():\n    def g():\n        from . import nothing\n", ["KB314"]),
+        ("class A:\n    def f(self):\n        from .deeper.leaf import missing\n", ["KB314"]),
+        ("import os\nif os.name == 'nt':\n    from .nothing import x\n", ["KB314"]),
+        ("def f():\n    import importlib\n    importlib.import_module('.nothing', __package__)\n", ["KB314"]),
+        ("try:\n    from .nothing import x\nexcept ImportError:\n    raise\n", ["KB314"]),
+        ("try:\n    pass\nexcept ImportError:\n    from .nothing import x\n", ["KB314"]),
+        ("try:\n    from .nothing import x\nexcept ImportError:\n    x = None\n", ["KB315"]),
+        ("try:\n    from .nothing import x\nexcept (ValueError, ModuleNotFoundError):\n    x = None\n", ["KB315"]),
+        ("def f():\n    try:\n        from .nothing import x\n    except:\n        pass\n", ["KB315"]),
+        ("import contextlib\nwith contextlib.suppress(ImportError):\n    from .nothing import x\n", ["KB315"]),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .nothing import x\n", ["KB315"]),
+        ("import typing as t\nif t.TYPE_CHECKING:\n    from .deeper.leaf import missing\n", ["KB315"]),
     ],
 )
 def test_imports(tmp_path: Path, code: str, expected: list[str]) -> None:
