@@ -43,8 +43,15 @@ class LazyGroup(click.Group):
         if args and args[0] not in self.entries and not args[0].startswith("-"):
             from difflib import get_close_matches  # noqa: PLC0415  (start-up time)
 
-            near = get_close_matches(args[0], self.entries, n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else f" Commands: {', '.join(self.entries)}."
+            from kernel_builder.config.intents import instead_of  # noqa: PLC0415
+
+            # The name of the group's commands in the table of intents is for the topmost group alone.
+            meant = instead_of("commands", args[0]) if ctx.parent is None else None
+            near = get_close_matches(args[0], self.entries, n=1, cutoff=0.7)
+            if meant is not None:
+                hint = f" {meant[0].upper()}{meant[1:]}."
+            else:
+                hint = f" Did you mean '{near[0]}'?" if near else f" Commands: {', '.join(self.entries)}."
             raise click.UsageError(f"No such command: '{args[0]}'.{hint}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -68,7 +68,7 @@ def _capabilities_in(flag: str) -> Iterable[Capability]:
 
 def listed_in_one(backend: Backend, text: str) -> tuple[str, ...]:
     """The architectures of a list in one text, as ``TORCH_CUDA_ARCH_LIST`` has them; empty when it is none."""
-    parts = [part for part in re.split(r"[;,\s]+", text.strip(" []\t'\"")) if part]
+    parts = [part for part in re.split(r"[;,\s]+", re.sub(r"\s*\+\s*", "+", text).strip(" []\t'\"")) if part]
     parts = [part.strip("'\"") for part in parts]
     if len(parts) < 2:
         return ()

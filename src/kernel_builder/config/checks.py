@@ -20,6 +20,8 @@ from kernel_builder.versions import Version
 
 _CXX = {".cpp", ".cc", ".cxx", ".c", ".mm", ".m"}
 _DEVICE = {suffix for backend in Backend for suffix in backend.sources}
+COMPILED_SUFFIXES = frozenset(_CXX | _DEVICE)
+"""Of the files that some compiler is started for; others are headers."""
 
 
 def plain_path(text: str) -> str:

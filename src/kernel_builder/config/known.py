@@ -32,12 +32,24 @@ class PythonPackage(NamedTuple):
 
 class Dependencies(NamedTuple):
     """``depends`` maps a C++ library to the backends it is for (empty: all); ``renamed`` an earlier name to
-    the present one; ``python`` ``"general"`` or a backend to the packages that are allowed there.
+    the present one; ``python`` ``"general"`` or a backend to the packages that are allowed there. ``provides`` maps
+    the beginning of a header's name to the values of ``depends`` that bring it, oldest release first.
     """
 
     depends: Mapping[str, tuple[Backend, ...]]
     renamed: Mapping[str, str]
     python: Mapping[str, Mapping[str, PythonPackage]]
+    provides: Mapping[str, tuple[str, ...]]
+
+    def bringing(self, header: str, backend: Backend) -> tuple[str, ...]:
+        """The values of ``depends`` that bring ``header`` to sections for ``backend``, oldest release first."""
+        return tuple(
+            name
+            for beginning, names in self.provides.items()
+            if header.startswith(beginning)
+            for name in names
+            if not self.depends[name] or backend in self.depends[name]
+        )
 
     def python_table(self, backend: Backend | None) -> Mapping[str, PythonPackage]:
         """Packages allowed in ``general.python-depends`` (``None``) or in
@@ -50,6 +62,10 @@ class Dependencies(NamedTuple):
 def dependencies() -> Dependencies:
     """The table of allowed dependencies, ``data/dependencies.toml``."""
     data = tomllib.loads((_DATA / "dependencies.toml").read_text(encoding="utf-8"))
+    provides: dict[str, tuple[str, ...]] = {}
+    for name, release in data["release"].items():
+        for beginning in data["library"][release["library"]]["provides"]:
+            provides[beginning] = (*provides.get(beginning, ()), name)
     return Dependencies(
         depends={name: tuple(Backend(backend) for backend in backends) for name, backends in data["depends"].items()},
         renamed=dict(data["renamed"]),
@@ -57,6 +73,7 @@ def dependencies() -> Dependencies:
             table: {name: PythonPackage(**entry) for name, entry in packages.items()}
             for table, packages in data["python-depends"].items()
         },
+        provides=provides,
     )
 
 

@@ -15,6 +15,8 @@ from kernel_builder.config import checks, values
 from kernel_builder.config.backends import Backend, Role
 from kernel_builder.config.editions import Edition, edition_of, upgrade
 from kernel_builder.config.editions.retired import RETIRED
+from kernel_builder.config.headers import missing_libraries
+from kernel_builder.config.intents import instead_of
 from kernel_builder.config.model import (
     Architecture,
     BackendOptions,
@@ -160,7 +162,7 @@ def _only_tables(top: TableNode, report: Report) -> TableNode:
             hint = (
                 f"it belongs in the table [{owner.name}]" if owner else "tables: [general], a framework, [kernel.<id>]"
             )
-            hint = RETIRED.get(("", name), hint)
+            hint = RETIRED.get(("", name)) or (None if owner else instead_of("keys", name)) or hint
             report.error(node.path, "is outside any table", hint=hint, at_key=True)
     if "kernel" in tables:
         kernels = tables["kernel"]
@@ -244,6 +246,7 @@ class _Reader:
             self._tree.package(self._node_path_of_name(), name, framework)
         if tree:
             self._tree.judge()
+            missing_libraries(sections, framework, self._root, self._report)
         if self._report.has_errors or name is None or version is None or backends is None or framework is None:
             return None
         return Project(
@@ -275,7 +278,8 @@ class _Reader:
                 near = self._report.near(name, known)
                 meant.add(near or name)
                 shown = [f"[{known_name}]" if known_name != "kernel" else "[kernel.<id>]" for known_name in known]
-                hint = f"did you mean {shown[known.index(near)]}?" if near else f"tables: {', '.join(shown)}"
+                listed = f"did you mean {shown[known.index(near)]}?" if near else f"tables: {', '.join(shown)}"
+                hint = instead_of("tables", name) or listed
                 self._report.error(node.path, f"unknown table [{name}]", hint=hint, at_key=True)
         found = [name for name in FRAMEWORKS if name in self._top.items]
         if not found and not meant & set(FRAMEWORKS):

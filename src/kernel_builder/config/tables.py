@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.editions.retired import RETIRED
+from kernel_builder.config.intents import instead_of
 from kernel_builder.config.schema import EXAMPLES, Kind, Table
 from kernel_builder.toml.nodes import Leaf, ListNode, Node, TableNode, describe, quoted, shortened
 from kernel_builder.toml.report import Report
@@ -125,7 +126,7 @@ class TableReader:
 
     def _unknown(self, name: str, path: Where) -> str | None:
         where = f"[{self._table.name}]"
-        hint = RETIRED.get((self._table.name, name))
+        hint = RETIRED.get((self._table.name, name)) or instead_of("keys", name)
         near = None
         if hint is None:
             names = [key.name for key in self._allowed]

@@ -10,14 +10,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from kernel_builder.config.backends import Backend
-from kernel_builder.config.capabilities import parse_architecture
+from kernel_builder.config.capabilities import listed_in_one, parse_architecture
 from kernel_builder.config.checks import ProjectTree, listed_twice
 from kernel_builder.config.flags import judge_flags
+from kernel_builder.config.intents import instead_of
 from kernel_builder.config.known import OLDEST_STABLE_ABI, dependencies, licenses, newest_torch
 from kernel_builder.config.model import Architecture, Capability, KernelDependency, Suffix
 from kernel_builder.config.schema import COMPILED, EXAMPLES, KERNEL_DEPENDENCY, Kind
 from kernel_builder.config.tables import TableReader, TextEntry, is_number, text_of, version_of
-from kernel_builder.toml.nodes import ListNode, TableNode, describe, quoted, shortened
+from kernel_builder.toml.nodes import Leaf, ListNode, TableNode, describe, quoted, shortened
 from kernel_builder.toml.report import Report
 from kernel_builder.versions import Version
 
@@ -238,11 +239,14 @@ def _python_depends_words(text: str, backend: Backend | None, report: Report) ->
         place = "[general]" if owner == "general" else f"[general.{owner}]"
         return f"'{text}' is not a dependency for {here}", f"put it in 'python-depends' of {place}"
     allowed = list(dependencies().python_table(backend))
-    if not allowed:
+    if not allowed and instead_of("python-depends", text) is None:
         return (
             f"{quoted(text)} is not an allowed Python dependency: '{backend}' has none",
             "remove it",
         )
+    instead = instead_of("python-depends", text)
+    if instead is not None:
+        return f"{quoted(text)} is not an allowed Python dependency", instead
     near = report.near(text, allowed)
     listed = f"allowed in {here}: {', '.join(allowed)}"
     hint = f"did you mean '{near}'? {listed}" if near else listed
@@ -263,10 +267,10 @@ def depends(reader: TableReader, backend: Backend | None, report: Report) -> tup
                 for name, owners in table.depends.items()
                 if backend is None or not owners or backend in owners
             )
-            hint = f"allowed: {known}"
+            hint = instead_of("depends", entry.text) or f"allowed: {known}"
             if new is not None:
                 hint = f"it is now called '{new}'"
-            elif near is not None:
+            elif near is not None and instead_of("depends", entry.text) is None:
                 hint = f"did you mean '{near}'? {hint}"
             report.error(entry.path, f"unknown dependency {quoted(entry.text)}", hint=hint)
         elif owners and backend is not None and backend not in owners:
@@ -292,6 +296,11 @@ def architectures(
     if node is None:
         return None
     known = backend.architectures
+    listed = listed_in_one(backend, node.value) if isinstance(node, Leaf) and isinstance(node.value, str) else ()
+    if listed:
+        written = ", ".join(f'"{one}"' for one in listed)
+        report.error(node.path, f"must be a list of strings, not {describe(node)}", hint=f"write: {key} = [{written}]")
+        return None
     if known is None or not isinstance(node, ListNode):
         reader.texts(key)
         return None
@@ -313,7 +322,11 @@ def architectures(
         try:
             architecture = parse_architecture(backend, entry.text)
         except ValueError as error:
-            message, _, hint = str(error).partition("; ")
+            message, _, hint = str(error).rpartition("; ")
+            parts = listed_in_one(backend, entry.text)
+            if parts:
+                message = f"{quoted(entry.text)} is {len(parts)} {known.plural} in one string"
+                hint = "write each as its own string: " + ", ".join(f'"{one}"' for one in parts)
             report.error(entry.path, message, hint=hint)
             continue
         if number:

@@ -126,7 +126,10 @@ def releases() -> Mapping[str, Release]:
     libraries = {
         name: Library(
             name=name,
-            **{**{key.replace("-", "_"): value for key, value in table.items()}, "include": tuple(table["include"])},
+            **{
+                **{key.replace("-", "_"): value for key, value in table.items() if key != "provides"},
+                "include": tuple(table["include"]),
+            },
         )
         for name, table in data["library"].items()
     }

@@ -12,6 +12,7 @@ from kernel_builder.actions.model import ActionKind
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.artifact.variant import publish, staged
 from kernel_builder.binary.stable_abi import stable_header_roots
+from kernel_builder.config.headers import what_to_add
 from kernel_builder.config.known import dependencies
 from kernel_builder.engine.protocol import ActionResult, ActionStatus
 from kernel_builder.errors import BuildError
@@ -75,6 +76,9 @@ class Finisher:
                 "\n    (Python's headers are not installed: apt-get install python3-dev, or dnf install python3-devel)"
             )
         for name in dict.fromkeys(match[1] for line in lines for match in _NO_SUCH_FILE.finditer(line)):
+            libraries = dependencies().bringing(name, variant.backend)
+            if libraries:
+                tail += f"\n    ({what_to_add(libraries)} of the section that the file is in)"
             if any((directory / name).is_file() for directory in self._all_headers(variant)):
                 tail += f"\n    ({name} is not part of torch's stable ABI, which torch.stable-abi selects)"
                 tail += f"\n    (headers that are: {', '.join(f'{root}/' for root in stable_header_roots())})"

@@ -15,8 +15,10 @@ from pathlib import Path
 from kernel_builder.actions.places import Places
 from kernel_builder.backends import rules_for
 from kernel_builder.config.backends import Backend, Role
+from kernel_builder.config.intents import idle_variables
 from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError, Diagnostic
+from kernel_builder.events import Notice
 from kernel_builder.frameworks import rules_of
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.plan.planner import Planning, plan_build
@@ -93,6 +95,8 @@ def prepare(
     names = tuple(entry.name for entry in matrix.kept)
     conformance = Conformance(project=project, work=places.work, variants=names, ignore=ignore)
     conformance.check_sources(identity.unique, run.reporter)
+    for text in idle_variables(run.environ, {entry.backend for entry in matrix.kept if entry.row is not None}):
+        run.reporter.emit(Notice(message=text))
     chosen = choose_toolchains(project, matrix, run, options)
     _refuse_what_is_missed(chosen, matrix, selection, complete=complete)
     missing = {entry.name for entry in chosen.unavailable}

@@ -125,11 +125,34 @@ def select_variants(project: Project, selection: Selection, run: Run) -> Matrix:
 def _what_there_is(matrix: Matrix, patterns: tuple[str, ...]) -> str:
     """All names, as long as they are few; otherwise those that look like the ones that were given."""
     names = [entry.name for entry in matrix.kept]
+    meant = _what_was_meant(matrix, patterns)
+    if meant:
+        return f"{meant}; run 'kernel-builder list-variants --set all' to list all"
     if len(names) <= _FEW:
         return f"its variants here: {', '.join(names) or 'none'}"
     near = list(dict.fromkeys(name for pattern in patterns for name in get_close_matches(pattern, names)))
     question = f"did you mean {' or '.join(near)}? " if near else ""
     return f"{question}run 'kernel-builder list-variants --set all' to list its {len(names)} variants here"
+
+
+def _what_was_meant(matrix: Matrix, patterns: tuple[str, ...]) -> str | None:
+    """The option to pass for a part of a name (``torch213``, ``2.13``, ``cu130``), a backend, or another option."""
+    told = []
+    for pattern in patterns:
+        part = pattern.strip("*- ").lower().replace(".", "")
+        if part in {"local", "all", "available"}:
+            told.append("pass --local" if part == "local" else "remove --variant to build every required variant")
+            continue
+        if part in {entry.backend.value for entry in matrix.kept}:
+            told.append(f"pass --backend {part}")
+            continue
+        forms = [f"{form}{part}{end}" for form in ("", "torch", "*") for end in ("-*", "*")] if part else []
+        found = [(form, [entry.name for entry in matrix.kept if fnmatchcase(entry.name, form)]) for form in forms]
+        form, names = next(((form, names) for form, names in found if names), ("", []))
+        if names:
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            told.append(f"did you mean --variant '{form}'? It matches {', '.join(names[:_SHOWN])}{more}")
+    return "; ".join(told) or None
 
 
 def _grouped_reasons(matrix: Matrix, project: Project, backends: tuple[Backend, ...]) -> str:
