@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -39,22 +40,25 @@ def missing_libraries(sections: Sequence[Located], framework: Framework | None, 
 
     Includes that depend on what is defined are not judged, nor those of headers.
     """
-    provides = dependencies().provides
+    known = dependencies()
+    beginnings = tuple(beginning.encode() for beginning in known.provides)
     depends: dict[tuple[Backend, str], set[str]] = {}  # a file in several sections is compiled with what all have
     for placed in sections:
         for source in placed.section.src:
             depends.setdefault((placed.section.backend, plain_path(source)), set()).update(placed.section.depends)
     own = (framework.directory,) if framework is not None else ()
     for placed in sections:
-        if not placed.known:
+        backend = placed.section.backend
+        names = {name for beginning in known.provides for name in known.bringing(beginning, backend)}
+        if not placed.known or not names or names & {*placed.section.depends}:
             continue
         for source in placed.section.src:
-            if PurePosixPath(source).suffix not in COMPILED_SUFFIXES:
+            if os.path.splitext(source)[1] not in COMPILED_SUFFIXES:  # noqa: PTH122  (there may be thousands)
+                continue
+            text = _read(os.path.join(root, source))  # noqa: PTH118
+            if not any(beginning in text for beginning in beginnings):
                 continue
             folders = (str(PurePosixPath(source).parent), *placed.section.include, "csrc", *own)
-            text = _read(root / source)
-            if not any(beginning.encode() in text for beginning in provides):
-                continue
             if _judge(placed, source, text, [root / folder for folder in folders], depends, report):
                 break
 
@@ -90,10 +94,15 @@ def what_to_add(names: Sequence[str]) -> str:
     return f"add \"{names[-1]}\" to 'depends'{others}"
 
 
-def _read(file: Path) -> bytes:
+def _read(file: str) -> bytes:
+    """The beginning of a file; nothing of what cannot be read, which has been noticed. Never waits for a pipe."""
     try:
-        if not file.is_file() or file.stat().st_size > _LARGEST:
-            return b""
-        return file.read_bytes()
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return b""
+    try:
+        return os.read(descriptor, _LARGEST)
     except OSError:
         return b""
+    finally:
+        os.close(descriptor)

@@ -146,6 +146,8 @@ def _what_was_meant(matrix: Matrix, patterns: tuple[str, ...]) -> str | None:
         if part in {entry.backend.value for entry in matrix.kept}:
             told.append(f"pass --backend {part}")
             continue
+        if any(entry.name == part for entry in matrix.kept):  # it is among those that look like it
+            continue
         forms = [f"{form}{part}{end}" for form in ("", "torch", "*") for end in ("-*", "*")] if part else []
         found = [(form, [entry.name for entry in matrix.kept if fnmatchcase(entry.name, form)]) for form in forms]
         form, names = next(((form, names) for form, names in found if names), ("", []))

@@ -124,4 +124,4 @@ def test_a_file_of_thousands_of_sources_is_judged_at_once(tmp_path: Path) -> Non
             best = min(best, time.perf_counter() - begin)
         return best
 
-    assert seconds("check-config", str(tmp_path)) < 8 * seconds("--version")
+    assert seconds("check-config", str(tmp_path)) < 10 * seconds("--version")
