@@ -17,6 +17,7 @@ from kernel_builder.toml.nodes import quoted
 from kernel_builder.toml.report import Report
 from kernel_builder.toml.scan import Where
 from kernel_builder.versions import Version
+from kernel_builder.walking import Link, is_inside, leaving_link, relative_to, walk
 
 _CXX = {".cpp", ".cc", ".cxx", ".c", ".mm", ".m"}
 _DEVICE = {suffix for backend in Backend for suffix in backend.sources}
@@ -167,6 +168,9 @@ class _Expected(NamedTuple):
     directory: bool
 
 
+_LEADS_OUT_HINT = "copy its target into the project: kernels are built only from their own directory"
+
+
 class _Directory(NamedTuple):
     """The plain files in a directory, and whether it really is somewhere else."""
 
@@ -182,6 +186,8 @@ class ProjectTree:
     root: Path
     _expected: list[_Expected] = field(default_factory=list)
     _directories: dict[str, _Directory] = field(default_factory=dict)
+    _package: str | None = None
+    _told: set[str] = field(default_factory=set)
 
     def add(self, text: str, path: Where, *, directory: bool) -> None:
         """Expect a file (or a ``directory``) at ``text``, relative to the root. Its form is judged at
@@ -204,6 +210,34 @@ class ProjectTree:
         """Notice what is missing, of the wrong kind, or a link that leads out of the project."""
         for expected in self._expected:
             self._judge(expected)
+        self._judge_links()
+
+    def _judge_links(self) -> None:
+        """Notice links out of the project wherever compilers look for files, and in the package."""
+        named = (self._package, "csrc")
+        asked = [expected.text if expected.directory else posixpath.dirname(expected.text) for expected in self._expected]
+        # Of the project's top, where anything can be, only what a source includes counts: that is seen later.
+        places = [place for place in dict.fromkeys(plain_path(text) for text in (*named, *asked) if text) if place != "."]
+        found: list[Link] = []
+        starts: list[str] = []
+        for place in ("build.toml", *places):
+            link = leaving_link(self.root, place)
+            if link is not None:
+                found.append(link)
+            elif place in places:
+                starts.append(relative_to(os.path.realpath(self.root / place), str(self.root)))
+        found += walk(self.root, starts=starts).leaving
+        for link in sorted(set(found)):
+            self._tell_leaving(link, ())
+
+    def _tell_leaving(self, link: Link, path: Where) -> None:
+        if link.path not in self._told:
+            self._told.add(link.path)
+            self.report.error(
+                path,
+                f"{quoted(link.path)} is a link that leads out of the project, to {quoted(link.target)}",
+                hint=_LEADS_OUT_HINT,
+            )
 
     def _judge(self, expected: _Expected) -> None:
         parent, _, name = expected.text.rpartition("/")
@@ -215,6 +249,10 @@ class ProjectTree:
         # Not a plain file of the project: a directory, a link, or nothing. These are few, and cost a look
         # each.
         where = os.path.join(self.root, expected.text)  # noqa: PTH118
+        link = leaving_link(self.root, plain_path(expected.text))
+        if link is not None:
+            self._tell_leaving(link, expected.path)
+            return
         try:
             mode = os.stat(where).st_mode  # noqa: PTH116
         except (OSError, ValueError):
@@ -223,25 +261,17 @@ class ProjectTree:
                 expected.path, f"{kind} {quoted(expected.text)} does not exist", hint=self._hint(expected)
             )
             return
-        if not self._is_right(expected, mode):
-            return
-        if self._leads_out(where):
-            self.report.warning(
-                expected.path,
-                f"{quoted(expected.text)} is reached through a link that points outside the project",
-                hint="copy it into the project, so that the project builds from its own directory",
-            )
+        self._judge_kind(expected, mode)
 
-    def _is_right(self, expected: _Expected, mode: int) -> bool:
+    def _judge_kind(self, expected: _Expected, mode: int) -> None:
         if expected.directory and not stat.S_ISDIR(mode):
             message, hint = "is not a directory", "use the directory that contains it"
         elif not expected.directory and not stat.S_ISREG(mode):
             message = "is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
             hint = "list each source file by name"
         else:
-            return True
+            return
         self.report.error(expected.path, f"{quoted(expected.text)} {message}", hint=hint)
-        return False
 
     def _directory(self, parent: str) -> _Directory:
         where = os.path.join(self.root, parent)  # noqa: PTH118
@@ -254,8 +284,7 @@ class ProjectTree:
 
     def _leads_out(self, where: str) -> bool:
         """Whether the real place of ``where`` is outside of the root."""
-        real, root = os.path.realpath(where), str(self.root)
-        return real != root and not real.startswith(root.rstrip("/") + "/")
+        return not is_inside(os.path.realpath(where), str(self.root))
 
     def _hint(self, expected: _Expected) -> str | None:
         """A file of that name elsewhere nearby, or another spelling of it."""
@@ -278,6 +307,7 @@ class ProjectTree:
         """
         python_name = name.replace("-", "_")
         package = self.root / framework.directory / python_name
+        self._package = framework.directory
         shown = f"{framework.directory}/{python_name}"
         if (package / python_name).is_dir():
             self.report.error(
