@@ -76,12 +76,10 @@ def leaving_link(root: Path, path: str) -> Link | None:
     """The first link on the way to ``path`` (relative to ``root``) that leads out of ``root``; ``None`` for none."""
     real_root = os.path.realpath(root)
     place = real_root
-    passed: list[str] = []
     for part in path.split("/"):
-        passed.append(part)
         step = os.path.join(place, part)  # noqa: PTH118
         if os.path.islink(step) and leads_out(step, real_root):  # noqa: PTH114
-            return Link("/".join(passed), os.readlink(step))  # noqa: PTH115
+            return Link(os.path.relpath(step, real_root), os.readlink(step))  # noqa: PTH115
         place = os.path.realpath(step)
     return None
 
@@ -107,9 +105,9 @@ class _Walk:
     def run(self, starts: Iterable[str]) -> Walked:
         for start in starts:
             self._below(start, aside=False)
-        # What a link leads to counts, also where nobody looks otherwise.
+        # What a link leads to counts, also where nobody looks otherwise; but a link to the top does not mean all of it.
         for _ in range(_MOST_HOPS):
-            others = sorted(target for target in self.links.values() if target not in self._seen)
+            others = sorted(target for target in self.links.values() if target and target not in self._seen)
             if not others:
                 break
             for target in others:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kernel_builder.config.backends import Backend, Role
 from kernel_builder.config.model import Framework, Section
 from kernel_builder.config.tables import TableReader, TextEntry
-from kernel_builder.toml.nodes import quoted
+from kernel_builder.toml.nodes import printable, quoted
 from kernel_builder.toml.report import Report
 from kernel_builder.toml.scan import Where
 from kernel_builder.versions import Version
@@ -168,7 +168,12 @@ class _Expected(NamedTuple):
     directory: bool
 
 
-_LEADS_OUT_HINT = "copy its target into the project: kernels are built only from their own directory"
+LEADS_OUT_HINT = "copy its target into the project: kernels are built only from their own directory"
+
+
+def leads_out_message(link: Link) -> str:
+    """What is said of a link out of the project."""
+    return f"'{printable(link.path)}' is a link that leads out of the project, to '{printable(link.target)}'"
 
 
 class _Directory(NamedTuple):
@@ -215,9 +220,13 @@ class ProjectTree:
     def _judge_links(self) -> None:
         """Notice links out of the project wherever compilers look for files, and in the package."""
         named = (self._package, "csrc")
-        asked = [expected.text if expected.directory else posixpath.dirname(expected.text) for expected in self._expected]
+        asked = [
+            expected.text if expected.directory else posixpath.dirname(expected.text) for expected in self._expected
+        ]
         # Of the project's top, where anything can be, only what a source includes counts: that is seen later.
-        places = [place for place in dict.fromkeys(plain_path(text) for text in (*named, *asked) if text) if place != "."]
+        places = [
+            place for place in dict.fromkeys(plain_path(text or ".") for text in (*named, *asked)) if place != "."
+        ]
         found: list[Link] = []
         starts: list[str] = []
         for place in ("build.toml", *places):
@@ -233,11 +242,7 @@ class ProjectTree:
     def _tell_leaving(self, link: Link, path: Where) -> None:
         if link.path not in self._told:
             self._told.add(link.path)
-            self.report.error(
-                path,
-                f"{quoted(link.path)} is a link that leads out of the project, to {quoted(link.target)}",
-                hint=_LEADS_OUT_HINT,
-            )
+            self.report.error(path, leads_out_message(link), hint=LEADS_OUT_HINT)
 
     def _judge(self, expected: _Expected) -> None:
         parent, _, name = expected.text.rpartition("/")

@@ -23,11 +23,26 @@ from kernel_builder.versions import Version
 _SYSTEM = Path("/usr")
 
 
-def foreign_headers(depfiles: Iterable[Path], own: Iterable[Path]) -> tuple[str, ...]:
-    """The files outside of ``own`` directories and the system's that compilers read, sorted."""
+def files_read(depfiles: Iterable[Path], work: Path) -> frozenset[str]:
+    """The files that compilers read, links resolved. They ran in ``work``."""
+    named = {os.path.join(work, path) for depfile in depfiles for path in headers(depfile)}  # noqa: PTH118
+    return frozenset(map(os.path.realpath, named))
+
+
+def foreign_headers(read: Iterable[str], own: Iterable[Path]) -> tuple[str, ...]:
+    """The files of ``read`` outside of ``own`` directories and the system's, sorted."""
     prefixes = tuple(f"{path}{os.sep}" for folder in (*own, _SYSTEM) for path in {folder, folder.resolve()})
-    read = {os.path.normpath(path) for depfile in depfiles for path in headers(depfile)}
-    return tuple(sorted(path for path in read if os.path.isabs(path) and not path.startswith(prefixes)))  # noqa: PTH117
+    return tuple(sorted(path for path in read if not path.startswith(prefixes)))
+
+
+def uncovered_files(read: Iterable[str], covered: Iterable[str], places: Places) -> tuple[str, ...]:
+    """The files of ``read`` that are the project's own and not ``covered`` by the kernel's name, sorted, relative to
+    the project. Generated files and the store, which may lie in the project, are not its own.
+    """
+    root = f"{places.root.resolve()}{os.sep}"
+    others = tuple(f"{place.resolve()}{os.sep}" for place in (places.work, places.store))
+    own = {path.removeprefix(root) for path in read if path.startswith(root) and not path.startswith(others)}
+    return tuple(sorted(own - set(covered)))
 
 
 def problem_of(request: Mapping[str, object], places: Places, trees: Sequence[Tree]) -> str | None:
@@ -39,12 +54,21 @@ def problem_of(request: Mapping[str, object], places: Places, trees: Sequence[Tr
         return tuple(Path(expand(word, places, trees=trees)) for word in words)
 
     own = [places.root, places.work, places.store, *(tree.root for tree in trees if tree.root is not None)]
-    foreign = foreign_headers(paths("depfiles"), own)
+    read = files_read(paths("depfiles"), places.work)
+    foreign = foreign_headers(read, own)
     if foreign:
         return (
             f"its sources include files outside the project: {', '.join(foreign)}\n"
             "    a kernel's name covers only its own files, so it would not change with these; copy them into the"
             " project"
+        )
+    listed = json.loads(Path(expand(str(request["covered"]), places)).read_text(encoding="utf-8"))
+    uncovered = uncovered_files(read, listed, places)
+    if uncovered:
+        return (
+            f"its sources include files that the kernel's name does not cover: {', '.join(uncovered)}\n"
+            "    nothing in the sources names them, so the name would not change with them; add them to 'src' of the"
+            " section that includes them"
         )
     library = Path(expand(str(request["library"]), places))
     elf = read_elf(library.read_bytes())

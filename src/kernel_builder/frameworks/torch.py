@@ -44,7 +44,7 @@ class Torch:
         stable: Version | None,
     ) -> Callable[[str], tuple[str, ...]]:
         """See :class:`~kernel_builder.frameworks.protocol.FrameworkRules`."""
-        early = early_sources(sources, survey.includable, survey.marks)
+        early = early_sources(sources, survey.inputs.included, survey.marks)
         late_name = f"{ops_id.removesuffix(unique)}{PLACEHOLDER}"
         major, minor = LIMITED_API
         common = (

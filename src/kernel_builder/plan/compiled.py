@@ -21,7 +21,7 @@ from kernel_builder.errors import ConfigError
 from kernel_builder.frameworks import rules_of
 from kernel_builder.frameworks.protocol import HEAVY, FrameworkRules
 from kernel_builder.plan import metadata
-from kernel_builder.plan.inspection import inspection
+from kernel_builder.plan.inspection import covered_files, inspection
 from kernel_builder.plan.model import EffectiveSection, InstalledFile, VariantPlan
 from kernel_builder.plan.remarks import Remarks
 from kernel_builder.plan.units import SectionInput, clashing_libraries, merge, raise_standard
@@ -61,7 +61,7 @@ class CompiledVariant:
         ops_id = self.identity.ops_id(self.project, self.kept.backend)
         context = self._context(units, ops_id)
         library = context.word(context.layout.variant / f"{ops_id}.abi3.so")
-        actions, question = self._actions(context, units, Path(self.places.text(library)))
+        actions, questions = self._actions(context, units, Path(self.places.text(library)))
         framework_files = self._framework.generated(
             context.layout, self.places, ops_id=ops_id, unique=self.identity.unique, cxx11_abi=self._cxx11_abi
         )
@@ -72,7 +72,7 @@ class CompiledVariant:
         return VariantPlan(
             variant=self.kept.variant,
             ops_id=ops_id,
-            generated=tuple(sorted((*framework_files, question), key=lambda file: file.path)),
+            generated=tuple(sorted((*framework_files, *questions), key=lambda file: file.path)),
             actions=actions,
             library=library,
             goals=actions[-1].outputs,
@@ -116,8 +116,12 @@ class CompiledVariant:
 
     def _context(self, units: tuple[Unit, ...], ops_id: str) -> Context:
         sources = tuple(unit.source for unit in units)
-        # A file that is added can take the place of another one of its name, without any file having changed.
-        names = hashlib.sha256("\n".join(self.survey.includable).encode("utf-8", "surrogateescape")).hexdigest()
+        inputs = self.survey.inputs
+        # A file that is added, or a link that leads elsewhere, can take the place of another file of its name, without
+        # any file having changed. And what no dependency file lists is known only as a part of the whole.
+        facts = [*inputs.included, *(f"{path} -> {to}" for path, to in inputs.links)]
+        facts += [] if inputs.is_listed else [inputs.digest]
+        names = hashlib.sha256("\n".join(facts).encode("utf-8", "surrogateescape")).hexdigest()
         return Context(
             variant=self.kept.name,
             places=self.places,
@@ -139,8 +143,8 @@ class CompiledVariant:
 
     def _actions(
         self, context: Context, units: tuple[Unit, ...], library: Path
-    ) -> tuple[tuple[Action, ...], GeneratedFile]:
-        """All actions, the last one being the check of the library, and the file that says what to check."""
+    ) -> tuple[tuple[Action, ...], tuple[GeneratedFile, ...]]:
+        """All actions, the last one being the check of the library, and the files that say what to check."""
         actions: list[Action] = []
         objects: list[str] = []
         for unit in units:
@@ -154,14 +158,16 @@ class CompiledVariant:
         link = link_action(context, (*objects, *module.outputs), library, self._framework.library)
         versions = self._versions()
         named = ("torch", *([self.kept.backend.value] if self.toolchain.toolkit else []))
+        covered = covered_files(context, self.survey.inputs.real)
         check, question = inspection(
             context,
             tuple(actions),
             link.outputs[0],
             release=", ".join(f"{name} {versions[name]}" for name in named),
             stable=stable_target(self.kept),
+            covered=covered.path,
         )
-        return (*actions, link, check), question
+        return (*actions, link, check), (question, covered)
 
     def _refuse_clashes(self, units: tuple[Unit, ...]) -> None:
         for unit in units:

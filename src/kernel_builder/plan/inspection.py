@@ -19,14 +19,30 @@ _ENVIRONMENT = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH")
 """``PYTHONPATH``: engines put the place of this package into it."""
 
 
+def covered_files(context: Context, paths: tuple[str, ...]) -> GeneratedFile:
+    """The file that lists what the kernel's name covers: ``paths``, links resolved, relative to the project. All
+    variants share it.
+    """
+    return GeneratedFile(
+        path=context.word(context.layout.refused.parent / "covered.json"),
+        content=json.dumps(paths, indent=0) + "\n",
+    )
+
+
 def inspection(
-    context: Context, compiled: tuple[Action, ...], library: str, *, release: str, stable: Version | None
+    context: Context,
+    compiled: tuple[Action, ...],
+    library: str,
+    *,
+    release: str,
+    stable: Version | None,
+    covered: str,
 ) -> tuple[Action, GeneratedFile]:
     """The action that checks ``library``, which ``compiled`` actions made the objects of, and the file that tells it
     what to look at.
 
     ``release`` says for people what the library is for (``torch 2.13.0, cuda 13.0``); with ``stable``, a release of
-    torch, only names of that release's stable ABI may be used.
+    torch, only names of that release's stable ABI may be used. ``covered`` is the list of :func:`covered_files`.
     """
     layout, word = context.layout, context.word
     toolkit = context.toolkit
@@ -38,6 +54,7 @@ def inspection(
         "stable": str(stable) if stable else None,
         "release": release,
         "objects": {output: action.source for action in compiled for output in action.outputs},
+        "covered": covered,
         "depfiles": [action.depfile for action in compiled if action.depfile is not None],
     }
     question = GeneratedFile(
@@ -60,7 +77,7 @@ def inspection(
             *(part for name in outside for part in ("--tree", f"{name}={{tree:{name}}}")),
         ),
         inputs=(library,),
-        implicit=(question.path,),
+        implicit=(question.path, covered),
         outputs=(stamp,),
         log=word(layout.log_for("inspect")),
         memory=_MEMORY,

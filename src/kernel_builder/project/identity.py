@@ -47,16 +47,6 @@ class Identity:
         return f"_{project.python_name}_{backend.value}_{self.unique}"
 
 
-def source_digest(project: Project, inputs: tuple[str, ...]) -> str:
-    """Hex SHA-256 over the names and contents of ``inputs``, which are relative to the project root."""
-    digest = hashlib.sha256(b"kernel-builder sources 1\n")
-    for path in inputs:
-        content = hashlib.sha256((project.root / path).read_bytes()).hexdigest()
-        name = os.fsencode(path)
-        digest.update(f"{len(name)} ".encode() + name + f" {content}\n".encode())
-    return digest.hexdigest()
-
-
 def _head(root: Path, environ: Mapping[str, str]) -> str:
     try:
         run_git(root, environ, "rev-parse", "--git-dir")

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kernel_builder.config.checks import LEADS_OUT_HINT, leads_out_message
 from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError, Diagnostic, Level
 from kernel_builder.project.tree import (
@@ -26,7 +27,6 @@ from kernel_builder.project.tree import (
     WORK_DIRECTORY,
     package_files,
 )
-from kernel_builder.toml.nodes import quoted
 from kernel_builder.walking import Link, Walked, is_inside, leaving_link, relative_to, walk
 
 SCHEME = "kernel-builder sources 2"
@@ -44,8 +44,6 @@ _UNLISTED = (b"incbin", b"INCBIN", b".include", b"system_header")
 """What makes a compiler read files that its dependency file does not list: the assembler's directives in ``asm``, and
 headers that say that they are the system's.
 """
-_FOLDER_FLAG = re.compile(r"(?:-I|-isystem|-iquote|-idirafter|-isystem=|--include-path=|-I=)(?P<path>.*)")
-_UNLISTED_FLAGS = ("-isystem", "-idirafter", "-imacros")
 _LARGEST_TEXT = 32 << 20
 
 
@@ -54,21 +52,29 @@ class BuildInputs:
     """Files whose content decides what a build makes, as sorted POSIX paths relative to the project root.
 
     ``declared`` are ``build.toml``, declared sources and the package's installed files; ``named`` those that a source
-    names. ``contents`` maps each to the SHA-256 of its content, behind links. ``links`` are those to directories of
-    the project on the way to one of these, with the directory. ``is_listed`` says whether the compilers' dependency
-    files will list all that they read.
+    names. ``included`` are the ones that compilers may read. ``contents`` maps each to the SHA-256 of its content,
+    behind links. ``links`` are those to directories of the project on the way to one of these, with the directory;
+    ``behind`` says which of the files are links, and to which file. ``is_listed`` says whether the compilers'
+    dependency files will list all that they read.
     """
 
     declared: tuple[str, ...]
     named: tuple[str, ...]
+    included: tuple[str, ...]
     contents: Mapping[str, str] = field(repr=False)
     links: tuple[tuple[str, str], ...] = ()
+    behind: Mapping[str, str] = field(default_factory=dict, repr=False)
     is_listed: bool = True
 
     @property
     def all(self) -> tuple[str, ...]:
         """All files, sorted."""
         return tuple(sorted({*self.declared, *self.named}))
+
+    @property
+    def real(self) -> tuple[str, ...]:
+        """All files by the paths of what is behind links, sorted."""
+        return tuple(sorted({self.behind.get(path, path) for path in self.all}))
 
     @property
     def digest(self) -> str:
@@ -92,20 +98,23 @@ def build_inputs(project: Project, output: Path | None = None) -> BuildInputs:
     declared = {"build.toml", *sources, *(f"{package}/{path}" for path in package_files(project).kept)}
     search = _Search(project, output)
     search.run(posixpath.normpath(source) for source in sources)
+    included = tuple(sorted(search.contents))
     everything = {posixpath.normpath(path) for path in declared}
     for path in everything:
         if path not in search.contents:
             search.read(path)
-    real = {relative_to(os.path.realpath(project.root / path), str(project.root)) for path in search.contents}
+    real = {path: relative_to(os.path.realpath(project.root / path), str(project.root)) for path in search.contents}
     return BuildInputs(
         declared=tuple(sorted(everything)),
         named=tuple(sorted(search.contents.keys() - everything)),
+        included=included,
         contents=search.contents,
         links=tuple(
             (path, to)
             for path, to in search.tree.links.items()
-            if any(file == to or file.startswith(f"{to}/" if to else "") for file in real)
+            if any(file.startswith(f"{to}/" if to else "") for file in real.values())
         ),
+        behind={path: target for path, target in real.items() if target != path},
         is_listed=search.is_listed,
     )
 
@@ -135,8 +144,6 @@ class _Search:
 
     def run(self, sources: Iterable[str]) -> None:
         """Find all files that compilers may read for ``sources``."""
-        if any(flag.startswith(_UNLISTED_FLAGS) for flag in self._flags):
-            self.is_listed = False
         self._scan("", "\n".join(self._flags).encode("utf-8", "surrogateescape"))
         self._add(sources)
         while self._pending:
@@ -215,8 +222,8 @@ class _Search:
                 Diagnostic(
                     severity=Level.ERROR,
                     file=self.root / link.path,
-                    message=f"{quoted(link.path)} is a link that leads out of the project, to {quoted(link.target)}",
-                    hint="copy its target into the project: kernels are built only from their own directory",
+                    message=leads_out_message(link),
+                    hint=LEADS_OUT_HINT,
                 )
                 for link in sorted(self._leaving)
             ],
@@ -224,15 +231,9 @@ class _Search:
 
 
 def _include_folders(project: Project) -> tuple[str, ...]:
-    """Where compilers look for headers in the project. Flags are relative to the directory that compilers run in."""
+    """Where compilers look for headers in the project. No flag can name more."""
     given = [*project.framework.include, *(path for section in project.sections for path in section.include)]
     folders = [*map(posixpath.normpath, given), "csrc", project.framework.directory]
-    flags = _flags(project)
-    for index, flag in enumerate(flags):
-        match = _FOLDER_FLAG.fullmatch(flag)
-        if match is not None:
-            path = match["path"] or (flags[index + 1] if index + 1 < len(flags) else "")
-            folders.append(posixpath.join(WORK_DIRECTORY, path))
     return tuple(dict.fromkeys("" if folder == "." else folder for folder in folders))
 
 

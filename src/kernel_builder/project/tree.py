@@ -6,7 +6,6 @@ Only the project's own files are looked at, never those that a build or a checko
 from __future__ import annotations
 
 import os
-import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError
+from kernel_builder.walking import VERSION_CONTROL, is_inside, is_of_other_programs
 
 WORK_DIRECTORY = ".kernel-builder"
 """The tool's own directory in a project: objects, logs, generated files. Safe to delete."""
@@ -39,18 +39,23 @@ class PackageFiles:
     left_out: tuple[str, ...]
 
 
-def _walk(directory: Path) -> Iterator[tuple[str, bool]]:
-    """``(POSIX path, is it a regular file)`` of everything below ``directory`` but bytecode.
+def _walk(directory: Path, above: tuple[str, ...] = ()) -> Iterator[tuple[str, bool]]:
+    """``(POSIX path, is it a regular file)`` of everything below ``directory`` but bytecode, in no order.
 
-    Links to files count as files; links to directories are not followed, and like links to nowhere they are no files.
+    Links are followed, but for those to a directory that they are in (``above``: the real ones on the way). They, and
+    links to nowhere, are no files.
     """
-    for parent, directories, files in os.walk(directory):
-        here = Path(parent)
-        links = [name for name in directories if (here / name).is_symlink()]
-        directories[:] = sorted(name for name in directories if name != "__pycache__" and name not in links)
-        for name in sorted([*files, *links]):
-            if not name.endswith(".pyc"):
-                yield (here / name).relative_to(directory).as_posix(), (here / name).is_file()
+    here = os.path.realpath(directory)
+    with os.scandir(directory) as entries:
+        found = [entry for entry in entries if entry.name != "__pycache__" and not entry.name.endswith(".pyc")]
+    for entry in found:
+        if not entry.is_dir():
+            yield entry.name, entry.is_file()
+        elif os.path.realpath(entry.path) in {here, *above}:
+            yield entry.name, False
+        elif not is_of_other_programs(entry.path) or entry.name in VERSION_CONTROL:
+            for path, is_file in _walk(Path(entry.path), (*above, here)):
+                yield f"{entry.name}/{path}", is_file
 
 
 def _is_licence(name: str) -> bool:
@@ -60,7 +65,8 @@ def _is_licence(name: str) -> bool:
 def package_files(project: Project) -> PackageFiles:
     """Split the package's files: Python, stubs, ``py.typed``, licences and every ``pyext`` suffix are installed.
 
-    Links to nowhere, to directories and out of the project are left out, whatever they are called.
+    Links to nowhere and out of the project are left out, whatever they are called. What is behind other links, to
+    directories also, is installed like everything else.
 
     A ``_ops.py`` and a ``metadata.json`` at the package's top are left out: those names are the generated files'.
     Raises :class:`ConfigError` for a name that is not UTF-8, which no digest could hold.
@@ -73,7 +79,7 @@ def package_files(project: Project) -> PackageFiles:
         name = path.rsplit("/", 1)[-1]
         wanted = name == "py.typed" or _is_licence(name) or any(name.endswith(suffix) for suffix in suffixes)
         # A link that leads out of the project could publish anything, and another machine does not have it.
-        inside = (project.package / path).resolve().is_relative_to(project.root.resolve())
+        inside = is_inside(os.path.realpath(project.package / path), str(project.root))
         (kept if wanted and is_file and inside and path not in GENERATED_NAMES else left_out).append(path)
     return PackageFiles(kept=tuple(sorted(kept)), left_out=tuple(sorted(left_out)))
 

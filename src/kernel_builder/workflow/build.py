@@ -24,6 +24,7 @@ from kernel_builder.files import write_text
 from kernel_builder.load.client import Environment, NoEnvironment, find_environment
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.project.identity import identify
+from kernel_builder.project.inputs import build_inputs
 from kernel_builder.toolchain.lock import LockUse
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet
@@ -139,7 +140,8 @@ def build(request: BuildRequest, run: Run) -> BuildOutcome:
     with exclusive(places.work, run.reporter):
         recover(places.output, tuple(variant.name for variant in plan.variants))
         result = NinjaEngine().run(plan, options)
-        if identify(prepared.project, places.output, environ=run.environ) != prepared.identity:
+        inputs = build_inputs(prepared.project, places.output)
+        if identify(prepared.project, inputs, environ=run.environ) != prepared.identity:
             raise BuildError(
                 "files of the kernel changed during the build, so the result has no name of its own",
                 hint="run the build again; nothing was installed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -240,7 +241,7 @@ def test_thousands_of_mistakes_are_counted_not_listed(tmp_path: Path) -> None:
     assert caught.value.diagnostics[-1].message == "and 4800 more like this"
 
 
-def test_a_source_behind_a_link_out_of_the_project_is_warned_of(tmp_path: Path) -> None:
+def test_a_source_behind_a_link_out_of_the_project_is_refused(tmp_path: Path) -> None:
     root, other = tmp_path / "project", tmp_path / "other"
     root.mkdir()
     other.mkdir()
@@ -250,11 +251,79 @@ def test_a_source_behind_a_link_out_of_the_project_is_warned_of(tmp_path: Path) 
     (root / "a.cu").symlink_to(other / "a.cu")
     (root / "inside").symlink_to(other)
     (root / "b.cu").symlink_to("c.cu")
-    _, warnings = load_project(root)
-    assert [(one.key, one.message.split(" is ")[1]) for one in warnings] == [
-        ("torch.src[0]", "reached through a link that points outside the project"),
-        ("torch.src[1]", "reached through a link that points outside the project"),
+    with pytest.raises(ConfigError) as caught:
+        load_project(root)
+    assert [(one.key, one.message) for one in caught.value.diagnostics] == [
+        ("torch.src[0]", f"'a.cu' is a link that leads out of the project, to '{other / 'a.cu'}'"),
+        ("torch.src[1]", f"'inside' is a link that leads out of the project, to '{other}'"),
     ]
+
+
+LINKED = MINIMAL.replace("[torch-noarch]", '[torch]\ninclude = ["include"]\nsrc = ["src/a.cpp"]')
+LEAVING = {
+    "a header": ("include/x.h", "../../other/x.h"),
+    "a header without suffix, deep down": ("include/a/b/x", "{other}/x.h"),
+    "a directory of headers": ("include/vendor", "{other}"),
+    "by way of another link": ("include/near", "../src/far"),
+    "out and in again": ("include/back", "{other}/back"),
+    "to nowhere, outside": ("include/gone.h", "{other}/gone.h"),
+    "beside a source": ("src/x.h", "{other}/x.h"),
+    "the package": ("torch-ext/my_kernel", "{other}"),
+    "a module": ("torch-ext/my_kernel/x.py", "{other}/x.h"),
+    "data of the package": ("torch-ext/my_kernel/data/x.json", "{other}/x.h"),
+    "the framework's directory": ("torch-ext", "{other}"),
+    "csrc": ("csrc", "{other}"),
+    "build.toml": ("build.toml", "{other}/build.toml"),
+}
+
+
+@pytest.mark.parametrize(("path", "target"), LEAVING.values(), ids=LEAVING)
+def test_links_out_of_the_project_are_refused_wherever_they_are(tmp_path: Path, path: str, target: str) -> None:
+    root, other = tmp_path / "project", tmp_path / "other"
+    for name in ("x.h", "my_kernel/__init__.py", "__init__.py"):
+        (other / name).parent.mkdir(parents=True, exist_ok=True)
+        (other / name).touch()
+    (other / "build.toml").write_text(LINKED, encoding="utf-8")
+    (other / "back").symlink_to(root / "src")
+    root.mkdir()
+    project_dir(root, LINKED, "torch-ext/my_kernel/__init__.py", "src/a.cpp", "include/i.h")
+    (root / "src/far").symlink_to(other)
+    link, target = root / path, target.format(other=other)
+    if link.is_dir():
+        shutil.rmtree(link)
+    link.unlink(missing_ok=True)
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(target)
+    with pytest.raises(ConfigError) as caught:
+        load_project(root)
+    said = [one.message for one in caught.value.diagnostics]
+    assert f"'{path}' is a link that leads out of the project, to '{target}'" in said
+    assert f"'src/far' is a link that leads out of the project, to '{other}'" in said  # all in one pass
+
+
+def test_links_that_stay_inside_are_fine(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    project_dir(root, LINKED, "torch-ext/my_kernel/__init__.py", "real/a.cpp", "real/x.h")
+    (tmp_path / "seen-as").symlink_to(root)
+    (root / "src").symlink_to("real")
+    (root / "include").symlink_to(root / "real")
+    (root / "torch-ext/my_kernel/x.py").symlink_to("../../real/../real/x.h")
+    (root / "real/up").symlink_to("..")
+    (root / "result").symlink_to(tmp_path)  # nothing that is built looks at it
+    load_project(root)
+    load_project(tmp_path / "seen-as")
+
+
+def test_a_project_in_the_hubs_cache_is_all_links(tmp_path: Path) -> None:
+    root, blobs = tmp_path / "snapshots" / "1234", tmp_path / "blobs"
+    root.mkdir(parents=True)
+    project_dir(root, LINKED, "torch-ext/my_kernel/__init__.py", "src/a.cpp", "include/i.h")
+    for number, path in enumerate([path for path in root.rglob("*") if path.is_file()]):
+        blobs.mkdir(exist_ok=True)
+        path.rename(blobs / str(number))
+        path.symlink_to(blobs / str(number))
+    load_project(root)
 
 
 def test_a_link_that_leads_nowhere_is_a_missing_file(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from kernel_builder.frameworks.torch import RULES
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.plan.planner import Planning, plan_build
 from kernel_builder.project.identity import Identity
+from kernel_builder.project.inputs import build_inputs
 from kernel_builder.project.survey import survey
 from kernel_builder.toolchain.model import (
     Family,
@@ -157,7 +158,7 @@ def make_plan(root: Path, names: tuple[str, ...], host: HostCompiler) -> BuildPl
             toolchains=toolchains,
             table=table,
             identity=Identity(unique="1a2b3c4", commit="1a2b3c4" + "0" * 33, dirty=False),
-            survey=survey(project, places.output, RULES.marks_of),
+            survey=survey(project, build_inputs(project, places.output), RULES.marks_of),
             places=places,
         )
     )

@@ -12,19 +12,25 @@ from conftest import ProjectMaker, commit
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.reader import load_project
 from kernel_builder.project.identity import Identity, identify
+from kernel_builder.project.inputs import build_inputs
 
-FILES = {"src/a.cpp": "int a;\n", "src/a.h": "int h;\n", "README.md": "words\n"}
+FILES = {"src/a.cpp": '#if __has_include("new.h")\n#endif\nint a;\n', "src/a.h": "int h;\n", "README.md": "words\n"}
 
 
 def identity(root: Path) -> Identity:
-    return identify(load_project(root)[0], environ=os.environ)
+    project = load_project(root)[0]
+    return identify(project, build_inputs(project), environ=os.environ)
+
+
+def is_clean(found: Identity, sha: str) -> bool:
+    return (found.unique, found.commit, found.dirty, found.reason) == (sha[:7], sha, False, None)
 
 
 def test_a_clean_commit_is_its_name(make_project: ProjectMaker) -> None:
     root = make_project("some-kernel", FILES)
     sha = commit(root)
     found = identity(root)
-    assert (found.unique, found.commit, found.dirty, found.reason) == (sha[:7], sha, False, None)
+    assert is_clean(found, sha)
     assert found.ops_id(load_project(root)[0], Backend("cuda")) == f"_some_kernel_cuda_{sha[:7]}"
 
 
@@ -63,7 +69,7 @@ def test_build_outputs_do_not_count(make_project: ProjectMaker) -> None:
     (root / ".kernel-builder").mkdir()
     (root / ".kernel-builder" / "x.h").write_text("2", encoding="ascii")
     (root / "notes.txt").write_text("untracked, but nothing reads it", encoding="ascii")
-    assert identity(root) == Identity(unique=sha[:7], commit=sha, dirty=False)
+    assert is_clean(identity(root), sha)
 
 
 @pytest.mark.parametrize("path", ["src/new.h", "torch-ext/kernel/extra.py"])
@@ -83,7 +89,7 @@ def test_changes_elsewhere_in_a_larger_repository_do_not_count(make_project: Pro
     other.write_text("1", encoding="ascii")
     sha = commit(tmp_path / "repo")
     other.write_text("2", encoding="ascii")
-    assert identity(root) == Identity(unique=sha[:7], commit=sha, dirty=False)
+    assert is_clean(identity(root), sha)
 
 
 def test_without_repository_the_content_is_the_name(make_project: ProjectMaker) -> None:
@@ -125,7 +131,7 @@ def test_an_ignored_header_does_not_count_but_an_ignored_source_does(make_projec
     sha = commit(root)
     (root / "scratch").mkdir()
     (root / "scratch" / "s.h").touch()
-    assert identity(root) == Identity(unique=sha[:7], commit=sha, dirty=False)
+    assert is_clean(identity(root), sha)
     (root / "torch-ext/kernel/g.py").touch()
     assert identity(root).dirty
 

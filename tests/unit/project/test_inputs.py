@@ -1,0 +1,191 @@
+"""Which files a build reads is known before it compiles, whatever they are called and wherever they are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conftest import ProjectMaker
+from kernel_builder.config.reader import load_project
+from kernel_builder.errors import ConfigError
+from kernel_builder.project.inputs import BuildInputs, build_inputs
+
+TOML = """\
+[general]
+name = "k2"
+version = 1
+edition = 5
+license = "Apache-2.0"
+backends = ["cpu"]
+
+[torch]
+src = []
+
+[kernel.main]
+backend = "cpu"
+depends = ["torch"]
+src = ["src/k.cpp"]
+include = ["include"]
+cxx-flags = [{flags}]
+"""
+Maker = Callable[..., Path]
+
+
+@pytest.fixture
+def kernel(make_project: ProjectMaker) -> Maker:
+    """Makes a kernel of one source: ``kernel(text, {path: text of other files}, flags)``."""
+
+    def make(source: str, files: dict[str, str] | None = None, flags: str = "", directory: str = "k") -> Path:
+        contents = {"src/k.cpp": source, "include/always.h": "", **(files or {})}
+        return make_project("k2", contents, toml=TOML.format(flags=flags), directory=directory)
+
+    return make
+
+
+def inputs_of(root: Path) -> BuildInputs:
+    return build_inputs(load_project(root)[0])
+
+
+NAMING = {
+    "no suffix": ('#include "tables"', "include/tables"),
+    "angle brackets": ("#include <tables.tpp>", "include/tables.tpp"),
+    "beside the source": ('#include "tables.x"', "src/tables.x"),
+    "by a path": ('#include "../gen/tables.txt"', "gen/tables.txt"),
+    "blanks": ('  #  include  "tables"', "include/tables"),
+    "a comment in between": ('#include /* all */ "tables"', "include/tables"),
+    "a continued line": ('#include \\\n "tables"', "include/tables"),
+    "digraph": ('%:include "tables"', "include/tables"),
+    "after a URL in a string": ('const char* url = "https://x"; const char* file = "tables";', "data/tables"),
+    "a macro that holds the name": ('#define FILE_ "tables"\n#include FILE_', "include/tables"),
+    "a macro that makes a string": ("#define S_(x) #x\n#define S(x) S_(x)\n#include S(tables)", "include/tables"),
+    "a macro that makes a path": ("#define S(x) #x\n#include S(gen/tables)", "include/gen/tables"),
+    "parts of a name": ("#define C(a, b) S(a##b)\n#include C(tab, les.cuh)", "include/tables.cuh"),
+    "asked for": ('#if __has_include("tables")\n#endif', "include/tables"),
+    "embedded": ("const char t[] = {\n#embed <tables.bin>\n};", "include/tables.bin"),
+    "assembled": (r'asm(".section .rodata\n\t.incbin \"tables.bin\"\n");', "data/tables.bin"),
+    "assembled by a macro": ("INCBIN(Tables, data/tables.bin);", "data/tables.bin"),
+    "in a raw string": ('asm(R"(\n  // table\n  .incbin "tables.bin"\n)");', "data/tables.bin"),
+    "a name with a blank": ('#include "my tables"', "include/my tables"),
+    "a name with odd letters": ('#define N "tä,=b"', "include/tä,=b"),
+    "hidden": ('#include "../.gen/tables"', ".gen/tables"),
+    "hidden, by a macro": ('#define FILE_ "tables"', ".gen/tables"),
+    "in a folder called build": ('#include "build/tables"', "include/build/tables"),
+    "in the folder of variants": ('#include "../build/tables"', "build/tables"),
+}
+
+
+@pytest.mark.parametrize(("source", "path"), NAMING.values(), ids=NAMING)
+def test_what_a_source_names_counts(kernel: Maker, source: str, path: str) -> None:
+    root = kernel(f"{source}\n", {path: "1, 2, 3\n"})
+    before = inputs_of(root)
+    assert set(before.named) - {"include/always.h"} == {path}
+    (root / path).write_text("1, 2, 4\n", encoding="utf-8")
+    assert inputs_of(root).digest != before.digest
+
+
+@pytest.mark.parametrize(
+    "flags",
+    ['"-DTABLES=\\"data/tables\\""', '"-include", "tables"', '"-DTABLES=tables"'],
+)
+def test_what_a_flag_names_counts(kernel: Maker, flags: str) -> None:
+    assert inputs_of(kernel("int k;\n", {"data/tables": ""}, flags)).named == ("data/tables",)
+
+
+def test_a_file_that_only_another_one_names_counts(kernel: Maker) -> None:
+    files = {"include/one": '#include "two"\n', "include/two": '#define DATA "three"\n', "data/three": "", "four": ""}
+    assert inputs_of(kernel('#include "one"\n', files)).named == ("data/three", "include/one", "include/two")
+
+
+def test_unrelated_files_do_not_change_the_digest(kernel: Maker) -> None:
+    text = '// see README.md, and tests/test_k.py\n/* or\n LICENSE */\n#include "always.h"\n'
+    root = kernel(text)
+    before = inputs_of(root)
+    others = [
+        "README.md",
+        "LICENSE",
+        "tests/test_k.py",
+        "tests/native.cpp",
+        "docs/always.md",
+        "old.h",
+        ".vscode/x.json",
+    ]
+    for path in others:
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text("words\n", encoding="utf-8")
+    assert inputs_of(root) == before
+
+
+def test_a_name_means_the_file_where_compilers_look(kernel: Maker) -> None:
+    root = kernel('#include "always.h"\n', {"backup/include/always.h": "old\n"})
+    assert inputs_of(root).named == ("include/always.h",)
+
+
+def test_the_digest_is_the_same_wherever_the_project_is(kernel: Maker) -> None:
+    roots = [kernel('#include "cur/x"\n', {"v/x": "1"}, directory=name) for name in ("one", "other place")]
+    for root in roots:
+        (root / "include/cur").symlink_to(root / "v")  # an absolute link, which stays inside
+    first, second = map(inputs_of, roots)
+    assert first == second
+    assert first.links == (("include/cur", "v"),)
+
+
+def test_contents_behind_links_count_and_so_does_where_links_lead(kernel: Maker) -> None:
+    files = {"v1/x": "1\n", "v2/x": "2\n", ".store/y": "3\n"}
+    root = kernel('#include "cur/x"\n#include "y"\n', files)
+    (root / "include/cur").symlink_to("../v1")
+    (root / "include/y").symlink_to("step")
+    (root / "include/step").symlink_to("../.store/y")
+    found = {inputs_of(root).digest}
+    assert {"v1/x", "include/y"} <= set(inputs_of(root).named)
+    for path in ("v1/x", ".store/y"):
+        (root / path).write_text("4\n", encoding="utf-8")
+        found.add(inputs_of(root).digest)
+    (root / "v2/x").write_text("4\n", encoding="utf-8")
+    (root / "include/cur").unlink()
+    (root / "include/cur").symlink_to("../v2")
+    found.add(inputs_of(root).digest)
+    assert len(found) == 4
+
+
+def test_links_in_circles_end(kernel: Maker) -> None:
+    root = kernel('#include "self/always.h"\n')
+    (root / "include/self").symlink_to(".")
+    (root / "include/up").symlink_to("../..")
+    (root / "include/a").symlink_to("b")
+    (root / "include/b").symlink_to("a")
+    (root / "include/up").unlink()
+    assert inputs_of(root).named == ("include/always.h",)
+
+
+def test_a_pipe_is_not_read(kernel: Maker) -> None:
+    root = kernel('#include "tables"\n')
+    os.mkfifo(root / "include/tables")
+    assert inputs_of(root).named == ()
+
+
+@pytest.mark.parametrize("source", [r'asm(".incbin \"t.bin\"");', "#pragma GCC system_header"])
+def test_what_no_dependency_file_will_list_is_known(kernel: Maker, source: str) -> None:
+    assert not inputs_of(kernel(f"{source}\n", {"t.bin": ""})).is_listed
+    assert inputs_of(kernel('#include "always.h"\n', directory="plain")).is_listed
+
+
+def test_links_at_the_projects_top_count_when_a_source_goes_through_them(kernel: Maker, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x.h").touch()
+    root = kernel('#include "../vendor/x.h"\n#include "../one.h"\n')
+    for name in ("vendor", "result", "data"):
+        (root / name).symlink_to(outside)
+    (root / "one.h").symlink_to("../outside/x.h")
+    with pytest.raises(ConfigError) as caught:
+        inputs_of(root)
+    said = [diagnostic.message for diagnostic in caught.value.diagnostics]
+    assert said == [
+        "'one.h' is a link that leads out of the project, to '../outside/x.h'",
+        f"'vendor' is a link that leads out of the project, to '{outside}'",
+    ]
+    (root / "src/k.cpp").write_text("int data, result;\n", encoding="ascii")
+    assert inputs_of(root).named == ()
