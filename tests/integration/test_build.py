@@ -491,6 +491,49 @@ def test_a_header_outside_of_the_project_is_refused(tool: Tool, make_project: Pr
     assert not (root / "build").exists() or list((root / "build").iterdir()) == []
 
 
+def test_a_file_that_no_name_in_the_sources_gave_away_is_refused_until_it_is_declared(
+    tool: Tool, make_project: ProjectMaker
+) -> None:
+    """The proof behind the search for names: what the compilers read is compared with what the kernel's name covers."""
+    source = "#define S_(x) #x\n#define S(x) S_(x)\n#define C(a, b) a##b\n#include S(C(tab, les))\nint a = H;\n"
+    root = make_project("pasted", {"a.cpp": source, "tables": "#define H 1\n"})
+    result = tool("build", root, "--variant", CPU)
+    assert result.code == 1
+    assert "include files that the kernel's name does not cover: tables\n" in result.stderr
+    assert "add them to 'src'" in result.stderr
+    assert not (root / "build").exists() or list((root / "build").iterdir()) == []
+    build_toml = root / "build.toml"
+    build_toml.write_text(build_toml.read_text().replace('"a.cpp"', '"a.cpp", "tables"'), encoding="utf-8")
+    assert checked(tool("build", root, "--variant", CPU, "--json")).variant()["status"] == "built"
+
+
+@needs_torch
+def test_what_dependency_files_do_not_list_is_compiled_and_named_anew(tool: Tool, make_project: ProjectMaker) -> None:
+    import torch  # noqa: F401  (its libraries are needed by every kernel)
+
+    text = (
+        'asm(".section .rodata\\nanswer: .incbin \\"answer.bin\\"\\n.previous\\n");\n'
+        'extern const char answer[] __attribute__((visibility("hidden")));\n'
+        '#include "quiet.h"\n'
+        "int sum(void) { return answer[0] + ONE; }\n"
+    )
+    files = {"a.c": text, "data/answer.bin": "A", "data/quiet.h": '#pragma GCC system_header\n#include "one"\n'}
+    toml = BUILD_TOML.format(name="embedded", sources='"a.c"') + 'include = ["data"]\n'
+    root = make_project("embedded", {**files, "data/one": "#define ONE 1\n"}, toml=toml)
+    names = set()
+    for path, content, expected in (
+        ("data/answer.bin", "A", 66),
+        ("data/answer.bin", "B", 67),
+        ("data/one", "#define ONE 2\n", 68),
+        ("README.md", "words", 68),
+    ):
+        (root / path).write_text(content, encoding="ascii")
+        checked(tool("build", root, "--variant", CPU))
+        assert library(root).sum() == expected
+        names.add(json.loads((root / "build" / CPU / "metadata.json").read_text())["id"])
+    assert len(names) == 3
+
+
 def test_the_only_project_below_is_built_when_none_is_named(tool: Tool, make_project: ProjectMaker) -> None:
     root = make_project("alone", {"a.cpp": "int a;\n"}, directory="some/where")
     result = checked(tool("build", "--variant", CPU, cwd=root.parent))
