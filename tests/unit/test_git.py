@@ -15,6 +15,7 @@ from conftest import ProjectMaker, commit
 from kernel_builder.config.reader import load_project
 from kernel_builder.git import GitError, filters_of, run_git
 from kernel_builder.project.identity import Identity, identify
+from kernel_builder.project.inputs import build_inputs
 
 FILES = {"src/a.cpp": "int a;\n", "src/a.h": "int h;\n", "README.md": "words\n"}
 
@@ -85,7 +86,8 @@ def plain_git(root: Path, *arguments: str) -> str:
 
 
 def identity(root: Path, environ: Mapping[str, str] = os.environ) -> Identity:
-    return identify(load_project(root)[0], environ=environ)
+    project = load_project(root)[0]
+    return identify(project, build_inputs(project), environ=environ)
 
 
 def test_nothing_that_a_repository_names_runs(make_project: ProjectMaker, trap: Path, marker: Path) -> None:

@@ -7,7 +7,6 @@ or without git, is named by its content as well, so that two different trees nev
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from pathlib import Path
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import Project
 from kernel_builder.git import GitError, filters_of, paths_in, run_git
-from kernel_builder.project.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY, BuildInputs, build_inputs
+from kernel_builder.project.inputs import BuildInputs
+from kernel_builder.project.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY
 
 _COMMIT_DIGITS = 7
 _DIGEST_DIGITS = 8
@@ -34,13 +34,14 @@ class Identity:
     """``unique`` is the last part of every ops id of this tree.
 
     ``commit`` is the full commit, ``None`` without one; ``dirty`` whether the tree differs from it; ``reason`` says
-    for people why the name is not simply the commit's.
+    for people why the name is not simply the commit's. ``sources`` is the digest of all that a build reads.
     """
 
     unique: str
     commit: str | None
     dirty: bool
     reason: str | None = None
+    sources: str = ""
 
     def ops_id(self, project: Project, backend: Backend) -> str:
         """``_<python name>_<backend>_<unique>``: metadata id, extension module name and op namespace at once."""
@@ -63,16 +64,11 @@ def _head(root: Path, environ: Mapping[str, str]) -> str:
 @dataclass(frozen=True, kw_only=True)
 class _Tree:
     """What git knows of a tree. ``changed`` says for people how it differs from its commit; ``tracked`` are files that
-    git has, ``others`` those that it neither has nor ignores. Repositories that are no submodules end in a slash.
+    git has.
     """
 
     changed: str | None
     tracked: frozenset[str]
-    others: frozenset[str]
-
-    def lacks(self, path: str) -> bool:
-        """Whether nobody can get ``path`` from a commit, and git was not told that this is right."""
-        return path in self.others or any(str(folder) + "/" in self.others for folder in Path(path).parents)
 
 
 def _look(root: Path, environ: Mapping[str, str], *excluded: str) -> _Tree:
@@ -81,7 +77,6 @@ def _look(root: Path, environ: Mapping[str, str], *excluded: str) -> _Tree:
     entries = paths_in(run_git(root, environ, "ls-files", "-z", "--cached", "--stage", "--", "."))
     modes = {path: facts.partition(" ")[0] for facts, _, path in (entry.partition("\t") for entry in entries)}
     tracked = set(modes)
-    others = set(paths_in(run_git(root, environ, "ls-files", "-z", "--others", "--exclude-standard", "--", ".")))
     for path in sorted(path for path, mode in modes.items() if mode == _SUBMODULE):
         # git would look into it with filters that its own configuration names.
         if not (root / path / ".git").exists():
@@ -90,8 +85,7 @@ def _look(root: Path, environ: Mapping[str, str], *excluded: str) -> _Tree:
         if changed is None and within.changed is not None:
             changed = f"{path}/{within.changed}"
         tracked.update(f"{path}/{name}" for name in within.tracked)
-        others.update(f"{path}/{name}" for name in within.others)
-    return _Tree(changed=changed, tracked=frozenset(tracked), others=frozenset(others))
+    return _Tree(changed=changed, tracked=frozenset(tracked))
 
 
 def _changed(root: Path, environ: Mapping[str, str], *excluded: str) -> str | None:
@@ -127,42 +121,45 @@ def _is_stored_apart(root: Path, path: str, environ: Mapping[str, str]) -> bool:
 def _differences(root: Path, inputs: BuildInputs, environ: Mapping[str, str]) -> str | None:
     """What makes the tree differ from its commit, for people; ``None`` when it is clean.
 
-    Tracked files below the project count, whatever they are for; untracked ones only when a build reads them, or may
-    read them and git does not ignore them. Build outputs never count.
+    Tracked files below the project count, whatever they are for; untracked ones only when a build reads them, whether
+    git ignores them or not. Build outputs never count.
     """
     tree = _look(root, environ, OUTPUT_DIRECTORY, WORK_DIRECTORY)
     if tree.changed is not None:
         return tree.changed
     for path in inputs.all:
-        if path not in tree.tracked and (path in inputs.declared or tree.lacks(path)):
+        if path not in tree.tracked:
             return f"{path} is not in git"
+        target = inputs.behind.get(path)
+        if target is not None and target not in tree.tracked:
+            return f"{target}, to which {path} links, is not in git"
     return None
 
 
-def identify(project: Project, output: Path | None = None, *, environ: Mapping[str, str]) -> Identity:
-    """Name the tree of ``project``, whose variants go to ``output`` (``None``: ``build``). git runs with ``environ``.
+def identify(project: Project, inputs: BuildInputs, *, environ: Mapping[str, str]) -> Identity:
+    """Name the tree of ``project``, of which a build reads ``inputs``. git runs with ``environ``.
 
     Never fails for want of git: then the name is made of the content alone.
     """
-    inputs = build_inputs(project, output)
+    digest = inputs.digest
     try:
         commit = _head(project.root, environ)
         difference = _differences(project.root, inputs, environ)
     except GitError as error:
-        digest = source_digest(project, inputs.all)
         return Identity(
             unique=digest[:_LONE_DIGEST_DIGITS],
             commit=None,
             dirty=False,
             reason=f"the kernel is named by its content because {error}",
+            sources=digest,
         )
     short = commit[:_COMMIT_DIGITS]
     if difference is None:
-        return Identity(unique=short, commit=commit, dirty=False)
-    digest = source_digest(project, inputs.all)
+        return Identity(unique=short, commit=commit, dirty=False, sources=digest)
     return Identity(
         unique=f"{short}_dirty_{digest[:_DIGEST_DIGITS]}",
         commit=commit,
         dirty=True,
         reason=f"the kernel is marked dirty because {difference}",
+        sources=digest,
     )

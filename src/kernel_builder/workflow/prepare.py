@@ -23,6 +23,7 @@ from kernel_builder.frameworks import rules_of
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.plan.planner import Planning, plan_build
 from kernel_builder.project.identity import Identity, identify
+from kernel_builder.project.inputs import build_inputs
 from kernel_builder.project.survey import survey
 from kernel_builder.project.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY
 from kernel_builder.store.cache import Store
@@ -90,7 +91,8 @@ def prepare(
         output=(output or project.root / OUTPUT_DIRECTORY).absolute(),
         store=run.store.root,
     )
-    identity = identify(project, places.output, environ=run.environ)
+    inputs = build_inputs(project, places.output)
+    identity = identify(project, inputs, environ=run.environ)
     matrix = select_variants(project, selection, run)
     names = tuple(entry.name for entry in matrix.kept)
     conformance = Conformance(project=project, work=places.work, variants=names, ignore=ignore)
@@ -106,7 +108,7 @@ def prepare(
         toolchains=_toolchains(matrix, chosen, run),
         table=load_support(),
         identity=identity,
-        survey=survey(project, places.output, rules_of(project.framework.kind).marks_of),
+        survey=survey(project, inputs, rules_of(project.framework.kind).marks_of),
         places=places,
     )
     plan = plan_build(planning)
