@@ -220,9 +220,9 @@ class ProjectTree:
     def _judge_links(self) -> None:
         """Notice links out of the project wherever compilers look for files, and in the package."""
         named = (self._package, "csrc")
-        asked = [
-            expected.text if expected.directory else posixpath.dirname(expected.text) for expected in self._expected
-        ]
+        asked = {
+            expected.text if expected.directory else expected.text.rpartition("/")[0] for expected in self._expected
+        }
         # Of the project's top, where anything can be, only what a source includes counts: that is seen later.
         places = [
             place for place in dict.fromkeys(plain_path(text or ".") for text in (*named, *asked)) if place != "."
