@@ -184,6 +184,11 @@ def test_one_broken_source_among_ten(tool: Tool, make_project: ProjectMaker) -> 
     rerun = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert "unknown_name" in rerun.stderr
 
+    (root / "s3.cpp").write_text("int s3 = other_name;\n", encoding="ascii")
+    both = tool("build", root, "--variant", CPU, "--keep-going").stderr
+    (root / "s3.cpp").write_text("int s3;\n", encoding="ascii")
+    headings = [line for line in both.splitlines() if line.startswith("error: ")]
+    assert sorted(headings) == [f"error: {CPU}: {name} does not compile:" for name in ("broken.cpp", "s3.cpp")]
     (root / "broken.cpp").write_text("int x;\n", encoding="ascii")
     assert "broken.cpp" in checked(tool("build", root, "--variant", CPU, "--json")).compiled()
 

@@ -92,6 +92,9 @@ def test_every_spelling_of_backends_gives_a_project_that_check_config_accepts(
         (["--name", "me/re lu"], ["'re lu'", "lowercase", "'re-lu'"]),
         (["2relu"], ["'2relu'", "begins with a letter"]),
         (["--name", "me/scale", "--license", " "], ["license"]),
+        (["--name", "me/scale", "--license", "foo"], ["'foo' is neither on the Hub's list", "--license other"]),
+        (["--name", "me/scale", "--license", "Apache 2.0"], ["did you mean Apache-2.0?"]),
+        (["--name", "me/scale", "--license", "MIT or nothing"], ["'MIT or nothing'"]),
         (["one", "two"], ["two"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -122,6 +125,40 @@ def test_a_second_run_needs_overwrite_and_lists_every_clash(here: Path, capsys: 
     assert (here / "scale" / "build.toml").read_text() == "mine"
     assert run(["init", "--name", "me/scale", "--overwrite"]) == ExitCode.OK
     assert 'name = "scale"' in (here / "scale" / "build.toml").read_text()
+
+
+@pytest.mark.parametrize("license_id", ["mit", "BSD-3-Clause", "openrail", "MIT OR Apache-2.0", "LicenseRef-mine"])
+def test_licenses_of_the_hub_and_of_spdx_are_taken(here: Path, license_id: str) -> None:
+    assert run(["init", "--name", "me/scale", "--license", license_id]) == ExitCode.OK
+    assert f'license = "{license_id}"' in (here / "scale" / "build.toml").read_text()
+
+
+def test_overwriting_leaves_nothing_of_the_old_backends_and_takes_nothing_of_the_user(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = here / "scale"
+    assert run(["init", "--name", "me/scale"]) == ExitCode.OK
+    assert run(["init", "--name", "me/scale", "--backends", "cpu", "--overwrite"]) == ExitCode.OK
+    assert not (root / "scale_cuda").exists()
+    assert "kept" not in capsys.readouterr().err
+
+    assert run(["init", "--name", "me/scale", "--backends", "cuda", "--overwrite"]) == ExitCode.OK
+    assert not (root / "scale_cpu").exists()
+    with (root / "scale_cuda" / "scale.cu").open("a") as file:
+        file.write("// mine\n")
+    assert run(["init", "--name", "me/scale", "--backends", "cpu", "--overwrite"]) == ExitCode.OK
+    assert (root / "scale_cuda" / "scale.cu").read_text().endswith("// mine\n")
+    assert "scale_cuda/scale.cu belongs to the earlier project, but was changed since" in capsys.readouterr().err
+
+
+def test_overwriting_leaves_nothing_of_the_old_name(here: Path) -> None:
+    assert run(["init", "--name", "me/old-name"]) == ExitCode.OK
+    root = here / "old-name"
+    (root / "old_name_cpu" / "mine.h").write_text("// mine\n")
+    assert run(["init", str(root), "--name", "me/scale", "--overwrite"]) == ExitCode.OK
+    left = sorted(str(path.relative_to(root)) for path in root.rglob("*old_name*") if ".git" not in path.parts)
+    assert left == ["old_name_cpu"]
+    assert [path.name for path in (root / "old_name_cpu").iterdir()] == ["mine.h"]
 
 
 def test_the_project_is_a_repository_with_everything_staged_and_nothing_committed(here: Path) -> None:

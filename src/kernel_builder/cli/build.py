@@ -262,7 +262,8 @@ def show_failures(outcome: BuildOutcome) -> None:
     """Say on stderr why variants failed."""
     for failed in outcome.variants:
         if failed.status is VariantStatus.FAILED:
-            show_error(f"error: {failed.plan.name}: {failed.problem}")
+            for problem in failed.problems:
+                show_error(f"error: {failed.plan.name}: {problem}")
 
 
 def _plan_json(prepared: Prepared) -> dict[str, object]:

@@ -11,8 +11,9 @@ from kernel_builder.cli.check import run_check
 
 @click.command(name="check-builds")
 @click.argument("directory", default=".", type=click.Path(path_type=Path))
-def command(directory: Path) -> int:
-    """Check names, files and metadata of the variants in DIRECTORY: like 'check --select KB4'."""
+@click.option("-v", "--verbose", is_flag=True, help="Show notes: what was not or could not be checked.")
+def command(directory: Path, *, verbose: bool) -> int:
+    """Check names, files and metadata of the variants in DIRECTORY: like 'check --select KB0 --select KB4'."""
     from kernel_builder.check.model import Settings  # noqa: PLC0415  (start-up time)
 
-    return run_check((directory,), Settings(), select=("KB0", "KB4"))
+    return run_check((directory,), Settings(), select=("KB0", "KB4"), verbose=verbose)

@@ -11,11 +11,12 @@ import click
 
 from kernel_builder.cli.session import environment
 from kernel_builder.config.backends import Backend
+from kernel_builder.config.known import read_license
 from kernel_builder.errors import UsageError
 from kernel_builder.scaffold.names import ProjectName, parse_name, parse_repo_id
 from kernel_builder.scaffold.render import BACKENDS, choose_backends, render_project
 from kernel_builder.scaffold.repository import start_repository
-from kernel_builder.scaffold.write import write_project
+from kernel_builder.scaffold.write import former_files, write_project
 
 _OPTION = "--backends"
 _WORDS = frozenset({*Backend, "all"})
@@ -96,7 +97,12 @@ class _InitCommand(click.Command):
     show_default=True,
     help="The kernel's license identifier.",
 )
-@click.option("--overwrite", is_flag=True, help="Overwrite files of an existing project.")
+@click.option(
+    "--overwrite",
+    is_flag=True,
+    help="Overwrite files of an existing project. Files that an earlier init wrote and the new project does not have"
+    " are removed, unless they were changed since.",
+)
 def command(
     path: Path | None, repo_id: str | None, backends: tuple[str, ...], license_id: str, overwrite: bool
 ) -> None:
@@ -112,8 +118,9 @@ def command(
     words = [word for value in backends for word in value.split(",")]
     chosen = choose_backends(words) if words else BACKENDS
     names, root, notes = _place(path, repo_id)
-    files = render_project(names, backends=chosen, license_id=_check_license(license_id))
-    write_project(root, files, overwrite=overwrite)
+    files = render_project(names, backends=chosen, license_id=read_license(license_id))
+    kept = write_project(root, files, former=former_files(root, names, files) if overwrite else {}, overwrite=overwrite)
+    notes += tuple(f"{path} belongs to the earlier project, but was changed since, so it was kept" for path in kept)
     start_repository(root, files, environment())
     for note in notes:
         click.echo(f"note: {note}", err=True)
@@ -134,12 +141,6 @@ def _place(path: Path | None, repo_id: str | None) -> tuple[ProjectName, Path, t
     root = (Path() if path is None else path).resolve()
     name, notes = parse_name(root.name)
     return ProjectName(name=name), root, notes
-
-
-def _check_license(license_id: str) -> str:
-    if not license_id.strip() or not license_id.isprintable():
-        raise UsageError(f"{license_id!r} is not a valid license identifier", hint="for example --license Apache-2.0")
-    return license_id.strip()
 
 
 def _shown(root: Path) -> Path:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
+from kernel_builder.config.known import read_license
 from kernel_builder.config.migrate import Update, update, write
 from kernel_builder.config.reader import FILE_NAME, read_file
 from kernel_builder.config.schema import CURRENT_EDITION
-from kernel_builder.errors import ExitCode, UsageError
+from kernel_builder.errors import ExitCode
 
 
 @click.command(name="update-build")
@@ -23,8 +24,7 @@ def command(directory: Path, *, check: bool, diff: bool, license_: str | None) -
 
     Keeps comments, order and layout; changes only what must change. A file that cannot be updated is left unchanged.
     """
-    if license_ is not None and not (license_.strip() and license_.isprintable()):
-        raise UsageError("--license must be a license identifier", hint="for example --license apache-2.0")
+    license_ = None if license_ is None else read_license(license_)
     file = directory / FILE_NAME
     change = update(read_file(file), file=file, root=directory, license_=license_)
     if diff:

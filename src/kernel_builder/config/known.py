@@ -6,12 +6,16 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+
 from kernel_builder.config.backends import Backend
+from kernel_builder.errors import UsageError
 from kernel_builder.versions import Version
 
 _DATA = Path(__file__).parent.parent / "data"
@@ -82,6 +86,30 @@ def licenses() -> frozenset[str]:
     """Licence identifiers that the Hub knows, in lower case."""
     text = (_DATA / "licenses.txt").read_text(encoding="utf-8")
     return frozenset(line for line in text.split("\n") if line and not line.startswith("#"))
+
+
+def read_license(text: str) -> str:
+    """The licence that a user named: an identifier of the Hub's list, in any case, or a valid SPDX expression.
+
+    Raises :class:`UsageError` for anything else.
+    """
+    given = text.strip()
+    if given.lower() in licenses() or _spdx(given) is not None:
+        return given
+    near = get_close_matches("-".join(given.lower().split()), sorted(licenses()), n=1)
+    usual = "" if not near else f"did you mean {_spdx(near[0]) or near[0]}? "
+    raise UsageError(
+        f"--license {given!r} is neither on the Hub's list of licenses nor an SPDX identifier",
+        hint=f"{usual}for a license that has no identifier, pass --license other",
+    )
+
+
+def _spdx(text: str) -> str | None:
+    """``text`` as SPDX spells it; ``None`` when it is not a valid expression of SPDX identifiers."""
+    try:
+        return canonicalize_license_expression(text)
+    except InvalidLicenseExpression:
+        return None
 
 
 @cache

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +54,7 @@ class UploadSource:
 
 
 def find_source(directory: Path, only: Collection[str] | None = None) -> UploadSource:
-    """The variants that ``kernel-builder upload directory`` means: in its ``result``, its ``build`` or itself.
+    """The built variants that ``directory`` means to a command: in its ``result``, its ``build`` or itself.
 
     ``only`` narrows them down to those names.
     Raises :class:`UsageError` when there are none, or different ones in several places; :class:`ConfigError` when
@@ -76,7 +77,7 @@ def find_source(directory: Path, only: Collection[str] | None = None) -> UploadS
     if not found:
         looked = ", ".join(str(directory / name) for name in _CANDIDATES)
         raise UsageError(
-            f"nothing to upload: no variant (a directory with {METADATA}) in {looked} or in {directory} itself"
+            f"no built variant (a directory with {METADATA}) in {looked} or in {directory} itself"
             + "".join(f"\n  {note}" for note in notes),
             hint=_what_to_name(directory),
         )
@@ -98,10 +99,10 @@ def find_source(directory: Path, only: Collection[str] | None = None) -> UploadS
 def _what_to_name(directory: Path) -> str:
     for place in directory.parents:
         if (place / FILE_NAME).is_file():
-            return f"upload takes builds, not sources: run kernel-builder upload {place}"
+            return f"builds are needed, not sources; pass the project: {place}"
     if (directory / FILE_NAME).is_file():
-        return "build it first: kernel-builder build, or kernel-builder build-and-upload for both"
-    return "pass the directory that contains build.toml, or the one with the variants"
+        return f"build it first: kernel-builder build {shlex.quote(str(directory))}"
+    return "pass the project (the directory that contains build.toml), or the directory with the variants"
 
 
 def _the_same(found: Mapping[Path, Sequence[BuiltVariant]]) -> Path:

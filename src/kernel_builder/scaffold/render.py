@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from types import MappingProxyType
 
 import jinja2
@@ -88,6 +89,19 @@ def _device(backends: Sequence[Backend]) -> str:
     """The Python expression for the device to show the kernel on: the host's only where there is no other."""
     *first, last = (backend.torch.device for backend in sorted(backends, key=lambda backend: backend.is_host))
     return "".join(f'"{device}" if torch.{device}.is_available() else ' for device in first) + f'"{last}"'
+
+
+def renderings(names: ProjectName) -> Mapping[str, frozenset[str]]:
+    """Every text that :func:`render_project` writes to a path for a project of these names, whatever its backends.
+
+    Files that name the project's licence or owner have more forms: only those of ``names`` are among them.
+    """
+    found: dict[str, set[str]] = {}
+    for count in range(1, len(BACKENDS) + 1):
+        for backends in combinations(BACKENDS, count):
+            for path, text in render_project(names, backends=backends, license_id="").items():
+                found.setdefault(path, set()).add(text)
+    return MappingProxyType({path: frozenset(texts) for path, texts in found.items()})
 
 
 def render_project(names: ProjectName, *, backends: Sequence[Backend], license_id: str) -> Mapping[str, str]:

@@ -6,15 +6,49 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 
-from kernel_builder.errors import UsageError
+from kernel_builder.config.reader import load_project
+from kernel_builder.errors import KernelBuilderError, UsageError
 from kernel_builder.files import replacing
+from kernel_builder.scaffold.names import ProjectName, parse_repo_id
+from kernel_builder.scaffold.render import renderings
 
 
-def write_project(root: Path, files: Mapping[str, str], *, overwrite: bool) -> None:
+def former_files(root: Path, names: ProjectName, files: Mapping[str, str]) -> Mapping[str, frozenset[str]]:
+    """Files in ``root`` that an earlier ``init`` can have written and that are not among ``files``, by POSIX path,
+    with the texts that it would have written.
+
+    The earlier project is one of ``names`` with other backends, or that which ``build.toml`` names.
+    """
+    former: dict[str, frozenset[str]] = {}
+    for earlier in dict.fromkeys((names, *_named_in(root))):
+        for path, texts in renderings(earlier).items():
+            if path not in files and os.path.lexists(root / path):
+                former[path] = former.get(path, frozenset()) | texts
+    return former
+
+
+def _named_in(root: Path) -> tuple[ProjectName, ...]:
+    """The names of the project that is in ``root``, if one can be read."""
+    try:
+        project, _ = load_project(root)
+        return (parse_repo_id(project.hub.repo_id or project.name)[0],)
+    except (KernelBuilderError, OSError):
+        return ()
+
+
+def write_project(
+    root: Path,
+    files: Mapping[str, str],
+    *,
+    overwrite: bool,
+    former: Mapping[str, frozenset[str]] = MappingProxyType({}),
+) -> tuple[str, ...]:
     """Write ``files`` (POSIX path -> text) below ``root``, which is made if it is not there.
 
-    Every file is first written beside its place and then renamed, so that a full disk leaves what was there.
+    Every file is first written beside its place and then renamed, so that a full disk leaves what was there. Then the
+    files of ``former`` (POSIX path -> texts) that still have one of these texts are removed; the others are returned.
     Raises :class:`UsageError` that names everything in the way: files that exist (without ``overwrite``), and
     what can never be replaced (a directory where a file goes, a file where a directory goes). Raises
     :class:`OSError` where the system refuses.
@@ -35,6 +69,20 @@ def write_project(root: Path, files: Mapping[str, str], *, overwrite: bool) -> N
             if not any(directory.iterdir()):
                 directory.rmdir()
         raise
+    return tuple(path for path, texts in former.items() if not _remove_unchanged(root, path, texts))
+
+
+def _remove_unchanged(root: Path, path: str, texts: frozenset[str]) -> bool:
+    """Remove the file if it has one of ``texts``, with the directories that are empty then; whether it was."""
+    file = root / path
+    if file.is_symlink() or not file.is_file() or file.read_bytes() not in {text.encode("utf-8") for text in texts}:
+        return False
+    file.unlink()
+    for directory in file.parents:
+        if directory == root or any(directory.iterdir()):
+            break
+        directory.rmdir()
+    return True
 
 
 def _refuse_clashes(root: Path, files: Mapping[str, str], *, overwrite: bool) -> None:

@@ -50,14 +50,16 @@ class Finisher:
         )
         failures = [result for result in results if result.status is ActionStatus.FAILED]
         if failures:
-            problem = "\n".join(self._failure_text(variant, failure) for failure in failures)
-            return VariantOutcome(plan=variant, status=VariantStatus.FAILED, compiled=compiled, problem=problem)
+            problems = tuple(self._failure_text(variant, failure) for failure in failures)
+            return VariantOutcome(plan=variant, status=VariantStatus.FAILED, compiled=compiled, problems=problems)
         if any(result.status is ActionStatus.NOT_RUN for result in results):
             return VariantOutcome(
                 plan=variant,
                 status=VariantStatus.NOT_BUILT,
                 compiled=compiled,
-                problem="the build stopped at another variant's failure; --keep-going builds the rest",
+                problems=(
+                    "the build stopped at another variant's failure; run it with --keep-going to build the rest",
+                ),
             )
         if variant.library is not None:
             _remove_earlier_libraries(self.prepared.plan.places.path(variant.library))
@@ -103,7 +105,7 @@ class Finisher:
             )
             if problem is not None:
                 return VariantOutcome(
-                    plan=variant, status=VariantStatus.FAILED, compiled=compiled, load=load, problem=problem
+                    plan=variant, status=VariantStatus.FAILED, compiled=compiled, load=load, problems=(problem,)
                 )
             changed = publish(stage, plan.places.output, variant.name)
         return VariantOutcome(

@@ -22,14 +22,19 @@ class VariantStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class VariantOutcome:
-    """One variant: where it is, what ran for it, and whether it loads. ``problem`` is set when it failed."""
+    """One variant: where it is, what ran for it, and whether it loads. ``problems`` say why it was not made."""
 
     plan: VariantPlan
     status: VariantStatus
     path: Path | None = None
     compiled: tuple[str, ...] = ()
     load: LoadResult | None = None
-    problem: str | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def problem(self) -> str | None:
+        """All problems in one text; ``None`` when there are none."""
+        return "\n".join(self.problems) or None
 
 
 @dataclass(frozen=True, kw_only=True)

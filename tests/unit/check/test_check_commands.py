@@ -136,3 +136,18 @@ def test_hash_changes_nothing_when_one_variant_is_damaged(folder: Path, capsys: 
     assert "is not a JSON object" in capsys.readouterr().err
     assert (folder / CPU / "metadata.json").read_bytes() == good
     assert run(["hash", str(folder.parent / "missing")]) == ExitCode.USAGE
+
+
+def test_notes_are_shown_by_every_check_that_points_to_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "notes").mkdir()
+    for command in ("check", "check-builds"):
+        run([command, str(folder)])
+        assert "with --verbose." in capsys.readouterr().out
+        run([command, str(folder), "--verbose"])
+        assert "notes is not a variant" in capsys.readouterr().out
+
+
+def test_the_summary_ends_with_a_full_stop(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for options in ((), ("--select", "KB2"), ("--verbose",)):
+        run(["check", str(folder), *options])
+        assert capsys.readouterr().out.rstrip().endswith(".")

@@ -13,7 +13,8 @@ import pytest
 from hub.kernels import seal, write_project, write_variant
 from kernel_builder.artifact.built import variants_in
 from kernel_builder.artifact.digest import hash_variant
-from kernel_builder.errors import BuildError, KernelBuilderError, UsageError
+from kernel_builder.cli import run
+from kernel_builder.errors import BuildError, ExitCode, KernelBuilderError, UsageError
 from kernel_builder.hub.local import UploadSource, find_source, variant_files
 
 CPU = "torch-cpu"
@@ -80,15 +81,15 @@ def test_a_result_that_is_a_link_to_the_build_is_one_place(tmp_path: Path) -> No
     ("where", "words"),
     [
         (".", "kernel-builder build"),
-        ("torch-ext", "upload takes builds, not sources"),
-        ("torch-ext/scale", "upload takes builds, not sources"),
+        ("torch-ext", "builds are needed, not sources"),
+        ("torch-ext/scale", "builds are needed, not sources"),
     ],
 )
 def test_a_folder_without_variants_is_refused(tmp_path: Path, where: str, words: str) -> None:
     root = write_project(tmp_path / "p")
     with pytest.raises(UsageError) as caught:
         find_source(root / where)
-    assert "nothing to upload" in caught.value.message
+    assert "no built variant" in caught.value.message
     assert caught.value.hint is not None
     assert words in caught.value.hint
 
@@ -200,3 +201,13 @@ def test_without_build_toml_the_folder_is_enough(tmp_path: Path) -> None:
     source = find_source(tmp_path)
     assert isinstance(source, UploadSource)
     assert source.project is None
+
+
+@pytest.mark.parametrize("command", ["attest", "upload"])
+def test_every_command_that_needs_builds_says_so_in_an_empty_folder(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([command, str(tmp_path)]) == ExitCode.USAGE
+    err = capsys.readouterr().err
+    assert f"no built variant (a directory with metadata.json) in {tmp_path}" in err
+    assert "pass the project (the directory that contains build.toml)" in err
