@@ -18,8 +18,9 @@ from kernel_builder.check.subject import BuildFolder, VariantDir, join
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import is_architecture
 from kernel_builder.config.known import dependencies
-from kernel_builder.config.values import NAME, NAME_RULE
-from kernel_builder.toml.nodes import printable
+from kernel_builder.config.tables import MAX_UINT
+from kernel_builder.config.values import NAME, NAME_RULE, is_git_name, is_repo_id
+from kernel_builder.toml.nodes import printable, shortened
 from kernel_builder.variants.names import ArchVariant
 
 _MEND = "Rebuild the variant with a recent kernel-builder."
@@ -218,8 +219,8 @@ def values(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
     if isinstance(identifier, str) and not (identifier.isidentifier() and identifier.isascii()):
         yield wrong("id", f"{printable(identifier)!r} is not a Python identifier")
     version = document.get("version")
-    if isinstance(version, int) and version < 0:
-        yield wrong("version", f"{version} is negative")
+    if isinstance(version, int) and not 0 <= version <= MAX_UINT:
+        yield wrong("version", f"{_shown(version)} is not an integer from 0 to {MAX_UINT}")
     if document.get("license") == "":
         yield wrong("license", "it is empty", "set license in build.toml")
     yield from _dependencies(variant, document, wrong)
@@ -246,14 +247,30 @@ def _dependencies(
             )
     kernels = document.get("kernel-depends")
     for entry in kernels if isinstance(kernels, list) else ():
-        fine = (
-            isinstance(entry, dict)
-            and isinstance(entry.get("repo-id"), str)
-            and isinstance(entry.get("version"), int) != isinstance(entry.get("revision"), str)
-            and not entry.keys() - {"repo-id", "version", "revision"}
-        )
-        if not fine:
-            yield wrong("kernel-depends", "an entry is not a repo-id with either a version or a revision")
+        problem = _kernel_problem(entry)
+        if problem is not None:
+            yield wrong("kernel-depends", problem)
+
+
+def _kernel_problem(entry: object) -> str | None:
+    """What is wrong with an entry of ``kernel-depends``. The client downloads what it names, and runs it."""
+    keys = {"repo-id", "version", "revision"}
+    if not isinstance(entry, dict) or entry.keys() - keys:
+        return "an entry is not a repo-id with either a version or a revision"
+    name, version, revision = entry.get("repo-id"), entry.get("version"), entry.get("revision")
+    if (version is None) == (revision is None):
+        return "an entry is not a repo-id with either a version or a revision"
+    if not isinstance(name, str) or not is_repo_id(name):
+        return f"{_shown(name)} is not the name of a repository on the Hub"
+    if version is not None and (type(version) is not int or not 0 <= version <= MAX_UINT):
+        return f"{_shown(version)} is not a version of {name}: not an integer from 0 to {MAX_UINT}"
+    if revision is not None and (not isinstance(revision, str) or not is_git_name(revision)):
+        return f"{_shown(revision)} is not the name of a branch, tag or commit of {name}"
+    return None
+
+
+def _shown(value: object) -> str:
+    return shortened(printable(repr(value)))
 
 
 def _backend(

@@ -16,6 +16,8 @@ from kernel_builder.toml.report import Report
 from kernel_builder.toml.scan import Where
 from kernel_builder.versions import Version
 
+MAX_UINT = 2**32 - 1
+"""The largest number that the reference reads (interoperability contract 1.1)."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
@@ -72,8 +74,8 @@ class TableReader:
         if not isinstance(node, Leaf) or not isinstance(node.value, int) or isinstance(node.value, bool):
             self._report.error(node.path, f"must be an integer, not {describe(node)}", hint=f"write: {name} = 1")
             return None
-        if not 0 <= node.value < 2**32:
-            self._report.error(node.path, "must be an integer from 0 to 4294967295", hint=f"write: {name} = 1")
+        if not 0 <= node.value <= MAX_UINT:
+            self._report.error(node.path, f"must be an integer from 0 to {MAX_UINT}", hint=f"write: {name} = 1")
             return None
         return node.value
 

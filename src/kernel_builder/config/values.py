@@ -137,7 +137,8 @@ def git_url(reader: TableReader, key: str, report: Report) -> str | None:
     return None
 
 
-def _is_repo_id(text: str) -> bool:
+def is_repo_id(text: str) -> bool:
+    """Whether the Hub takes this for the name of a repository."""
     return (
         REPO_ID.fullmatch(text) is not None
         and len(text) <= 96
@@ -148,11 +149,11 @@ def _is_repo_id(text: str) -> bool:
 
 
 def _repo_id(entry: TextEntry, report: Report) -> str | None:
-    if _is_repo_id(entry.text):
+    if is_repo_id(entry.text):
         return entry.text
     hint = 'use owner/name, with letters, digits, "-", "_" and "."'
     stripped = re.sub(r"^https?://[^/]+/(kernels/)?|\.git$", "", entry.text).strip("/")
-    if stripped != entry.text and _is_repo_id(stripped):
+    if stripped != entry.text and is_repo_id(stripped):
         hint = f'write: "{stripped}"'
     report.error(entry.path, f"{quoted(entry.text)} is not the name of a repository on the Hub", hint=hint)
     return None
@@ -169,20 +170,36 @@ def branch(reader: TableReader, report: Report) -> str | None:
     entry = reader.text("branch")
     if entry is None:
         return None
-    text = entry.text
-    if (
-        re.search(r"[\s~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)", text)
-        or text.startswith(("-", "/", "."))
-        or text.endswith(("/", "."))
-        or text == "@"
-    ):
+    if not is_git_name(entry.text):
         report.error(
             entry.path,
-            f"{quoted(text)} is not a valid git branch name",
+            f"{quoted(entry.text)} is not a valid git branch name",
             hint='write something like "main"',
         )
         return None
-    return text
+    return entry.text
+
+
+def is_git_name(text: str) -> bool:
+    """Whether git takes this for the name of a branch, a tag or a commit (git-check-ref-format(1))."""
+    return (
+        re.search(r"[\s~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|[\x00-\x1f\x7f]", text) is None
+        and not text.startswith(("-", "/", "."))
+        and not text.endswith(("/", "."))
+        and text not in {"", "@"}
+    )
+
+
+def _revision(entry: TextEntry | None, report: Report) -> str | None:
+    """``revision`` of a kernel: a branch, a tag or a commit."""
+    if entry is None or is_git_name(entry.text):
+        return None if entry is None else entry.text
+    report.error(
+        entry.path,
+        f"{quoted(entry.text)} is not a valid name of a branch, tag or commit",
+        hint='write something like "main"',
+    )
+    return None
 
 
 def kernel_depends(reader: TableReader, report: Report) -> tuple[KernelDependency, ...]:
@@ -210,9 +227,7 @@ def kernel_depends(reader: TableReader, report: Report) -> tuple[KernelDependenc
             continue
         if repository in found:
             report.error(entry.path, f"'{repository}' is listed twice", hint="keep one of the two")
-        found[repository] = KernelDependency(
-            repo_id=repository, version=version, revision=None if revision is None else revision.text
-        )
+        found[repository] = KernelDependency(repo_id=repository, version=version, revision=_revision(revision, report))
     return tuple(found.values())
 
 

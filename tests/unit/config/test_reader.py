@@ -338,3 +338,31 @@ def test_a_link_that_leads_nowhere_is_a_missing_file(tmp_path: Path) -> None:
 def test_a_range_that_only_a_patch_release_is_in_is_not_empty(tmp_path: Path) -> None:
     text = MINIMAL.replace("[torch-noarch]", '[torch]\nminver = "2.12.1"\nmaxver = "2.12"')
     assert read_project(text.encode(), file=tmp_path, root=tmp_path, tree=False)[1] == ()
+
+
+NOT_DEPENDENCIES = [
+    ('repo-id = "../x", version = 1', "'../x' is not the name of a repository"),
+    ('repo-id = "/abs/x", version = 1', "'/abs/x' is not the name of a repository"),
+    ('repo-id = "a/b/c", version = 1', "'a/b/c' is not the name of a repository"),
+    ('repo-id = "a/..", version = 1', "'a/..' is not the name of a repository"),
+    ('repo-id = "https://host/a/b", version = 1', "is not the name of a repository"),
+    ('repo-id = "a/b", version = -1', "must be an integer from 0 to 4294967295"),
+    ('repo-id = "a/b", version = 99999999999', "must be an integer from 0 to 4294967295"),
+    ('repo-id = "a/b", version = "x; rm"', "must be an integer, not the string 'x; rm'"),
+    ('repo-id = "a/b", revision = "../../x"', "'../../x' is not a valid name of a branch, tag or commit"),
+    ('repo-id = "a/b", revision = "--upload-pack=x"', "is not a valid name of a branch, tag or commit"),
+    ('repo-id = "a/b", revision = "x; rm"', "is not a valid name of a branch, tag or commit"),
+    ('repo-id = "a/b", revision = "/abs"', "is not a valid name of a branch, tag or commit"),
+]
+
+
+@pytest.mark.parametrize(("entry", "words"), NOT_DEPENDENCIES)
+def test_a_kernel_dependency_is_a_repository_and_a_version_of_it(tmp_path: Path, entry: str, words: str) -> None:
+    text = MINIMAL.replace("[torch-noarch]", f"kernel-depends = [{{ {entry} }}]\n[torch-noarch]")
+    project_dir(tmp_path, text, "torch-ext/my_kernel/__init__.py")
+    with pytest.raises(ConfigError) as caught:
+        load_project(tmp_path)
+    (mistake,) = caught.value.diagnostics
+    assert words in mistake.message
+    assert (mistake.key or "").startswith("general.kernel-depends[0].")
+    assert mistake.line == text.split("kernel-depends")[0].count("\n") + 1
