@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import tarfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -289,6 +290,54 @@ def test_without_nvidias_archives_the_next_source_serves_and_it_is_said_once(
     assert asked.toolchains.resolve(OLD_CUDA).chain.unreachable == ("redistrib",)  # somebody wants them
 
 
+def test_who_had_nothing_is_not_asked_again_for_an_hour_but_this_machine_is(
+    server: LoopbackIndex, tmp_path: Path, host: HostCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernel_builder.backends.cuda.kind.PUBLIC_BASE", "http://127.0.0.1:1/redist")
+    toolkit = tmp_path / "cuda-12.4"
+    (tmp_path / "project" / "empty").mkdir(parents=True)
+    nothing, environ = '[debian]\nmirror = "empty"\n', {"CUDA_HOME": str(toolkit)}
+
+    def resolve(**how: bool) -> ResolvedToolchain | str:
+        try:
+            return kit(server, tmp_path, host, nothing, environ).toolchains.resolve(OLD_CUDA, **how)
+        except ToolchainError as error:
+            return f"{error.message}\n{error.hint}"
+
+    first = resolve(recall=True)
+    asked = len(server.requests)
+    assert asked
+    assert resolve(recall=True) == first  # every word of it
+    assert len(server.requests) == asked
+    assert resolve() == first  # whoever demands it asks again
+    assert len(server.requests) > asked
+    (kept,) = (tmp_path / "store" / "resolutions").glob("*.refused")
+    long_ago = time.time() - 2 * 3600
+    os.utime(kept, (long_ago, long_ago))
+    asked = len(server.requests)
+    assert resolve(recall=True) == first
+    assert len(server.requests) > asked
+    make_toolkit(toolkit)
+    found = resolve(recall=True)
+    assert isinstance(found, ResolvedToolchain)
+    assert sources_of(found)["nvcc"] == "local"
+    assert not kept.exists()
+
+
+def test_archives_that_can_be_reached_again_are_asked(
+    server: LoopbackIndex, tmp_path: Path, host: HostCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernel_builder.backends.cuda.kind.PUBLIC_BASE", "http://127.0.0.1:1/redist")
+    (tmp_path / "project" / "empty").mkdir(parents=True)
+    nothing = '[debian]\nmirror = "empty"\n'
+    with pytest.raises(ToolchainError, match="cannot be reached from here"):
+        kit(server, tmp_path, host, nothing).toolchains.resolve(OLD_CUDA, recall=True)
+    make_mirror(tmp_path / "mirror", make_toolkit(tmp_path / "made"))
+    monkeypatch.setattr("kernel_builder.backends.cuda.kind.PUBLIC_BASE", (tmp_path / "mirror").as_uri())
+    resolved = kit(server, tmp_path, host, nothing).toolchains.resolve(OLD_CUDA, recall=True)
+    assert sources_of(resolved)["nvcc"] == "redistrib"
+
+
 def test_an_updated_toolkit_is_another_one(server: LoopbackIndex, tmp_path: Path, host: HostCompiler) -> None:
     root = make_toolkit(tmp_path / "cuda-12.4")
     environ = {"CUDA_HOME": str(root)}
@@ -327,7 +376,8 @@ def test_of_two_toolkits_the_matching_one_is_taken_and_the_other_is_named(
     other = make_toolkit(tmp_path / "cuda-11.8")
     nvcc = other / "bin" / "nvcc"
     nvcc.write_text(_NVCC.replace("12.4, V12.4.131", "11.8, V11.8.89"))
-    settings = f'sources = ["index", "local"]\n[local]\ntoolkits = ["{other}"]\n'
+    settings = 'sources = ["index", "local"]\n'
+    (tmp_path / "user.toml").write_text(f'[local]\ntoolkits = ["{other}"]\n')
     one = kit(server, tmp_path, host, settings, {"CUDA_HOME": str(root)})
     resolved = one.toolchains.resolve(OLD_CUDA)
     assert resolved.toolkit is not None

@@ -186,6 +186,7 @@ def build_request(options: BuildOptions, *, ignore: tuple[str, ...], output: Pat
         within=VariantSet(within) if within else None,
         complete=options["complete"],
         list_unreachable=True,
+        recall=not options["complete"],  # who demands everything waits for all answers
         lock=LockUse.REQUIRE if options["locked"] else LockUse.PREFER,
         jobs=options["jobs"],
         variants_at_once=max_jobs,

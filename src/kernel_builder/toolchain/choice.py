@@ -185,6 +185,15 @@ class Chain:
     unreachable: tuple[str, ...] = ()
 
 
+class NoSourceError(ToolchainError):
+    """No source has ``part``. ``silent`` are sources that nobody asked for and that cannot be reached."""
+
+    def __init__(self, message: str, *, part: str, silent: Sequence[str] = (), hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.part = part
+        self.silent = tuple(silent)
+
+
 class _Decisions:
     """Collects, and turns network failures into reasons."""
 
@@ -217,7 +226,14 @@ class _Decisions:
                 error.message += f"\nno other source has {what}:{reasons}"
             return error
         reasons = f":{reasons}" if reasons else "; the configured sources have no candidates"
-        return ToolchainError(f"no source has {what} for Linux on {machine.value}{reasons}", hint=hint)
+        return NoSourceError(
+            f"no source has {what} for Linux on {machine.value}{reasons}", part=part, silent=self.silent, hint=hint
+        )
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """Sources that nobody asked for and that cannot be reached."""
+        return tuple(sorted({refused.source for refused in self.refused if refused.unreachable}))
 
 
 def choose_torch(request: ToolchainRequest, sources: Sequence[TorchSource]) -> Chain:
@@ -333,8 +349,7 @@ def choose_components(
         missing = [component for component in missing if not _take(decisions, component, found)]
     for component in components:
         if component.name not in decisions.taken:
-            silent = sorted({refused.source for refused in decisions.refused if refused.unreachable})
-            hint = where_else(toolkit, [source.label for source in sources], silent)
+            hint = where_else(toolkit, [source.label for source in sources], decisions.silent)
             raise decisions.fail(component.name, f"the {component.name} of {toolkit}", machine, hint)
     return Chain(
         taken=tuple(decisions.taken[component.name] for component in components),

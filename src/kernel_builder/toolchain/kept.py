@@ -14,7 +14,7 @@ from kernel_builder.config.backends import HOST, Backend
 from kernel_builder.files import write_text
 from kernel_builder.store.artefact import parse_artefact
 from kernel_builder.store.cache import Store
-from kernel_builder.toolchain.choice import Chain, Refused, Taken, ToolchainRequest
+from kernel_builder.toolchain.choice import Chain, NoSourceError, Refused, Taken, ToolchainRequest
 from kernel_builder.toolchain.host import build_machine
 from kernel_builder.toolchain.kinds import Kinds
 from kernel_builder.toolchain.model import HostCompiler, Toolkit
@@ -24,6 +24,7 @@ from kernel_builder.variants.names import Abi, Machine
 
 _FORMAT = 2
 _FOLDER = "resolutions"
+_REFUSAL = ".refused"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +92,30 @@ class Resolutions:
             "taken": [{**asdict(taken), "root": str(taken.root) if taken.root else None} for taken in chain.taken],
             "refused": [asdict(refused) for refused in chain.refused],
         }
+        self._write(self._path(request), table)
+        with contextlib.suppress(OSError):
+            self._path(request).with_suffix(_REFUSAL).unlink(missing_ok=True)
+
+    def keep_refusal(self, request: ToolchainRequest, error: NoSourceError) -> None:
+        """Keep that no source has what ``request`` needs."""
+        table = {"message": error.message, "hint": error.hint, "part": error.part, "silent": error.silent}
+        self._write(self._path(request).with_suffix(_REFUSAL), table)
+
+    def refusal(self, request: ToolchainRequest, max_age: float) -> NoSourceError | None:
+        """That no source had it, if that was found out in the last ``max_age`` seconds."""
+        path = self._path(request).with_suffix(_REFUSAL)
+        try:
+            if not 0 <= time.time() - path.stat().st_mtime <= max_age:
+                return None
+            table = json.loads(path.read_text(encoding="utf-8"))
+            return NoSourceError(table["message"], part=table["part"], silent=table["silent"], hint=table["hint"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _write(self, path: Path, table: Mapping[str, object]) -> None:
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_text(self._path(request), json.dumps(table, indent=1))
+            write_text(path, json.dumps(table, indent=1))
 
     def _path(self, request: ToolchainRequest) -> Path:
         recipes = self._describer.recipes

@@ -23,7 +23,15 @@ from kernel_builder.store.cache import Store
 from kernel_builder.store.index import locate
 from kernel_builder.store.offline import OfflineError
 from kernel_builder.store.parallel import run_all
-from kernel_builder.toolchain.choice import TORCH, Chain, Taken, ToolchainRequest, choose_components, choose_torch
+from kernel_builder.toolchain.choice import (
+    TORCH,
+    Chain,
+    NoSourceError,
+    Taken,
+    ToolchainRequest,
+    choose_components,
+    choose_torch,
+)
 from kernel_builder.toolchain.host import HostCompilers, Purpose, choose_host_compiler
 from kernel_builder.toolchain.kept import KeptChoice, Resolutions
 from kernel_builder.toolchain.kinds import Kinds, ToolkitKind
@@ -34,6 +42,7 @@ from kernel_builder.toolchain.sources import Sources
 from kernel_builder.toolchain.trees import Trees
 
 _DAY = 24 * 3600.0
+_HOUR = 3600.0
 
 
 def purpose_of(request: ToolchainRequest, kinds: Kinds) -> Purpose:
@@ -88,8 +97,9 @@ class Toolchains:
                 known.update({artefact.filename: artefact for artefact in self._store.artefacts(key)})
         return tuple(known.get(artefact.filename, artefact) for artefact in resolved.artefacts)
 
-    def resolve(self, request: ToolchainRequest, *, fresh: bool = False) -> ResolvedToolchain:
-        """Choose the sources of every part of ``request``. ``fresh`` asks them even where a choice is kept.
+    def resolve(self, request: ToolchainRequest, *, fresh: bool = False, recall: bool = False) -> ResolvedToolchain:
+        """Choose the sources of every part of ``request``. ``fresh`` asks them even where a choice is kept; with
+        ``recall`` those that answered and had nothing are not asked again for an hour.
 
         Raises :class:`ToolchainError` with all reasons when no source has what is asked for, or no compiler of this
         machine fits; :class:`NetworkError` when a source cannot be asked and no complete earlier choice is in the
@@ -101,9 +111,15 @@ class Toolchains:
             return self._resolve_offline(request, host, kept)
         if kept is not None and kept.age <= self._max_age and not fresh:
             return kept.resolved
+        refusal = self._kept.refusal(request, min(self._max_age, _HOUR)) if recall else None
+        if refusal is not None and not self._is_overtaken(request, refusal):
+            raise refusal
         try:
             with self._transfers():
                 chain = self._choose(request)
+        except NoSourceError as error:
+            self._kept.keep_refusal(request, error)
+            raise
         except NetworkError as error:
             if kept is None:
                 raise
@@ -118,6 +134,24 @@ class Toolchains:
             self._kept.keep(request, chain)
         self._tell_who_is_silent(chain)
         return self._describer.describe(request, host, chain)
+
+    def _is_overtaken(self, request: ToolchainRequest, refusal: NoSourceError) -> bool:
+        """Whether a source on this machine, or one that could not be reached then, has now what none had."""
+
+        def asked(label: str) -> bool:
+            return label in refusal.silent or self._sources.is_at_hand(label)
+
+        try:
+            with self._transfers():
+                if refusal.part == TORCH:
+                    choose_torch(request, [source for source in self._sources.torch if asked(source.label)])
+                else:
+                    self._choose_toolkit(request, asked)
+        except ToolchainError:
+            return False
+        except NetworkError:
+            return True
+        return True
 
     def _tell_who_is_silent(self, chain: Chain) -> None:
         """Say once which sources that nobody asked for cannot be reached."""
@@ -230,17 +264,22 @@ class Toolchains:
         torch = choose_torch(request, self._sources.torch)
         if request.toolkit is None:
             return torch
-        toolkit = choose_components(
-            self._components(request),
-            request.toolkit,
-            request.machine,
-            self._sources.toolkits[request.toolkit.backend],
-            self._kind(request).where_else,
-        )
+        toolkit = self._choose_toolkit(request)
         return Chain(
             taken=torch.taken + toolkit.taken,
             refused=torch.refused + toolkit.refused,
             unreachable=tuple(sorted({*torch.unreachable, *toolkit.unreachable})),
+        )
+
+    def _choose_toolkit(self, request: ToolchainRequest, asked: Callable[[str], bool] = lambda _: True) -> Chain:
+        assert request.toolkit is not None  # noqa: S101  (callers ask for what has one)
+        sources = self._sources.toolkits[request.toolkit.backend]
+        return choose_components(
+            self._components(request),
+            request.toolkit,
+            request.machine,
+            [source for source in sources if asked(source.label)],
+            self._kind(request).where_else,
         )
 
     def _resolve_offline(

@@ -46,11 +46,11 @@ class BuildRequest:
     ``patterns`` are globs over variant names, ``local`` means what the client loads in the active environment, and
     what can run there, ``platform`` and ``within`` are as in :class:`Selection`; with ``complete`` all of them must be
     possible here; with ``list_unreachable`` a server that does not answer makes variants unavailable, instead of being
-    an error at once; ``lock`` says what becomes of the project's lock. ``jobs`` overrides the number of jobs,
-    ``variants_at_once`` and ``cores`` that of variants and of one variant's jobs; without ``load`` none is loaded;
-    ``output`` the directory for variants (default ``build``), ``python`` the interpreter that loads them,
-    ``ignore`` the conformance rules that are passed over. ``settings_from``: whose ``kernel-builder.toml`` counts
-    (default: that of the root).
+    an error at once; with ``recall`` a source that had nothing is not asked again for an hour; ``lock`` says what
+    becomes of the project's lock. ``jobs`` overrides the number of jobs, ``variants_at_once`` and ``cores`` that of
+    variants and of one variant's jobs; without ``load`` none is loaded; ``output`` the directory for variants (default
+    ``build``), ``python`` the interpreter that loads them, ``ignore`` the conformance rules that are passed over.
+    ``settings_from``: whose ``kernel-builder.toml`` counts (default: that of the root).
     """
 
     root: Path
@@ -61,6 +61,7 @@ class BuildRequest:
     within: VariantSet | None = None
     complete: bool = False
     list_unreachable: bool = False
+    recall: bool = False
     lock: LockUse = LockUse.PREFER
     jobs: int | None = None
     variants_at_once: int | None = None
@@ -91,6 +92,7 @@ class BuildRequest:
         return ToolchainOptions(
             lock=self.lock,
             list_unreachable=self.list_unreachable,
+            recall=self.recall,
             settings_from=self.settings_from,
         )
 

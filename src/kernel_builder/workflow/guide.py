@@ -16,10 +16,11 @@ from kernel_builder.toolchain.resolved import ResolvedToolchain
 
 
 class LockGuide:
-    """Chooses toolchains as the lock of the project in ``root`` says."""
+    """Chooses toolchains as the lock of the project in ``root`` says. ``recall``: see :meth:`Toolchains.resolve`."""
 
-    def __init__(self, root: Path, use: LockUse, reporter: Reporter) -> None:
+    def __init__(self, root: Path, use: LockUse, reporter: Reporter, *, recall: bool) -> None:
         self._use = use
+        self._recall = recall
         self._reporter = reporter
         self._lock = None if use is LockUse.UPGRADE else read_lock(root)
         self._locked: dict[str, LockedVariant] = {}
@@ -36,7 +37,7 @@ class LockGuide:
             if self._use is LockUse.REQUIRE:
                 provider.resolve(wanted)  # what cannot be built here could not be locked either: then that is why
                 raise self._refusal(name, "the lock does not list it")
-            return provider.resolve(wanted, fresh=self._use is LockUse.UPGRADE)
+            return provider.resolve(wanted, fresh=self._use is LockUse.UPGRADE, recall=self._recall)
         own = [artefact for artefact in locked.artefacts if artefact.kind is not ArtefactKind.TREE]
         try:
             answer = provider.resolve_locked(wanted, own)
@@ -46,7 +47,7 @@ class LockGuide:
             if self._use is LockUse.REQUIRE:
                 raise self._refusal(name, error.message) from error
             self._differs(name, error.message)
-            return provider.resolve(wanted)
+            return provider.resolve(wanted, recall=self._recall)
         trees = {artefact for artefact in locked.artefacts if artefact.kind is ArtefactKind.TREE}
         if trees != {artefact for library in libraries for artefact in library.artefacts}:
             self._differs(name, "the libraries that its sections depend on differ from those in the lock")

@@ -106,12 +106,14 @@ def resolve_all(
 class ToolchainOptions:
     """How toolchains of a project are chosen.
 
-    ``lock`` says what becomes of the project's lock; ``list_unreachable`` is that of :func:`resolve_all`.
-    ``settings_from`` is the directory whose ``kernel-builder.toml`` counts (default: the project's).
+    ``lock`` says what becomes of the project's lock; ``list_unreachable`` is that of :func:`resolve_all`, ``recall``
+    that of :meth:`Toolchains.resolve`. ``settings_from`` is the directory whose ``kernel-builder.toml`` counts
+    (default: the project's).
     """
 
     lock: LockUse = LockUse.PREFER
     list_unreachable: bool = False
+    recall: bool = False
     settings_from: Path | None = None
 
 
@@ -149,7 +151,7 @@ def choose_toolchains(project: Project, matrix: Matrix, run: Run, options: Toolc
     depends = {entry.backend: _resolve_libraries(project, entry.backend, libraries) for entry, _ in compiled}
     settings_from = options.settings_from or project.root
     provider = open_toolchains(run, settings_from, machine, indexes={index.label: index})
-    guide = LockGuide(project.root, options.lock, run.reporter)
+    guide = LockGuide(project.root, options.lock, run.reporter, recall=options.recall)
 
     def way(entry: Kept, row: SupportRow) -> Callable[[], ResolvedToolchain]:
         request = toolchain_request(row)

@@ -101,7 +101,7 @@ class CudaToolkit:
         if REDISTRIB not in labels:
             order = [label for label in labels if label != LOCAL] + [REDISTRIB] + [LOCAL] * (LOCAL in labels)
             return f"set KERNEL_BUILDER_SOURCES={','.join(order)} to use NVIDIA's archives also"
-        return f"install {toolkit} on this machine, and set local.toolkits in kernel-builder.toml to its directory"
+        return f"install {toolkit} on this machine, and set CUDA_HOME to its directory"
 
     @property
     def debian_releases(self) -> tuple[str, ...]:
