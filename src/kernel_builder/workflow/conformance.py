@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from kernel_builder.check.subject import SourceTree
 
 _SOURCE_RULES = ("KB2", "KB3", "KB470", "KB48")
+_WARNED_OF = ("KB470",)
+"""Those of them that read every source, and stop no build."""
 _PACKAGE_RULES = ("KB411", "KB412", "KB416", "KB430", "KB450", "KB455", "KB456", "KB457", "KB458")
 """What can be known of a variant from the files that it is packed from."""
 # The variant's Python files are the package's, which were checked as sources.
@@ -91,11 +93,13 @@ def examine(root: Path, ignore: Sequence[str] = ()) -> Examined:
             raise
         from kernel_builder.check.subject import SourceTree  # noqa: PLC0415  (start-up time)
 
-        findings = _in_sources(SourceTree(root, ""), ignore, ())
+        findings = _in_sources(SourceTree(root, ""), (*ignore, *_WARNED_OF), ())
         return Examined(root=root, project=None, diagnostics=error.diagnostics, findings=findings)
     required = choose(all_variants(project, load_support(), None), within=VariantSet.REQUIRED)
     names = tuple(entry.name for entry in required.kept)
-    return Examined(root=root, project=project, diagnostics=diagnostics, findings=_find(project, ignore, names))
+    return Examined(
+        root=root, project=project, diagnostics=diagnostics, findings=_find(project, (*ignore, *_WARNED_OF), names)
+    )
 
 
 def read_to_build(root: Path, ignore: Sequence[str] = ()) -> tuple[Project, tuple[Diagnostic, ...]]:
