@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -193,6 +194,46 @@ def test_where_nothing_has_it_every_remedy_is_named(bench: Bench) -> None:
     assert "v3.8.0.tar.gz" in caught.value.message
     hint = caught.value.hint or ""
     assert all(word in hint for word in ("nvidia-cutlass 3.8.0", "KERNEL_BUILDER_CUTLASS_URL", "CUTLASS_SRC_DIR"))
+
+
+@pytest.mark.parametrize("place", ["nothing", "wheel", "archive", "file", "git", "gone", "gone git", "offline"])
+def test_whether_a_place_has_it_is_asked_without_fetching_it(bench: Bench, tmp_path: Path, place: str) -> None:
+    if place == "wheel":
+        bench.server.add("nvidia_cutlass-3.8.0.0-py3-none-any.whl", wheel_of(FILES))
+    elif place == "archive":
+        bench.server.add("v3.8.0.tar.gz", archive_of(FILES))
+    elif place in {"file", "gone"}:
+        bench.environ["KERNEL_BUILDER_CUTLASS_URL"] = str(tmp_path / "cutlass-{version}.tar.gz")
+    elif "git" in place:
+        repository(tmp_path / "mirror", FILES)
+        bench.environ["KERNEL_BUILDER_CUTLASS_URL"] = f"git+file://{tmp_path / place.replace('git', 'mirror')}"
+    if place == "file":
+        (tmp_path / "cutlass-3.8.0.tar.gz").write_bytes(archive_of(FILES))
+    bench.offline = place == "offline"
+    libraries = bench.libraries()
+    resolved = libraries.resolve("cutlass_3_8")
+    if place in {"wheel", "archive", "file", "git"}:
+        libraries.require(resolved)
+        assert not bench.store.has(resolved.key)
+    else:
+        with pytest.raises(NetworkError, match=r"cutlass_3_8 \(CUTLASS 3.8.0\) is not available: ") as caught:
+            libraries.require(resolved)
+        assert "CUTLASS_SRC_DIR = a directory" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("command", [("build", "--dry-run"), ("build",)])
+def test_a_library_that_no_place_has_stops_a_build_before_anything_is_fetched(
+    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    root = shutil.copytree(PROJECTS / "cutlass-copy", tmp_path / "kernel")
+    monkeypatch.setenv("KERNEL_BUILDER_CACHE", str(tmp_path / "store"))
+    monkeypatch.setenv("KERNEL_BUILDER_CUTLASS_URL", str(tmp_path / "gone.tar.gz"))
+    text = (root / "build.toml").read_text(encoding="utf-8")
+    (root / "build.toml").write_text(re.sub(r"cutlass_[0-9_]+", "cutlass_4_5", text), encoding="utf-8")
+    told = tool.apart(*command, root, env={**os.environ})
+    assert told.code != 0
+    assert "cutlass_4_5 (CUTLASS 4.5.2) is not available" in told.stderr
+    assert "fetching" not in told.stderr
 
 
 def test_a_directory_that_the_user_names_comes_before_every_server(bench: Bench, tmp_path: Path) -> None:

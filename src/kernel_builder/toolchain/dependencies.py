@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from packaging.specifiers import SpecifierSet
@@ -29,7 +30,7 @@ from kernel_builder.git import GitError, GitMissingError, GitTooSlowError, run_g
 from kernel_builder.store.archive import unpack
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.cache import Store, StoreKey, require_space
-from kernel_builder.store.index import Index, choose_wheel
+from kernel_builder.store.index import Index, IndexFile, choose_wheel
 from kernel_builder.store.offline import refused_offline
 from kernel_builder.store.progress import Fetch
 from kernel_builder.store.settings import expanded, redact
@@ -45,6 +46,7 @@ _VERSION_LINES = re.compile(r"^\s*#\s*define\s+\w+_(MAJOR|MINOR|PATCH)\s+([0-9]+
 _CMAKE_VERSION = re.compile(r"^\s*project\(\s*\w+\s+VERSION\s+([0-9.]+)", re.MULTILINE | re.IGNORECASE)
 
 OnBytes = Callable[[int], None]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,23 +277,41 @@ class Libraries:
                     shutil.copyfile(path, target)
         return resolved.artefacts
 
+    def require(self, resolved: ResolvedLibrary) -> None:
+        """Ask whether some place has the headers, unless they are in the store: before anything else is fetched.
+
+        Raises what :meth:`provide` raises where none has.
+        """
+        if resolved.local is None and not self._store.has(resolved.key):
+            release = resolved.release
+            places: list[Callable[[], object]] = [lambda: self._wheel_of(release)] if release.wheel else []
+            self._first(release, [*places, lambda: self._ask_address(release)], lambda: None)
+
     def _fetch(self, release: Release, into: Path) -> Sequence[Artefact]:
+        """Bring it from the first place that has it."""
+
+        def clear() -> None:
+            for folder in into.iterdir():
+                shutil.rmtree(folder)
+
+        places: list[Callable[[], Sequence[Artefact]]] = [lambda: self._from_address(release, into)]
+        if release.wheel:
+            places.insert(0, lambda: self._from_wheel(release, into))
+        return self._first(release, places, clear)
+
+    def _first(self, release: Release, places: Sequence[Callable[[], _T]], after_failure: Callable[[], None]) -> _T:
         """Try every place in turn; only an integrity error ends it at once, for it is no reason to look elsewhere."""
         failures: list[str] = []
         networks = 0
-        places: list[Callable[[Release, Path], Sequence[Artefact]]] = [self._from_address]
-        if release.wheel:
-            places.insert(0, self._from_wheel)
         for place in places:
             try:
-                return place(release, into)
+                return place()
             except IntegrityError:
                 raise
             except (NetworkError, ToolchainError) as error:
                 networks += isinstance(error, NetworkError)
                 failures.append(error.message)
-                for folder in into.iterdir():
-                    shutil.rmtree(folder)
+                after_failure()
         kind: type[KernelBuilderError] = NetworkError if networks else ToolchainError
         raise kind(
             f"{release.name} ({release.label}) is not available: {'; '.join(failures)}", hint=self._remedies(release)
@@ -306,14 +326,18 @@ class Libraries:
             f" repository with its tags); {library.variable} = a directory with {release.label} unpacked"
         )
 
-    def _from_wheel(self, release: Release, into: Path) -> Sequence[Artefact]:
+    def _wheel_of(self, release: Release) -> IndexFile:
         library = release.library
-        file = choose_wheel(
+        return choose_wheel(
             self._index.files(library.project),
             project=library.project,
             allowed=SpecifierSet(f"=={release.version}.*"),
             machine="any",
         ).file
+
+    def _from_wheel(self, release: Release, into: Path) -> Sequence[Artefact]:
+        library = release.library
+        file = self._wheel_of(release)
         progress = Fetch(release.label, self._reporter)
         scratch = into / ".scratch"
         scratch.mkdir()
@@ -325,10 +349,31 @@ class Libraries:
         progress.finish()
         return (wheel_artefact(file, wheel, self._index.label),)
 
-    def _from_address(self, release: Release, into: Path) -> Sequence[Artefact]:
+    def _address_of(self, release: Release) -> str:
         library = release.library
         address = self._environ.get(library.mirror, "").strip() or library.archive
-        address = address.replace("{version}", release.version)
+        return address.replace("{version}", release.version)
+
+    def _ask_address(self, release: Release) -> None:
+        """Raise :class:`NetworkError` or :class:`ToolchainError` where nothing is at the address of the sources."""
+        address = self._address_of(release)
+        if address.startswith("git+"):
+            address = address.removeprefix("git+")
+            self._refuse_network(address)
+            tag = f"refs/tags/v{release.version}"
+            _git("ls-remote", "--exit-code", "--", address, tag, address=address, environ=self._environ)
+        elif urlsplit(address).scheme in {"http", "https"}:
+            if self._transport is None:
+                raise NetworkError(f"{redact(address)} needs the network")
+            self._transport.range_size(address)
+        else:
+            path = _local_file(address)
+            if not path.is_file():
+                raise NetworkError(f"cannot read {path}: it is not a file")
+
+    def _from_address(self, release: Release, into: Path) -> Sequence[Artefact]:
+        library = release.library
+        address = self._address_of(release)
         progress = Fetch(release.label, self._reporter)
         scratch = into / ".scratch"
         scratch.mkdir()
@@ -368,13 +413,18 @@ class Libraries:
             ),
         )
 
+    def _refuse_network(self, address: str) -> None:
+        """Raise :class:`NetworkError` for the ``address`` of a repository that may not be asked."""
+        if urlsplit(address).scheme in {"", "file"}:
+            return
+        if self._transport is None:
+            raise NetworkError(f"{redact(address)} needs the network")
+        if self._transport.offline:
+            raise refused_offline(redact(address))
+
     def _from_git(self, address: str, release: Release, archive: Path) -> None:
         """An archive of the tag ``v<version>``, whose commit must be the one that is known."""
-        scheme = urlsplit(address).scheme
-        if self._transport is None and scheme not in {"", "file"}:
-            raise NetworkError(f"{redact(address)} needs the network")
-        if self._transport is not None and self._transport.offline and scheme not in {"", "file"}:
-            raise refused_offline(redact(address))
+        self._refuse_network(address)
         repository = archive.with_name("git")
         git = partial(_git, address=address, environ=self._environ)
         git("init", "--quiet", "--bare", str(repository))
@@ -408,11 +458,15 @@ def source_version(folder: Path, library: Library) -> str | None:
     return found[1] if found else None
 
 
-def _copy_file(address: str, target: Path) -> None:
+def _local_file(address: str) -> Path:
     parts = urlsplit(address)
-    path = Path(unquote(parts.path)) if parts.scheme == "file" else Path(address).expanduser()
     if "://" in address and parts.scheme != "file":
         raise NetworkError(f"{redact(address)} is not a valid URL: write https://, file:// or git+https://")
+    return Path(unquote(parts.path)) if parts.scheme == "file" else Path(address).expanduser()
+
+
+def _copy_file(address: str, target: Path) -> None:
+    path = _local_file(address)
     try:
         shutil.copyfile(path, target)
     except OSError as error:

@@ -94,6 +94,7 @@ class BuildRequest:
             list_unreachable=self.list_unreachable,
             recall=self.recall,
             settings_from=self.settings_from,
+            to_build=True,
         )
 
 

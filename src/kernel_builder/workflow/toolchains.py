@@ -108,12 +108,13 @@ class ToolchainOptions:
 
     ``lock`` says what becomes of the project's lock; ``list_unreachable`` is that of :func:`resolve_all`, ``recall``
     that of :meth:`Toolchains.resolve`. ``settings_from`` is the directory whose ``kernel-builder.toml`` counts
-    (default: the project's).
+    (default: the project's). With ``to_build``, what sections depend on must be within reach.
     """
 
     lock: LockUse = LockUse.PREFER
     list_unreachable: bool = False
     recall: bool = False
+    to_build: bool = False
     settings_from: Path | None = None
 
 
@@ -149,6 +150,8 @@ def choose_toolchains(project: Project, matrix: Matrix, run: Run, options: Toolc
     transport = index.transport_without_credentials()
     libraries = Libraries(run.store, index, run.reporter, transport, run.environ)
     depends = {entry.backend: _resolve_libraries(project, entry.backend, libraries) for entry, _ in compiled}
+    lacking = _lacking(compiled, depends, libraries, matrix, options) if options.to_build else []
+    compiled = [(entry, row) for entry, row in compiled if entry.name not in {one.name for one in lacking}]
     settings_from = options.settings_from or project.root
     provider = open_toolchains(run, settings_from, machine, indexes={index.label: index})
     guide = LockGuide(project.root, options.lock, run.reporter, recall=options.recall)
@@ -165,12 +168,43 @@ def choose_toolchains(project: Project, matrix: Matrix, run: Run, options: Toolc
     order = [entry.name for entry in matrix.kept]
     return Chosen(
         resolved=found.resolved,
-        depends=depends,
+        depends={entry.backend: depends[entry.backend] for entry, _ in compiled},
         locked=guide.finish(len(compiled)),
-        unavailable=tuple(sorted([*blocked, *found.unavailable], key=lambda entry: order.index(entry.name))),
+        unavailable=tuple(sorted([*blocked, *lacking, *found.unavailable], key=lambda entry: order.index(entry.name))),
         provider=provider,
         libraries=libraries,
     )
+
+
+def _lacking(
+    compiled: Iterable[tuple[Kept, SupportRow]],
+    depends: Mapping[Backend, tuple[ResolvedLibrary, ...]],
+    libraries: Libraries,
+    matrix: Matrix,
+    options: ToolchainOptions,
+) -> list[Unavailable]:
+    """The variants that depend on a library which no place has. Raises as :func:`resolve_all` does."""
+    wanted = [(entry.name, entry.backend) for entry, _ in compiled]
+    failed: dict[Backend, NetworkError | ToolchainError] = {}
+    for backend in dict.fromkeys(backend for _, backend in wanted):
+        try:
+            for library in depends[backend]:
+                libraries.require(library)
+        except (ToolchainError, NetworkError) as error:
+            collected = isinstance(error, ToolchainError) or options.list_unreachable
+            if len(matrix.kept) == 1 or not collected or isinstance(error, IntegrityError):
+                raise
+            failed[backend] = error
+    return [
+        Unavailable(
+            name=name,
+            reason=failed[backend].message,
+            remedy=failed[backend].hint,
+            exit_code=failed[backend].exit_code,
+        )
+        for name, backend in wanted
+        if backend in failed
+    ]
 
 
 def _resolve_libraries(project: Project, backend: Backend, libraries: Libraries) -> tuple[ResolvedLibrary, ...]:
@@ -185,6 +219,12 @@ def provide(chosen: Chosen, matrix: Matrix, run: Run) -> int:
     Raises what fetching raises, and :class:`IntegrityError` for files that are not those of the lock.
     """
     fetched = 0
+    # First: they are small, and what is wrong with them is known before gigabytes are fetched.
+    if chosen.libraries is not None:
+        wanted = {library.key.name: library for libraries in chosen.depends.values() for library in libraries}
+        for name in sorted(wanted):
+            chosen.libraries.provide(wanted[name])
+        fetched += chosen.libraries.bytes_received
     if chosen.provider is not None:
         chosen.provider.provide_all(tuple(dict.fromkeys(chosen.resolved.values())))
         for name, locked in chosen.locked.items():
@@ -194,11 +234,6 @@ def provide(chosen: Chosen, matrix: Matrix, run: Run) -> int:
             if entry.name in chosen.resolved and stable_target(entry) is not None:
                 provide_stable_headers(run.store, chosen.resolved[entry.name].torch)
         fetched += chosen.provider.bytes_received
-    if chosen.libraries is not None:
-        wanted = {library.key.name: library for libraries in chosen.depends.values() for library in libraries}
-        for name in sorted(wanted):
-            chosen.libraries.provide(wanted[name])
-        fetched += chosen.libraries.bytes_received
     return fetched
 
 
