@@ -147,10 +147,15 @@ def check_found(
     finally:
         forget_parsed_files()
     kinds = [type(unit) for unit in units]
+    notes = [note for one in found for note in one.notes]
+    if settings.load and VariantDir in kinds:
+        from kernel_builder.check.load import confinement  # noqa: PLC0415  (start-up time)
+
+        notes.append(confinement(settings))
     return CheckReport(
         checked=tuple(one.shown for one in found),
         findings=tuple(sorted(dict.fromkeys(findings), key=lambda finding: finding.order)),
-        notes=tuple(note for one in found for note in one.notes),
+        notes=tuple(notes),
         variants=kinds.count(VariantDir),
         libraries=kinds.count(LibraryFile),
         python_files=sum(len(unit.files) for unit in units if isinstance(unit, PythonTree)),

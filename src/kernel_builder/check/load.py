@@ -86,6 +86,12 @@ def _environment(python: Path | None, variables: frozenset[tuple[str, str]]) -> 
     return find_environment(python, dict(variables))
 
 
+def confinement(settings: Settings) -> str:
+    """How the code of kernels is confined where ``settings`` ask for them to be loaded."""
+    environment = _environment(settings.python, frozenset(settings.environ.items()))
+    return f"kernels were {environment.confinement}"
+
+
 _RULES = (NOT_LOADED, FAILED, CRASHED, FOREIGN, UNIMPLEMENTED, AUTOGRAD_ONLY, TOGETHER, NOT_COMPILED, OP_CRASHED,
           NOT_CALLED)  # fmt: skip
 

@@ -351,6 +351,7 @@ def _outcome_json(outcome: BuildOutcome) -> dict[str, object]:
         "unavailable": [entry.to_json() for entry in outcome.unavailable],
         "output": str(outcome.plan.places.output),
         "fetched-bytes": outcome.fetched,
+        "confinement": outcome.confinement,
         "warnings": list(outcome.plan.warnings),
         "notes": [*outcome.plan.notes, *outcome.remarks],
         "variants": [

@@ -91,6 +91,14 @@ class Driver:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """What a backend needs where kernels are loaded: patterns of environment variables, and of devices in ``/dev``."""
+
+    environment: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scaffold:
     """What ``init`` writes: a file (``{py}`` is the kernel's Python name) from a template."""
 
@@ -134,6 +142,7 @@ class Backend(str, metaclass=_Backends):
     torch: InTorch
     symbols: str | None
     """A pattern of the names that the runtimes which torch depends on have."""
+    runtime: Runtime
     driver: Driver | None
     scaffold: Scaffold | None
 
@@ -188,6 +197,7 @@ def _backend(row: dict[str, Any]) -> Backend:
         "architectures": _architectures(row.pop("architectures")) if "architectures" in row else None,
         "torch": InTorch(**_fields(row.pop("torch"))),
         "symbols": row.pop("symbols", None),
+        "runtime": Runtime(**_fields(row.pop("runtime", {}))),
         "driver": Driver(**row.pop("driver")) if "driver" in row else None,
         "scaffold": Scaffold(**row.pop("init")) if "init" in row else None,
     }

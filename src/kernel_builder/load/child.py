@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kernel_builder.load.cause import cause_of
+from kernel_builder.load.confinement import Sandbox, clean_environment, make_home
+from kernel_builder.load.process import ChildResult, run_child, scratch
 from kernel_builder.variants.names import Machine, Platform, System
 
 _PROBE = Path(__file__).with_name("probe") / "__main__.py"
@@ -55,7 +56,7 @@ def platform_of(python: Path) -> Platform:
     return here if machine is None else Platform(machine=machine, system=System.LINUX)
 
 
-def _launcher(python: Path, environ: Mapping[str, str]) -> list[str] | str:
+def launcher(python: Path, environ: Mapping[str, str]) -> list[str] | str:
     """What stands before an interpreter of another platform to run it here, or a sentence saying why it cannot run."""
     machine = platform_of(python).machine
     if machine is Platform.current().machine:
@@ -70,33 +71,38 @@ def _launcher(python: Path, environ: Mapping[str, str]) -> list[str] | str:
     return [found]
 
 
-def ask(python: Path, environ: Mapping[str, str], task: str, request: Mapping[str, object]) -> Reply:
-    """Run the probe's ``task`` in ``python``, started with the variables ``environ``."""
-    launcher = _launcher(python, environ)
-    if isinstance(launcher, str):
-        return Reply(problem=launcher)
-    seconds = _SECONDS * (_EMULATION_FACTOR if launcher else 1)
-    command = [*launcher, str(python), "-I", "-B", str(_PROBE), task, json.dumps(request)]
-    try:
-        completed = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=seconds,
-            stdin=subprocess.DEVNULL,
-            cwd=python.parent,
-            env=dict(environ),
-        )
-    except OSError as error:
-        return Reply(problem=f"{python} does not run: {error.strerror}")
-    except subprocess.TimeoutExpired:
-        return Reply(problem=f"{python} did not respond within {seconds} s")
+def ask(
+    python: Path,
+    environ: Mapping[str, str],
+    task: str,
+    request: Mapping[str, object],
+    *,
+    sandbox: Sandbox | None = None,
+    readable: Iterable[Path] = (),
+) -> Reply:
+    """Run the probe's ``task`` in ``python``, with what loading needs of the variables ``environ``.
+
+    This is the only place where a kernel's code is run: with an empty home, in ``sandbox``, where it can read the paths
+    ``readable``.
+    """
+    before = launcher(python, environ)
+    if isinstance(before, str):
+        return Reply(problem=before)
+    seconds = _SECONDS * (_EMULATION_FACTOR if before else 1)
+    command = [*before, str(python), "-I", "-B", str(_PROBE), task, json.dumps(request)]
+    with scratch() as home:
+        make_home(home)
+        confined = (sandbox or Sandbox()).command(command, home=home, readable=(_PROBE.parent, *readable))
+        try:
+            completed = run_child(confined, environ=clean_environment(environ, home), cwd=home, seconds=seconds)
+        except OSError as error:
+            return Reply(problem=f"{python} does not run: {error.strerror}")
+    if completed.stopped is not None:
+        return Reply(problem=f"{python} {completed.stopped}")
     return _reply(completed, command)
 
 
-def _reply(completed: subprocess.CompletedProcess[str], command: list[str]) -> Reply:
+def _reply(completed: ChildResult, command: list[str]) -> Reply:
     lines = completed.stdout.splitlines()
     written = "\n".join(line for line in lines if not line.startswith(_ANSWER))
     log = f"{' '.join(command[:-1])}\n{written}\n{completed.stderr}"
@@ -104,7 +110,7 @@ def _reply(completed: subprocess.CompletedProcess[str], command: list[str]) -> R
         if line.startswith(_ANSWER):
             answer: dict[str, Any] = json.loads(line.removeprefix(_ANSWER))
             return Reply(answer=answer, log=f"{log}\n{answer.get('traceback', '')}")
-    code = completed.returncode
+    code = completed.code
     died = f"died of signal {-code}" if code < 0 else f"ended with code {code}"
     cause = cause_of(completed.stderr.strip() or completed.stdout.strip())
     calls = [line.removeprefix(_CALLS) for line in lines if line.startswith(_CALLS)]

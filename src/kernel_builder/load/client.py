@@ -18,7 +18,8 @@ from kernel_builder.config.backends import Backend
 from kernel_builder.errors import UsageError
 from kernel_builder.files import write_text
 from kernel_builder.load.cause import without_native_frames
-from kernel_builder.load.child import Reply, ask, platform_of
+from kernel_builder.load.child import Reply, ask, launcher, platform_of
+from kernel_builder.load.confinement import Sandbox, find_sandbox
 from kernel_builder.load.evidence import Call, CallStatus, Foreign, LoadedOp, LoadResult, LoadStatus
 from kernel_builder.variants.names import Abi, ArchVariant, Platform, StableAbiTag, TorchTag, Variant
 
@@ -33,7 +34,8 @@ class Environment:
     ``torch`` is its full version, ``client`` that of ``kernels``. ``toolkits`` are the backends that this torch has, by
     itself or with a plugin, each with the version of the toolkit that it was built with (``""`` for backends without
     one); ``devices`` how many devices the drivers offer, for the backends whose driver can be asked. ``platform`` is
-    what the interpreter is a program for, ``environ`` the environment variables that it is started with.
+    what the interpreter is a program for, ``environ`` the environment variables, of which it gets those that loading
+    needs. ``sandbox`` confines it while it runs a kernel's code.
     """
 
     python: Path
@@ -44,6 +46,11 @@ class Environment:
     client: str = ""
     platform: Platform = field(default_factory=Platform.current)
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    sandbox: Sandbox = field(default_factory=Sandbox)
+
+    def ask(self, task: str, request: Mapping[str, object], *readable: Path) -> Reply:
+        """What the probe answers about the kernels in ``readable``."""
+        return ask(self.python, self.environ, task, request, sandbox=self.sandbox, readable=readable)
 
     @property
     def release(self) -> tuple[int, int]:
@@ -55,6 +62,11 @@ class Environment:
     def label(self) -> str:
         """For people: ``torch 2.13.0+cpu``."""
         return f"torch {self.torch}"
+
+    @property
+    def confinement(self) -> str:
+        """For people: what a kernel's code can do while it is loaded."""
+        return self.sandbox.label
 
     def proof_key(self, fingerprint: str) -> list[str]:
         """What a proof of loading holds for, where ``fingerprint`` stands for every byte of a variant."""
@@ -82,6 +94,11 @@ class NoEnvironment:
     """Why variants cannot be loaded on this machine."""
 
     reason: str
+
+    @property
+    def confinement(self) -> str:
+        """For people: nothing of a kernel runs."""
+        return f"not loaded: {self.reason}"
 
 
 def _candidates(chosen: Path | None, environ: Mapping[str, str]) -> list[Path]:
@@ -129,6 +146,9 @@ def find_environment(chosen: Path | None, environ: Mapping[str, str]) -> Environ
             reasons.append(f"{python} is free-threaded, which the limited API does not support")
             continue
         platform = platform_of(python)
+        before = launcher(python, environ)
+        visible = [Path(path) for path in (*answer["paths"], *_named_paths(environ))]
+        command = [*([] if isinstance(before, str) else before), str(python)]
         return Environment(
             python=python,
             torch=str(answer["torch"]),
@@ -137,12 +157,19 @@ def find_environment(chosen: Path | None, environ: Mapping[str, str]) -> Environ
             client=str(answer["client"]),
             platform=platform,
             environ=environ,
+            sandbox=find_sandbox(command, visible, environ),
             abi=(Abi.CXX11 if answer["cxx11"] else Abi.CXX98) if sys.platform == "linux" else None,
         )
     if chosen is not None:
         why = reasons[0] if reasons else "no such file"
         raise UsageError(f"--python {chosen} cannot load kernels: {why}", hint="pass a Python with torch and kernels")
     return NoEnvironment(reason=reasons[0] if reasons else "no Python was found")
+
+
+def _named_paths(environ: Mapping[str, str]) -> list[str]:
+    """What variables tell the loader of programs to use."""
+    named = (environ.get(name, "") for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "QEMU_LD_PREFIX"))
+    return [path for value in named for path in re.split("[: ]", value) if path.startswith("/")]
 
 
 def _toolkits(
@@ -233,7 +260,7 @@ def load_variant(kernel: Loadable, environment: Environment | NoEnvironment, *, 
     reason = why_not_loadable(kernel.variant, environment)
     if reason is not None:
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=reason)
-    return _result(ask(environment.python, environment.environ, "load", kernel.request()), log)
+    return _result(environment.ask("load", kernel.request(), kernel.directory), log)
 
 
 def load_together(
@@ -241,7 +268,7 @@ def load_together(
 ) -> LoadResult:
     """Load two versions of one kernel in one process, in order."""
     listed = [{"id": kernel.ops_id, "path": str(kernel.directory)} for kernel in (first, second)]
-    reply = ask(environment.python, environment.environ, "together", first.request(versions=listed))
+    reply = environment.ask("together", first.request(versions=listed), first.directory, second.directory)
     return _result(reply, log)
 
 
@@ -279,7 +306,7 @@ def call_ops(kernel: Loadable, environment: Environment) -> tuple[Call, ...]:
     crashed: list[Call] = []
     while True:
         request = kernel.request(skip=[call.op for call in crashed])
-        reply = ask(environment.python, environment.environ, "call", request)
+        reply = environment.ask("call", request, kernel.directory)
         if reply.answer is None:
             if reply.calling is None:
                 return tuple(crashed)

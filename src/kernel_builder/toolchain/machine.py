@@ -35,6 +35,7 @@ _PACKAGES: Mapping[str, Mapping[str, str]] = {
     "c++": {"apt-get": "g++", "dnf": "gcc-c++ libstdc++-static", "zypper": "gcc-c++", "pacman": "gcc"},
     "binutils": {"apt-get": "binutils", "dnf": "binutils", "zypper": "binutils", "pacman": "binutils"},
     "git": {"apt-get": "git", "dnf": "git", "zypper": "git", "pacman": "git"},
+    "bubblewrap": dict.fromkeys(("apt-get", "dnf", "zypper", "pacman"), "bubblewrap"),
     "gpgv": {"apt-get": "gpgv", "dnf": "gnupg2", "zypper": "gpg2", "pacman": "gnupg"},
     "debian keyring": {
         "apt-get": "debian-archive-keyring",

@@ -124,6 +124,8 @@ def build(request: BuildRequest, run: Run) -> BuildOutcome:
     conformance = prepared.conformance
     check_space(places.output, _space_needed(prepared.plan))
     environment = _environment(request, run)
+    if request.verbose:
+        run.reporter.emit(Notice(message=f"variants are {environment.confinement}"))
     conformance.remember_sources(prepared.identity.unique)
     fetched = provide(prepared.chosen, prepared.matrix, run)
     prepared = prepared.planned_again()
@@ -155,6 +157,7 @@ def build(request: BuildRequest, run: Run) -> BuildOutcome:
         plan=plan,
         variants=tuple(outcomes),
         fetched=fetched,
+        confinement=environment.confinement,
         unavailable=prepared.unavailable,
         remarks=prepared.matrix.remarks,
     )

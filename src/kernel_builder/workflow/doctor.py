@@ -26,6 +26,7 @@ from kernel_builder.engine.resources import measure
 from kernel_builder.errors import ExitCode, KernelBuilderError
 from kernel_builder.events import Silent
 from kernel_builder.load.client import Environment, find_environment
+from kernel_builder.load.confinement import Sandbox
 from kernel_builder.store.cache import Store
 from kernel_builder.store.index import SimpleIndex
 from kernel_builder.store.inventory import list_entries
@@ -337,6 +338,7 @@ def _devices(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterato
     if isinstance(environment, Environment):
         found = f"{environment.label} and kernels {environment.client}, {environment.python}"
         yield Check(name="torch", standing=Standing.OK, found=found)
+        yield _sandbox(environment.sandbox, environ)
     else:
         remedy = "to prove that what was built loads: pip install torch kernels"
         yield Check(name="torch", standing=Standing.ABSENT, found=environment.reason, remedy=remedy)
@@ -345,6 +347,15 @@ def _devices(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterato
         yield Check(name="GPU", standing=Standing.OK, found=found)
     if not devices:
         yield Check(name="GPU", standing=Standing.OK, found="none found; building needs no GPU")
+
+
+def _sandbox(sandbox: Sandbox, environ: Mapping[str, str]) -> Check:
+    if sandbox.program is not None:
+        found = f"{sandbox.program}: kernels are {sandbox.label}"
+        return Check(name="sandbox", standing=Standing.OK, found=found)
+    install = install_command("bubblewrap", environ)
+    remedy = f"to keep kernels, while they are loaded, from the network and your files: {install}"
+    return Check(name="sandbox", standing=Standing.ABSENT, found=f"none: {sandbox.why_not}", remedy=remedy)
 
 
 def _resources(store: Store) -> Iterator[Check]:

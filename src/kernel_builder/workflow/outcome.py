@@ -41,6 +41,7 @@ class VariantOutcome:
 class BuildOutcome:
     """All variants in plan order. ``fetched`` is in bytes over the network.
 
+    ``confinement`` says how a kernel's code was confined while variants were loaded, or why none was loaded.
     ``unavailable`` are the variants that were asked for and left out, because they cannot be built here. ``remarks``
     say how the variants that were chosen are loaded.
     """
@@ -48,6 +49,7 @@ class BuildOutcome:
     plan: BuildPlan
     variants: tuple[VariantOutcome, ...]
     fetched: int
+    confinement: str = ""
     unavailable: tuple[Unavailable, ...] = ()
     remarks: tuple[str, ...] = ()
 

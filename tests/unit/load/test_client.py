@@ -93,12 +93,12 @@ def test_the_python_is_looked_for_with_the_variables_that_are_given(
     answer = (
         '{"problem": null, "torch": "2.13.0+x", "versions": {"cuda": "13.0", "hip": null, "xpu": ""},'
         ' "plugins": ["torch_npu"],'
-        ' "devices": {"cuda": 1}, "client": "1", "cxx11": true, "free_threaded": false}'
+        ' "devices": {"cuda": 1}, "client": "1", "cxx11": true, "paths": [], "free_threaded": false}'
     )
-    python.write_text(f"#!/bin/sh\nprintf '%s' \"$MARK$HIDDEN\" > {seen}\necho 'kernel-builder-probe: {answer}'\n")
+    python.write_text(f"#!/bin/sh\nprintf '%s' \"$TZ$HIDDEN\" > {seen}\necho 'kernel-builder-probe: {answer}'\n")
     python.chmod(0o755)
     monkeypatch.setenv("HIDDEN", "from the process")
-    environ = {"VIRTUAL_ENV": str(tmp_path / "env"), "MARK": "given", "PATH": os.defpath}
+    environ = {"VIRTUAL_ENV": str(tmp_path / "env"), "TZ": "given", "PATH": os.defpath}
     found = find_environment(None, environ)
     assert isinstance(found, Environment)
     assert (found.python, found.torch, found.environ) == (python, "2.13.0+x", environ)

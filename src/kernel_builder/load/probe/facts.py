@@ -44,6 +44,19 @@ def devices(driver: dict[str, str]) -> int:
     return count.value
 
 
+def own_paths() -> list[str]:
+    """Where this interpreter and what it imports are: directories, and the links that lead to the program."""
+    found = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sys.path}
+    program = sys.executable
+    for _ in range(20):
+        found.add(os.path.dirname(program))
+        if not os.path.islink(program):
+            break
+        program = os.path.join(os.path.dirname(program), os.readlink(program))
+    found |= {os.path.realpath(path) for path in found}
+    return sorted(path for path in found if os.path.isabs(path) and os.path.exists(path))
+
+
 def describe(request: dict[str, Any]) -> None:
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
@@ -66,5 +79,6 @@ def describe(request: dict[str, Any]) -> None:
         devices={name: devices(driver) for name, driver in request["drivers"].items()},
         client=importlib.metadata.version("kernels"),
         cxx11=cxx11,
+        paths=own_paths(),
         free_threaded=not getattr(sys, "_is_gil_enabled", lambda: True)(),
     )

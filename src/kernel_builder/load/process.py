@@ -1,0 +1,92 @@
+"""Processes that run a kernel's code: nothing of them is left when they end, and their output cannot keep anybody
+waiting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from kernel_builder.load.reaper import CANNOT_RUN, NOT_STARTED
+
+_REAPER = Path(__file__).with_name("reaper.py")
+_MOST_OUTPUT = 64 * 1024 * 1024
+_PATIENCE = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChildResult:
+    """How a child ended: with ``code``, negative for a signal, or stopped because of ``stopped``; and what it wrote."""
+
+    code: int
+    stdout: str
+    stderr: str
+    stopped: str | None = None
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """An empty directory, removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="kernel-builder-load-", ignore_cleanup_errors=True) as directory:
+        yield Path(directory).resolve()
+
+
+def run_child(command: Sequence[str], *, environ: Mapping[str, str], cwd: Path, seconds: float) -> ChildResult:
+    """Run ``command`` for at most ``seconds``. All that it started ends with it, however it was started.
+
+    Raises ``OSError`` when no process can be started.
+    """
+    # Files instead of pipes: what the child leaves behind may hold a pipe open forever.
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        with subprocess.Popen(
+            [sys.executable, "-I", "-S", "-B", _REAPER, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=cwd,
+            env=dict(environ),
+            start_new_session=True,
+        ) as process:
+            try:
+                stopped = _wait(process, (stdout, stderr), seconds)
+            finally:
+                _end(process)
+        code, words = process.returncode, _text(stderr)
+        if code == NOT_STARTED and words.startswith(CANNOT_RUN):
+            raise OSError(code, words.removeprefix(CANNOT_RUN).strip())
+        return ChildResult(code=128 - code if code > 128 else code, stdout=_text(stdout), stderr=words, stopped=stopped)
+
+
+def _wait(process: subprocess.Popen[bytes], outputs: Sequence[IO[bytes]], seconds: float) -> str | None:
+    """Wait for the end; else say why it is not waited for any longer."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=min(0.5, seconds))
+            return None
+        if any(os.fstat(output.fileno()).st_size > _MOST_OUTPUT for output in outputs):
+            return f"wrote more than {_MOST_OUTPUT >> 20} MiB"
+    return f"did not respond within {seconds:g} s"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Have the reaper end everything."""
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=_PATIENCE)
+            return
+        process.kill()
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(_MOST_OUTPUT).decode(errors="replace")
