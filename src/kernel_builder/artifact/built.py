@@ -6,12 +6,14 @@ Reference: interoperability contract 6.1 (where variants are looked for) and 4.1
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_builder.artifact.digest import METADATA
+from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError
+from kernel_builder.project.inputs import sources_of
 
 CARD = "CARD.md"
 """Name of the card's template in a project, and of the filled card beside the variants; on the Hub it is README.md."""
@@ -63,6 +65,30 @@ class BuiltVariant:
         """Whether the kernel's or the builder's sources differed from their commit (contract 4.1)."""
         provenance = _table(self.metadata, "provenance")
         return any(_table(provenance, part).get("dirty") is True for part in ("kernel", "kernel-builder"))
+
+    @property
+    def is_uncommitted(self) -> bool:
+        """Whether its provenance says that the kernel's sources were in no commit."""
+        provenance = _table(self.metadata, "provenance")
+        return bool(_table(provenance, "kernel-builder")) and not provenance.get("kernel")
+
+    def is_stale(self, sources: Mapping[str, str]) -> bool:
+        """Whether it was built from other sources than those with the record ``sources``, as far as it says."""
+        recorded = _table(_table(self.metadata, "provenance"), "sources")
+        return recorded.get("scheme") == sources["scheme"] and recorded.get("sha256") != sources["sha256"]
+
+
+def stale_variants(project: Project, variants: Iterable[BuiltVariant]) -> tuple[str, ...]:
+    """The names of those of ``variants`` that were built from other sources than ``project`` has now."""
+    found = tuple(variants)
+    sources = sources_of(project, found[0].path.parent) if found else None
+    return () if sources is None else tuple(variant.name for variant in found if variant.is_stale(sources))
+
+
+def stale_text(names: Sequence[str]) -> str:
+    """What people are told of stale variants."""
+    which = "this variant was" if len(names) == 1 else "these variants were"
+    return f"{which} built from other sources than those here: {', '.join(names)}"
 
 
 def _table(of: Mapping[str, object], key: str) -> Mapping[str, object]:

@@ -9,12 +9,14 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+from kernel_builder.artifact.built import BuiltVariant
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
-from kernel_builder.check.subject import BuildFolder, VariantDir, join
+from kernel_builder.check.subject import BuildFolder, SourceTree, VariantDir, join
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import is_architecture
 from kernel_builder.config.known import dependencies
@@ -142,6 +144,15 @@ NO_PROVENANCE = rule(
     rationale="Nobody can tell which sources it was built from.",
     remedy="Build it from a git repository.",
     source="contract 4.3",
+)
+STALE = rule(
+    "KB433",
+    "stale-build",
+    Severity.WARNING,
+    summary="Variants are built from the sources beside them",
+    rationale="What users get is not what the sources say, and what is checked is not what will be built next.",
+    remedy="Build again with: kernel-builder build.",
+    source="kernel-builder",
 )
 SHARED_ID = rule(
     "KB440",
@@ -464,6 +475,30 @@ def provenance(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
     if entry["kernel-builder"].get("dirty"):
         said = "the kernel-builder that built it had uncommitted changes"
         yield DIRTY.at(_place(variant), said, symbol="provenance.kernel-builder")
+
+
+@checks(BuildFolder, STALE)
+def stale_folder(folder: BuildFolder, settings: Settings) -> Iterator[Finding]:
+    """The variants of a folder against the sources beside it."""
+    yield from _stale(folder.source, folder.path, folder.variants, settings)
+
+
+@checks(VariantDir, STALE)
+def stale_variant(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
+    """A variant that is looked at alone."""
+    if variant.folder is None:
+        yield from _stale(variant.source, variant.path.parent, (variant,), settings)
+
+
+def _stale(
+    source: SourceTree | None, folder: Path, variants: Sequence[VariantDir], settings: Settings
+) -> Iterator[Finding]:
+    project = source.project if source is not None else None
+    now = settings.sources_of(project, folder) if project is not None and settings.sources_of is not None else None
+    for variant in variants if now is not None else ():
+        if BuiltVariant(path=variant.path, metadata=variant.metadata or {}).is_stale(now or {}):
+            said = "built from other sources than those beside it"
+            yield STALE.at(_place(variant), said, symbol="provenance.sources", line=_line_of(variant, "sources"))
 
 
 def _provenance_problem(entry: Mapping[str, object]) -> str | None:

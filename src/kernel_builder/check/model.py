@@ -23,6 +23,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from kernel_builder.config.model import Project
 from kernel_builder.load.evidence import LoadResult
 from kernel_builder.variants.names import Variant
 
@@ -122,7 +123,8 @@ class Settings:
     must be there. ``load`` says that variants are loaded, too, by the interpreter ``python`` (``None``: the first that
     has torch and the client of those that the variables ``environ`` lead to). ``logs`` is the directory for
     what failures said; ``evidence`` is what loading showed
-    already, by the name of the variant; these are not loaded again.
+    already, by the name of the variant; these are not loaded again. ``sources_of`` gives what a build of a project as
+    it is now, with its variants in a directory, would record of its sources; ``None`` compares nothing.
     """
 
     policy: str = "glibc-2.27-static"
@@ -138,6 +140,7 @@ class Settings:
     environ: Mapping[str, str] = field(default_factory=dict, hash=False)
     logs: Path | None = None
     evidence: Mapping[str, LoadResult] = field(default_factory=dict, hash=False)
+    sources_of: Callable[[Project, Path], Mapping[str, str] | None] | None = None
 
 
 _CODE = re.compile(r"KB[0-9]{3}")

@@ -50,13 +50,19 @@ def command(directory: Path, *, against: str | None, repo_id: str | None, as_jso
 
 def _local(directory: Path) -> Side:
     """The builds in ``directory``, or else its sources."""
-    from kernel_builder.artifact.built import variants_in  # noqa: PLC0415  (start-up time)
+    from kernel_builder.artifact.built import stale_text, stale_variants, variants_in  # noqa: PLC0415  (start-up time)
     from kernel_builder.config.reader import load_project  # noqa: PLC0415
     from kernel_builder.hub.local import find_source  # noqa: PLC0415
     from kernel_builder.hub.published import of_project, of_variants  # noqa: PLC0415
 
     if variants_in(directory / "build") or variants_in(directory / "result") or variants_in(directory):
-        return of_variants(find_source(directory).variants)
+        source = find_source(directory)
+        stale = stale_variants(source.project, source.variants) if source.project is not None else ()
+        if stale:
+            click.echo(
+                f"warning: {source.folder}: {stale_text(stale)}; build again with: kernel-builder build", err=True
+            )
+        return of_variants(source.variants)
     return of_project(load_project(directory)[0])
 
 

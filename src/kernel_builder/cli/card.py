@@ -17,7 +17,7 @@ def command(directory: Path, *, repo_id: str | None, output: Path | None) -> int
     Keeps the text of CARD.md; reads functions and layers from the sources without running them, and the table of
     variants from build/. A project without CARD.md gets a simple card.
     """
-    from kernel_builder.artifact.built import CARD, variants_in  # noqa: PLC0415  (start-up time)
+    from kernel_builder.artifact.built import CARD, stale_text, stale_variants, variants_in  # noqa: PLC0415  (start-up time)
     from kernel_builder.config.reader import load_project  # noqa: PLC0415
     from kernel_builder.files import write_text  # noqa: PLC0415
     from kernel_builder.interface.card import fill_card  # noqa: PLC0415
@@ -32,6 +32,9 @@ def command(directory: Path, *, repo_id: str | None, output: Path | None) -> int
         click.echo(f"note: no {CARD}, so this is the built-in card", err=True)
     if not variants:
         click.echo("note: nothing is built yet, so the card lists no variants", err=True)
+    stale = stale_variants(project, variants)
+    if stale:
+        click.echo(f"warning: {stale_text(stale)}; build again with: kernel-builder build", err=True)
     if output is None:
         click.echo(text, nl=False)
     else:

@@ -29,6 +29,7 @@ class UploadOptions(TypedDict):
     create_pr: bool
     readme: bool | None
     ignore: tuple[str, ...]
+    allow_stale: bool
     commit_size: int
     dry_run: bool
     as_json: bool
@@ -61,6 +62,11 @@ upload_options = together(
         metavar="RULE",
         multiple=True,
         help="Ignore a conformance rule: a code (KB101), a code prefix (KB1) or a name. Can be repeated.",
+    ),
+    click.option(
+        "--allow-stale",
+        is_flag=True,
+        help="Upload variants that were built from other sources than those in the project.",
     ),
     click.option(
         "--commit-size",
@@ -111,6 +117,7 @@ def run_upload(directory: Path, options: UploadOptions, *, quiet: bool, only: tu
         create_pr=options["create_pr"],
         readme=options["readme"],
         ignore=options["ignore"],
+        allow_stale=options["allow_stale"],
         commit_operations=options["commit_size"],
         only=only,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from kernel_builder.artifact.built import stale_text, stale_variants
 from kernel_builder.check.engine import check_paths
 from kernel_builder.check.model import Finding, Settings, Severity
 from kernel_builder.config.model import Project
@@ -20,19 +21,23 @@ _SHOWN = 30
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """Variants that may be published: their files, as they were checked."""
+    """Variants that may be published: their files, as they were checked. ``dirty`` are those that no commit gives."""
 
     files: tuple[LocalFile, ...]
     dirty: tuple[str, ...]
 
 
-def check_source(source: UploadSource, reporter: Reporter, *, ignore: Sequence[str] = ()) -> Checked:
+def check_source(
+    source: UploadSource, reporter: Reporter, *, ignore: Sequence[str] = (), allow_stale: bool = False
+) -> Checked:
     """Judge ``source`` as it would be published: digests first, then every conformance rule but those of ``ignore``.
 
-    Warnings and dirty provenance are told. Raises :class:`BuildError` with the findings that are errors.
+    Warnings, and builds from what is in no commit, are told. Raises :class:`BuildError` with the findings that are
+    errors, and, unless ``allow_stale``, for variants that were built from other sources than those beside them.
     """
     for note in source.notes:
         reporter.emit(Notice(message=note, warning=True))
+    _judge_age(source, reporter, allow_stale=allow_stale)
     files = tuple(file for variant in source.variants for file in variant_files(variant, source.folder))
     report = check_paths(
         [source.folder] if source.is_whole else [variant.path for variant in source.variants],
@@ -54,15 +59,23 @@ def check_source(source: UploadSource, reporter: Reporter, *, ignore: Sequence[s
             hint=f"fix it and build again, or skip a rule with --ignore ({codes})",
         )
     dirty = tuple(variant.name for variant in source.variants if variant.is_dirty)
-    if dirty:
-        reporter.emit(
-            Notice(
-                message="built from sources with uncommitted changes, so nobody can reproduce this"
-                f" build: {', '.join(dirty)}",
-                warning=True,
-            )
+    uncommitted = tuple(variant.name for variant in source.variants if variant.is_uncommitted)
+    for names, what in ((dirty, "with uncommitted changes"), (uncommitted, "that were in no git commit")):
+        if names:
+            said = f"built from sources {what}, so nobody can reproduce this build: {', '.join(names)}"
+            reporter.emit(Notice(message=said, warning=True))
+    return Checked(files=files, dirty=(*dirty, *uncommitted))
+
+
+def _judge_age(source: UploadSource, reporter: Reporter, *, allow_stale: bool) -> None:
+    stale = stale_variants(source.project, source.variants) if source.project is not None else ()
+    if stale and not allow_stale:
+        raise BuildError(
+            f"{stale_text(stale)}; nothing was uploaded",
+            hint=f"build again with: kernel-builder build {source.directory}; --allow-stale uploads them as they are",
         )
-    return Checked(files=files, dirty=dirty)
+    if stale:
+        reporter.emit(Notice(message=stale_text(stale), warning=True))
 
 
 def _line(finding: Finding) -> str:

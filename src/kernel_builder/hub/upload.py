@@ -62,7 +62,8 @@ class UploadRequest:
 
     ``readme`` says whether the card goes to main: ``None`` means unless a newer version is published. ``ignore`` names
     conformance rules to pass over. ``commit_operations`` is the most files in one commit. ``only`` names the variants
-    to publish, where that is not all of them.
+    to publish, where that is not all of them. ``allow_stale`` publishes also what was built from other sources than
+    those beside it.
     """
 
     directory: Path
@@ -75,6 +76,7 @@ class UploadRequest:
     ignore: tuple[str, ...] = ()
     commit_operations: int = COMMIT_OPERATIONS
     only: tuple[str, ...] | None = None
+    allow_stale: bool = False
 
 
 class UploadStatus(StrEnum):
@@ -144,7 +146,7 @@ def prepare(request: UploadRequest, reporter: Reporter) -> PreparedUpload:
     if repo_id.count("/") != 1 or not all(repo_id.split("/")):
         raise UsageError(f"{repo_id!r} is not a valid repository name", hint="use the form owner/name")
     version = source.version
-    checked = check_source(source, reporter, ignore=request.ignore)
+    checked = check_source(source, reporter, ignore=request.ignore, allow_stale=request.allow_stale)
     if request.readme is not False and not has_card(source):
         reporter.emit(Notice(message="no card (CARD.md), so README.md on the Hub stays unchanged", warning=True))
     return PreparedUpload(

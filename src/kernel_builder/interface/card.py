@@ -80,7 +80,7 @@ def fill_card(project: Project, variants: Sequence[BuiltVariant], *, repo_id: st
         )
     )
     card = _with_front_matter(body.strip("\n") + "\n", context)
-    if any(variant.is_dirty for variant in variants):
+    if any(variant.is_dirty or variant.is_uncommitted for variant in variants):
         card = _after_front_matter(card, _marked(_dirty_banner(variants)) + "\n")
     return card + (f"\n{_marked(sections.strip())}" if sections.strip() else "")
 
@@ -177,19 +177,24 @@ def _provenance(variants: Sequence[BuiltVariant]) -> str | None:
     builders = sorted({variant.builder_version for variant in variants if variant.builder_version})
     by = f" by kernel-builder {', '.join(builders)}" if builders else ""
     if not commits:
-        return f"Built{by} from sources outside any git repository."
+        return f"Built{by} from sources that were in no git commit."
     what = "commit" if len(commits) == 1 else "commits"
     return f"Built{by} from {what} {', '.join(f'`{commit}`' for commit in commits)}."
 
 
 def _dirty_banner(variants: Sequence[BuiltVariant]) -> str:
-    names = [variant.name for variant in variants if variant.is_dirty]
-    return (
-        "> [!WARNING]\n"
-        "> Built from sources with uncommitted changes, so these builds cannot be reproduced: "
+    kinds = {
+        "with uncommitted changes": [variant.name for variant in variants if variant.is_dirty],
+        "that were in no git commit": [variant.name for variant in variants if variant.is_uncommitted],
+    }
+    lines = [
+        f"> Built from sources {what}, so these builds cannot be reproduced: "
         + ", ".join(f"`{name}`" for name in names)
         + "."
-    )
+        for what, names in kinds.items()
+        if names
+    ]
+    return "> [!WARNING]\n" + "\n".join(lines)
 
 
 def _marked(text: str) -> str:

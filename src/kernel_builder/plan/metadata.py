@@ -13,6 +13,7 @@ from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import KernelDependency, Project
 from kernel_builder.config.settings import FILE_NAME
 from kernel_builder.project.identity import Identity
+from kernel_builder.project.inputs import source_record
 from kernel_builder.toolchain.model import ProjectPart
 
 
@@ -29,12 +30,14 @@ def _unique(items: Iterable[str]) -> list[str]:
 def provenance(identity: Identity, by_project: tuple[ProjectPart, ...] = ()) -> dict[str, object]:
     """Who built it and from which commit; without a commit there is no ``kernel`` entry (contract 4.3).
 
-    What it was compiled with comes from the builder's own sources, but for the parts ``by_project``, whose source the
-    project named; readers pass over keys that they do not know (contract 4.1).
+    ``sources`` tell whether a build is one of the sources beside it. What it was compiled with comes from the builder's
+    own sources, but for the parts ``by_project``, whose source the project named. Readers pass over keys that they do
+    not know (contract 4.1).
     """
     document: dict[str, object] = {"kernel-builder": {"version": __version__}}
     if identity.commit is not None:
         document["kernel"] = {"commit": identity.commit, "dirty": identity.dirty}
+    document["sources"] = source_record(identity.sources)
     if by_project:
         document["toolchain"] = [{**asdict(part), "named-by": FILE_NAME} for part in by_project]
     return document

@@ -119,6 +119,19 @@ def build_inputs(project: Project, output: Path | None = None) -> BuildInputs:
     )
 
 
+def source_record(digest: str) -> dict[str, str]:
+    """What metadata records of the sources, to be compared with them later."""
+    return {"scheme": SCHEME, "sha256": digest}
+
+
+def sources_of(project: Project, output: Path | None = None) -> dict[str, str] | None:
+    """The record of ``project`` as it is now, whose variants are in ``output``; ``None`` when it cannot be made."""
+    try:
+        return source_record(build_inputs(project, output).digest)
+    except (ConfigError, OSError):
+        return None
+
+
 class _Search:
     """Follows names from file to file, beginning with the sources and the flags of ``build.toml``."""
 

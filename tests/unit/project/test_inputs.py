@@ -11,7 +11,7 @@ import pytest
 from conftest import ProjectMaker
 from kernel_builder.config.reader import load_project
 from kernel_builder.errors import ConfigError
-from kernel_builder.project.inputs import BuildInputs, build_inputs
+from kernel_builder.project.inputs import BuildInputs, build_inputs, sources_of
 
 TOML = """\
 [general]
@@ -189,3 +189,19 @@ def test_links_at_the_projects_top_count_when_a_source_goes_through_them(kernel:
     ]
     (root / "src/k.cpp").write_text("int data, result;\n", encoding="ascii")
     assert inputs_of(root).named == ()
+
+
+def test_what_metadata_records_changes_with_every_input_and_with_nothing_else(kernel: Maker) -> None:
+    root = kernel('#include "always.h"\n', {"torch-ext/k2/__init__.py": ""})
+    project = load_project(root)[0]
+    records = [sources_of(project)]
+    for path in ("src/k.cpp", "include/always.h", "torch-ext/k2/__init__.py", "build.toml", "torch-ext/k2/new.py"):
+        os.utime(root / "src/k.cpp")
+        (root / "README.md").write_text(path, encoding="utf-8")
+        assert sources_of(project) == records[-1]
+        with (root / path).open("a", encoding="utf-8") as file:
+            file.write("\n")
+        records.append(sources_of(project))
+    assert len({str(record) for record in records}) == len(records)
+    (root / "src/k.cpp").unlink()
+    assert sources_of(project) is None
