@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -249,8 +250,10 @@ def test_explain_tells_parts_sources_and_reasons(tool: Tool, make_project: Proje
     assert [entry["part"] for entry in taken][:3] == ["torch", "nvcc", "nvvm"]
     assert {entry["source"] for entry in taken} == {"index"}
     text = tool("toolchain", "explain", "torch213-cxx11-cu130-x86_64-linux", cwd=project).stdout
-    assert "sources, in order: index, debian, local" in text
+    assert "sources, in order: index, debian, redistrib, local" in text
     assert "host compiler" in text
+    assert all(entry["bytes-to-fetch"] < 80 << 20 for entry in taken)  # torch's wheel has half a gigabyte
+    assert re.search(r"torch +index +torch-2\.13\S+\.whl \((\d+\.\d MiB|nothing) to fetch\)", text)
 
 
 def test_explain_knows_the_variants_of_a_project_on_the_stable_abi(tool: Tool, make_project: ProjectMaker) -> None:

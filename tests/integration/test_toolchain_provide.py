@@ -284,6 +284,23 @@ def test_the_meta_package_pins_what_belongs_together(server: LoopbackIndex, tmp_
     assert chosen["nvidia-nvjitlink"] == "13.0.88"
 
 
+def test_it_is_known_before_how_much_is_fetched_of_each_file(
+    server: LoopbackIndex, tmp_path: Path, host: HostCompiler
+) -> None:
+    kit = tools(server, tmp_path, host)
+    resolved = kit.toolchains.resolve(CUDA)
+    announced = kit.toolchains.weigh(resolved)
+    sizes = {artefact.filename: artefact.size for artefact in resolved.artefacts}
+    assert announced.keys() == sizes.keys()
+    (torch,) = (name for name in announced if name.startswith("torch-"))
+    assert 0 < announced[torch] < (sizes[torch] or 0) - 400_000  # what is not taken of it
+    kit.toolchains.provide(resolved)
+    totals = [event.total or 0 for event in kit.recorder.events if isinstance(event, FetchStarted)]
+    assert 0 <= sum(totals) - sum(announced.values()) < 2 * sum(announced.values())  # and the wheels' directories
+    later = tools(server, tmp_path, host).toolchains
+    assert set(later.weigh(later.resolve(CUDA)).values()) == {0}
+
+
 def test_the_second_time_nothing_is_asked_and_nothing_is_fetched(
     server: LoopbackIndex, tmp_path: Path, host: HostCompiler
 ) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 from kernel_builder.backends import toolkit_kinds
-from kernel_builder.cli.console import mebibytes
+from kernel_builder.cli.console import size_text
 from kernel_builder.cli.options import offline_option, source_option
 from kernel_builder.cli.session import open_run
 from kernel_builder.config.backends import Backend
-from kernel_builder.store.artefact import Artefact
+from kernel_builder.toolchain.choice import Taken
 from kernel_builder.workflow.explain import Explanation, explain
 
 
@@ -41,7 +41,10 @@ def command(variant: str, *, project: Path | None, as_json: bool) -> None:
 def _text(found: Explanation) -> str:
     resolved = found.resolved
     rows = [("host compiler", "local", f"{resolved.host.cxx} ({resolved.host})")]
-    rows += [(taken.part, taken.source, _describe(taken.artefact, taken.root)) for taken in resolved.chain.taken]
+    shown: set[str] = set()
+    for taken in resolved.chain.taken:
+        rows.append((taken.part, taken.source, _describe(taken, found, again=taken.artefact.filename in shown)))
+        shown.add(taken.artefact.filename)
     refused = [("host compiler", "local", str(entry)) for entry in found.rejected]
     refused += [(entry.part, entry.source, f"{entry.candidate}: {entry.reason}") for entry in resolved.chain.refused]
     width = max(len(part) for part, _, _ in rows + refused)
@@ -50,16 +53,18 @@ def _text(found: Explanation) -> str:
     lines += [f"settings: {file}" for file in found.settings.files]
     lines += [f"note: {part}" for part in resolved.by_project]
     lines += ["taken:", *(f"  {part:<{width}}  {source:<{across}}  {text}" for part, source, text in rows)]
+    lines.append(f"to fetch: {size_text(sum(found.fetched.values()))}")
     if refused:
         lines += ["not used:", *(f"  {part:<{width}}  {source:<{across}}  {text}" for part, source, text in refused)]
     return "\n".join(lines)
 
 
-def _describe(artefact: Artefact, root: Path | None) -> str:
-    if root is not None:
-        return f"{root} ({artefact.version})"
-    size = f" ({mebibytes(artefact.size)})" if artefact.size is not None else ""
-    return f"{artefact.filename}{size}"
+def _describe(taken: Taken, found: Explanation, *, again: bool) -> str:
+    if taken.root is not None:
+        return f"{taken.root} ({taken.artefact.version})"
+    left = found.fetched[taken.artefact.filename]
+    what = "the same file" if again else f"{size_text(left)} to fetch" if left else "nothing to fetch"
+    return f"{taken.artefact.filename} ({what})"
 
 
 def _report(found: Explanation) -> dict[str, object]:
@@ -83,6 +88,7 @@ def _report(found: Explanation) -> dict[str, object]:
                 "part": taken.part,
                 "source": taken.source,
                 "artefact": asdict(taken.artefact),
+                "bytes-to-fetch": found.fetched[taken.artefact.filename],
                 "root": str(taken.root) if taken.root is not None else None,
                 "named-by-project": taken.source in found.settings.by_project,
             }

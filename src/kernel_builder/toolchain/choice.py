@@ -17,7 +17,7 @@ from packaging.version import Version
 
 from kernel_builder.config.backends import HOST, Backend
 from kernel_builder.errors import NetworkError, ToolchainError
-from kernel_builder.store.artefact import Artefact
+from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.progress import Progress
 from kernel_builder.toolchain.model import Toolkit
 from kernel_builder.toolchain.recipe import Component
@@ -141,6 +141,10 @@ class ComponentSource(Protocol):
         """
         ...
 
+    def weigh(self, parts: Sequence[tuple[Component, Taken]], scratch: Path) -> Mapping[str, int]:
+        """About how many bytes :meth:`fill` fetches of each file, by its name. Raises :class:`NetworkError`."""
+        ...
+
     def fill(self, parts: Sequence[tuple[Component, Taken]], tree: ToolkitTree) -> Sequence[Artefact]:
         """Put what it offered into the tree, verified, with tables of its libraries. What is used in place gets tables
         alone.
@@ -166,11 +170,21 @@ class TorchSource(Protocol):
         """Look into one. Raises :class:`NetworkError`, :class:`IntegrityError`."""
         ...
 
+    def weigh(self, taken: Taken) -> int:
+        """About how many bytes :meth:`fill` fetches. Raises :class:`NetworkError`."""
+        ...
+
     def fill(self, taken: Taken, *, scratch: Path, progress: Progress, into: Path) -> Sequence[Artefact]:
         """Put headers and tables of libraries into ``into``; tables alone when it is used in place. ``scratch`` keeps
         what arrives until all of it has.
         """
         ...
+
+
+def whole_files(parts: Iterable[tuple[Component, Taken]]) -> Mapping[str, int]:
+    """What :meth:`ComponentSource.weigh` answers where files are fetched as a whole; what is used in place is not."""
+    artefacts = (taken.artefact for _, taken in parts)
+    return {a.filename: 0 if a.kind is ArtefactKind.LOCAL else a.size or 0 for a in artefacts}
 
 
 @dataclass(frozen=True, kw_only=True)

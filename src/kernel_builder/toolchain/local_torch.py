@@ -88,6 +88,10 @@ class LocalTorch:
             has_headers=(root / "include" / "torch" / "library.h").is_file(),
         )
 
+    def weigh(self, taken: Taken) -> int:  # noqa: ARG002
+        """See :class:`~kernel_builder.toolchain.choice.TorchSource`: nothing."""
+        return 0
+
     def fill(self, taken: Taken, *, scratch: Path, progress: Progress, into: Path) -> Sequence[Artefact]:  # noqa: ARG002
         """See :class:`~kernel_builder.toolchain.choice.TorchSource`: tables alone."""
         root = _root_of(taken.root)

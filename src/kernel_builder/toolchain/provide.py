@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -318,6 +318,13 @@ class Toolchains:
     def kept_requests(self) -> tuple[ToolchainRequest, ...]:
         """What was asked for so far, on this machine or on one that exported its store; sorted."""
         return self._kept.requests(self._hosts.machine)
+
+    def weigh(self, resolved: ResolvedToolchain) -> Mapping[str, int]:
+        """About how many bytes are still to be fetched of each file that ``resolved`` is made from, by its name; 0 for
+        what is on this machine. Of wheels only parts are fetched. Raises :class:`NetworkError`.
+        """
+        with self._transfers():
+            return self._trees.weigh(resolved)
 
     def provide(self, resolved: ResolvedToolchain) -> Provided:
         """Fetch what is missing of ``resolved``, verified, and make the link stubs.

@@ -18,7 +18,7 @@ from kernel_builder.store.cache import require_space
 from kernel_builder.store.index import Index, IndexFile, describe_index, fitting_wheels, locate, why_none
 from kernel_builder.store.progress import Progress
 from kernel_builder.store.transport import NotFoundError
-from kernel_builder.store.wheel import Wheel
+from kernel_builder.store.wheel import Member, Wheel
 from kernel_builder.toolchain.choice import TORCH, Refused, Taken, ToolchainRequest, TorchCandidate, TorchFacts
 from kernel_builder.toolchain.link_tables import EXPORTS, read_symbols, table_cost, write_table
 from kernel_builder.toolchain.recipe import LibraryRecipe, TorchRecipe
@@ -119,26 +119,41 @@ class TorchWheels:
             has_headers=True,
         )
 
+    def weigh(self, taken: Taken) -> int:
+        """See :class:`~kernel_builder.toolchain.choice.TorchSource`. Reads the wheel's directory."""
+        with self._parts(taken) as scratch:
+            wheel = self._index.open(self._file(taken), scratch, lambda _: None)
+            return _cost(wheel, *self._wanted(wheel))
+
+    def _file(self, taken: Taken) -> IndexFile:
+        return self._files.get(taken.artefact.filename) or locate(self._index, taken.artefact)
+
+    def _wanted(self, wheel: Wheel) -> tuple[Sequence[Member], Sequence[LibraryRecipe]]:
+        """Headers, and the libraries whose names are wanted."""
+        libraries = [library for library in self._recipe.libraries if library.backend is None or _holds(wheel, library)]
+        return wheel.select(self._recipe.include), libraries
+
     def fill(self, taken: Taken, *, scratch: Path, progress: Progress, into: Path) -> Sequence[Artefact]:
         """See :class:`~kernel_builder.toolchain.choice.TorchSource`.
 
         Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` (disk), and
         :class:`ToolchainError` when the wheel has no headers.
         """
-        file = self._files.get(taken.artefact.filename) or locate(self._index, taken.artefact)
+        file = self._file(taken)
         wheel = self._index.open(file, scratch, progress.add)
-        members = wheel.select(self._recipe.include)
+        members, libraries = self._wanted(wheel)
         if not members:
             raise ToolchainError(f"{file.filename} contains no C++ headers, so nothing can be compiled with it")
-        libraries = [library for library in self._recipe.libraries if library.backend is None or _holds(wheel, library)]
         require_space(into.parent, sum(member.size for member in members) + _TABLE_SPACE)
-        progress.expect(
-            sum(member.compressed for member in members) + table_cost(wheel, libraries, leading_bytes=_LEADING)
-        )
+        progress.expect(_cost(wheel, members, libraries))
         wheel.extract(members, into, lambda name: name.removeprefix(self._recipe.strip))
         for library in libraries:
             write_table(into, *read_symbols(wheel, library.member, leading=library.leading))
         return (wheel_artefact(file, wheel, self.label),)
+
+
+def _cost(wheel: Wheel, members: Sequence[Member], libraries: Sequence[LibraryRecipe]) -> int:
+    return sum(member.compressed for member in members) + table_cost(wheel, libraries, leading_bytes=_LEADING)
 
 
 def _holds(wheel: Wheel, library: LibraryRecipe) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -85,6 +86,33 @@ class Trees:
             )
         return trees
 
+    def weigh(self, resolved: ResolvedToolchain) -> Mapping[str, int]:
+        """About how many bytes are still to be fetched of each file that ``resolved`` is made from, by its name.
+
+        Raises :class:`NetworkError`: the directories of wheels are read.
+        """
+        torch, *others = resolved.chain.taken
+        bytes_of = dict.fromkeys((taken.artefact.filename for taken in resolved.chain.taken), 0)
+        here = self._sources.is_at_hand
+        if not self._store.has(resolved.torch_key) and not here(torch.source):
+            bytes_of[torch.artefact.filename] = self._sources.torch_named(torch.source).weigh(torch)
+        toolkit = resolved.request.toolkit
+        if toolkit is not None and resolved.toolkit_key is not None and not self._store.has(resolved.toolkit_key):
+            for label, parts in self._by_source(toolkit, others).items():
+                if here(label):
+                    continue
+                source = self._sources.toolkit_named(toolkit.backend, label)
+                with tempfile.TemporaryDirectory(prefix="kernel-builder-") as scratch:
+                    bytes_of.update(source.weigh(parts, Path(scratch)))
+        return bytes_of
+
+    def _by_source(self, toolkit: Toolkit, taken: Iterable[Taken]) -> Mapping[str, Sequence[tuple[Component, Taken]]]:
+        components = {c.name: c for c in self._kinds[toolkit.backend].recipe.components(toolkit.version)}
+        by_source: dict[str, list[tuple[Component, Taken]]] = {}
+        for part in taken:
+            by_source.setdefault(part.source, []).append((components[part.part], part))
+        return by_source
+
     def _provide_tree(self, tree: _Tree) -> None:
         check = self._sources.network.check
         entry = self._store.ensure(tree.key, tree.build, check)
@@ -102,10 +130,7 @@ class Trees:
     def _build_toolkit(self, key: StoreKey, toolkit: Toolkit, taken: Sequence[Taken], into: Path) -> Sequence[Artefact]:
         """Everything that the sources give in one tree, which is then seen to work."""
         kind = self._kinds[toolkit.backend]
-        components = {component.name: component for component in kind.recipe.components(toolkit.version)}
-        by_source: dict[str, list[tuple[Component, Taken]]] = {}
-        for part in taken:
-            by_source.setdefault(part.source, []).append((components[part.part], part))
+        by_source = self._by_source(toolkit, taken)
 
         def fill(label: str, parts: Sequence[tuple[Component, Taken]]) -> Sequence[Artefact]:
             what = str(toolkit) if len(by_source) == 1 else f"{toolkit} ({label})"

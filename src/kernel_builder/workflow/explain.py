@@ -5,6 +5,7 @@ Nothing here prints; progress goes to a reporter and the result is a value.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,13 +25,16 @@ from kernel_builder.workflow.toolchains import open_toolchains, toolchain_reques
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """What was chosen for ``variant``. ``rejected`` are host compilers that were not taken."""
+    """What was chosen for ``variant``. ``rejected`` are host compilers that were not taken; ``fetched`` says about how
+    many bytes are still to be fetched of each file that was, by its name.
+    """
 
     variant: str
     request: ToolchainRequest
     settings: ToolchainSettings
     resolved: ResolvedToolchain
     rejected: tuple[Rejected, ...]
+    fetched: Mapping[str, int]
 
 
 def explain(variant: str, run: Run, *, root: Path | None = None) -> Explanation:
@@ -46,7 +50,14 @@ def explain(variant: str, run: Run, *, root: Path | None = None) -> Explanation:
     _, rejected = judge_host_compilers(compilers, purpose_of(request, toolkit_kinds()))
     toolchains = open_toolchains(run, root, request.machine.value)
     resolved = toolchains.resolve(request, fresh=True)
-    return Explanation(variant=variant, request=request, settings=settings, resolved=resolved, rejected=rejected)
+    return Explanation(
+        variant=variant,
+        request=request,
+        settings=settings,
+        resolved=resolved,
+        rejected=rejected,
+        fetched=toolchains.weigh(resolved),
+    )
 
 
 def _row(variant: str, root: Path | None) -> SupportRow:

@@ -47,6 +47,9 @@ class Installed:
         )
         return {"toycc": Taken(part="toycc", source="local", artefact=made, root=self.root)}
 
+    def weigh(self, parts, scratch):
+        return {taken.artefact.filename: 0 for _, taken in parts}
+
     def fill(self, parts, tree):
         tree.progress.expect(0)
         return [taken.artefact for _, taken in parts]
@@ -74,7 +77,7 @@ class ToyToolkit:
     def is_part(self, component, artefact):
         return artefact.name == component.name
 
-    def where_else(self, toolkit, labels):
+    def where_else(self, toolkit, labels, silent):
         return f"install {toolkit}, and let TOY_HOME name it"
 
     def installed(self, environ, settings):

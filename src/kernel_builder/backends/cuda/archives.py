@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from kernel_builder.backends.cuda.redistrib import RedistArchive, Redistrib, redist_platform
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
@@ -14,7 +15,7 @@ from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.cache import require_space
 from kernel_builder.store.parallel import run_all
 from kernel_builder.store.wheel import matching
-from kernel_builder.toolchain.choice import Refused, Taken, ToolkitTree
+from kernel_builder.toolchain.choice import Refused, Taken, ToolkitTree, whole_files
 from kernel_builder.toolchain.host import build_machine
 from kernel_builder.toolchain.link_tables import read_local_symbols, write_table
 from kernel_builder.toolchain.recipe import Component
@@ -94,6 +95,10 @@ class CudaArchives:
 
     def _refuse(self, component: Component, candidate: str, reason: str) -> Refused:
         return Refused(part=component.name, source=REDISTRIB, candidate=candidate, reason=reason)
+
+    def weigh(self, parts: Sequence[tuple[Component, Taken]], scratch: Path) -> Mapping[str, int]:  # noqa: ARG002
+        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`."""
+        return whole_files(parts)
 
     def fill(self, parts: Sequence[tuple[Component, Taken]], tree: ToolkitTree) -> Sequence[Artefact]:
         """See :class:`~kernel_builder.toolchain.choice.ComponentSource`: whole archives, each once.

@@ -10,7 +10,7 @@ from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.cache import require_space
 from kernel_builder.store.transport import Transport
-from kernel_builder.toolchain.choice import Refused, Taken, ToolkitTree
+from kernel_builder.toolchain.choice import Refused, Taken, ToolkitTree, whole_files
 from kernel_builder.toolchain.debian import DebianArchive, DebPackage, apt_mirrors, debian_architecture, find_keyring
 from kernel_builder.toolchain.host import build_machine
 from kernel_builder.toolchain.recipe import Component
@@ -142,6 +142,10 @@ class CudaDebian:
 
     def _refuse(self, component: Component, reason: str) -> Refused:
         return Refused(part=component.name, source=DEBIAN, candidate=CUDA_PACKAGE, reason=reason)
+
+    def weigh(self, parts: Sequence[tuple[Component, Taken]], scratch: Path) -> Mapping[str, int]:  # noqa: ARG002
+        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`."""
+        return whole_files(parts)
 
     def fill(self, parts: Sequence[tuple[Component, Taken]], tree: ToolkitTree) -> Sequence[Artefact]:
         """See :class:`~kernel_builder.toolchain.choice.ComponentSource`.

@@ -22,6 +22,7 @@ from kernel_builder.toolchain.choice import (
     Refused,
     Taken,
     ToolkitTree,
+    whole_files,
 )
 from kernel_builder.toolchain.host import build_machine
 from kernel_builder.toolchain.link_tables import read_local_symbols, write_table
@@ -228,6 +229,10 @@ class LocalCuda:
 
     def _refuse(self, component: Component, candidate: str, reason: str) -> Refused:
         return Refused(part=component.name, source=LABEL, candidate=candidate, reason=reason)
+
+    def weigh(self, parts: Sequence[tuple[Component, Taken]], scratch: Path) -> Mapping[str, int]:  # noqa: ARG002
+        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`."""
+        return whole_files(parts)
 
     def fill(self, parts: Sequence[tuple[Component, Taken]], tree: ToolkitTree) -> Sequence[Artefact]:
         """See :class:`~kernel_builder.toolchain.choice.ComponentSource`: tables alone."""

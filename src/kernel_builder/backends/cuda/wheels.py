@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -148,21 +148,10 @@ class CudaWheels:
             [partial(self._locate, artefact) for artefact in artefacts.values()], cancel=self._index.cancel
         )
         files = dict(zip(artefacts, located, strict=True))
-        opened = run_all(
-            [partial(self._index.open, file, tree.scratch, tree.progress.add) for file in located],
-            workers=_WORKERS,
-            cancel=self._index.cancel,
-        )
-        wheels = dict(zip(files, opened, strict=True))
-        jobs: list[tuple[WheelPart, Wheel, tuple[Member, ...]]] = []
-        for component, taken in parts:
-            if component.wheel is not None:
-                wheel = wheels[taken.artefact.filename]
-                jobs.append((component.wheel, wheel, wheel.select(component.wheel.include, _NOT_TAKEN)))
-        members = [member for _, _, group in jobs for member in group]
-        require_space(tree.into.parent, sum(member.size for member in members) + _TABLE_SPACE)
-        tables = sum(table_cost(wheel, part.libraries, leading_bytes=_LEADING) for part, wheel, _ in jobs)
-        tree.progress.expect(sum(member.compressed for member in members) + tables)
+        wheels = self._open(files, tree.scratch, tree.progress.add)
+        jobs = _jobs(parts, wheels)
+        require_space(tree.into.parent, sum(member.size for *_, group in jobs for member in group) + _TABLE_SPACE)
+        tree.progress.expect(sum(_cost(*job) for job in jobs))
 
         def fetch(part: WheelPart, wheel: Wheel, group: Sequence[Member]) -> None:
             wheel.extract(group, tree.into, lambda name: name.removeprefix(part.root))
@@ -172,6 +161,43 @@ class CudaWheels:
         run_all([partial(fetch, *job) for job in jobs], workers=_WORKERS, cancel=self._index.cancel)
         return [wheel_artefact(files[name], wheel, self.label) for name, wheel in wheels.items()]
 
+    def weigh(self, parts: Sequence[tuple[Component, Taken]], scratch: Path) -> Mapping[str, int]:
+        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`. Reads the directories of the wheels."""
+        files = {taken.artefact.filename: self._locate(taken.artefact) for _, taken in parts}
+        wheels = self._open(files, scratch, lambda _: None)
+        bytes_of = dict.fromkeys(wheels, 0)
+        for part, wheel, members in _jobs(parts, wheels):
+            bytes_of[wheel.filename] += _cost(part, wheel, members)
+        return bytes_of
+
+    def _open(
+        self, files: Mapping[str, IndexFile], scratch: Path, on_bytes: Callable[[int], None]
+    ) -> Mapping[str, Wheel]:
+        opened = run_all(
+            [partial(self._index.open, file, scratch, on_bytes) for file in files.values()],
+            workers=_WORKERS,
+            cancel=self._index.cancel,
+        )
+        return dict(zip(files, opened, strict=True))
+
     def _locate(self, artefact: Artefact) -> IndexFile:
         found = self._files.get(artefact.filename)
         return found if found is not None else locate(self._index, artefact)
+
+
+_Job = tuple[WheelPart, Wheel, tuple[Member, ...]]
+"""What is taken of a wheel: the members, and tables of the libraries of the part."""
+
+
+def _jobs(parts: Sequence[tuple[Component, Taken]], wheels: Mapping[str, Wheel]) -> list[_Job]:
+    jobs: list[_Job] = []
+    for component, taken in parts:
+        if component.wheel is not None:
+            wheel = wheels[taken.artefact.filename]
+            jobs.append((component.wheel, wheel, wheel.select(component.wheel.include, _NOT_TAKEN)))
+    return jobs
+
+
+def _cost(part: WheelPart, wheel: Wheel, members: Sequence[Member]) -> int:
+    tables = table_cost(wheel, part.libraries, leading_bytes=_LEADING)
+    return sum(member.compressed for member in members) + tables
