@@ -7,7 +7,7 @@ iterating over ``Backend`` gives all of them, in the order of the table.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -222,3 +222,10 @@ HOST = next(backend for backend in Backend if backend.is_host)
 
 SHOWN = next(backend for backend in Backend if backend.is_shown)
 """The backend that examples show."""
+
+
+def device_expression(backends: Sequence[Backend]) -> str:
+    """The Python expression for the device to show a kernel on: the host's only where there is no other."""
+    devices = [backend.torch.device for backend in sorted(backends, key=lambda backend: backend.is_host)]
+    *first, last = dict.fromkeys(devices)
+    return "".join(f'"{device}" if torch.{device}.is_available() else ' for device in first) + f'"{last}"'

@@ -14,12 +14,11 @@ from kernel_builder.errors import UsageError
 from kernel_builder.hub.plan import BUILD
 from kernel_builder.hub.remote import Remote
 from kernel_builder.interface.diff import Published
-from kernel_builder.interface.read import ops_of_library, ops_of_sources, read_interface
+from kernel_builder.interface.read import ops_of_library, ops_of_project, read_interface
 
 _LIBRARIES = (".so", ".pyd")
 _LARGEST_LIBRARY = 64 << 20
 """A library of more bytes is not fetched for the sake of its op schemas, which then are not compared."""
-_BINDING_SUFFIXES = (".cpp", ".cc", ".cxx", ".cu", ".mm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +31,9 @@ class Side:
 
 def of_project(project: Project) -> Side:
     """The interface in the sources of ``project``."""
-    bindings = [project.root / path for path in project.framework.src if path.endswith(_BINDING_SUFFIXES)]
     return Side(
         published=Published(
-            interface=read_interface(project.package, ops=ops_of_sources(bindings)), version=project.version
+            interface=read_interface(project.package, ops=ops_of_project(project)), version=project.version
         ),
         place=str(project.package),
     )

@@ -17,10 +17,12 @@ import jinja2.meta
 import jinja2.sandbox
 
 from kernel_builder.artifact.built import CARD, BuiltVariant
+from kernel_builder.config.backends import device_expression
 from kernel_builder.config.known import licenses
 from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError, Diagnostic, Level
-from kernel_builder.interface.read import Interface, read_interface
+from kernel_builder.interface.example import example_call
+from kernel_builder.interface.read import Interface, ops_of_project, read_interface
 from kernel_builder.variants.names import ArchVariant, TorchTag, parse_variant
 
 VARIABLES = (
@@ -39,6 +41,8 @@ VARIABLES = (
     "commit",
     "dirty",
     "provenance",
+    "device",
+    "example",
 )
 """What a card's template can use: the first eight are the contract's, the others our own."""
 
@@ -87,11 +91,12 @@ def fill_card(project: Project, variants: Sequence[BuiltVariant], *, repo_id: st
 
 def card_context(project: Project, variants: Sequence[BuiltVariant], repo_id: str) -> dict[str, object]:
     """The values of :data:`VARIABLES`."""
-    interface = read_interface(project.package)
+    interface = read_interface(project.package, ops=ops_of_project(project))
+    functions = interface.functions if interface.declared else ()
     return {
         "repo_id": repo_id,
         "version": project.version,
-        "functions": [function.name for function in interface.functions] if interface.declared else [],
+        "functions": [function.name for function in functions],
         "layers": [layer.name for layer in interface.layers],
         "has_benchmark": any((project.root / "benchmarks").glob("benchmark*.py")),
         "upstream": None if project.upstream is None else _normalised(project.upstream),
@@ -104,6 +109,8 @@ def card_context(project: Project, variants: Sequence[BuiltVariant], repo_id: st
         "commit": next((variant.commit for variant in variants if variant.commit), None),
         "dirty": any(variant.is_dirty for variant in variants),
         "provenance": _provenance(variants),
+        "device": device_expression(project.backends),
+        "example": example_call(functions[0], interface.ops) if functions else None,
     }
 
 

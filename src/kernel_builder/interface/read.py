@@ -16,10 +16,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from kernel_builder.config.model import Project
 from kernel_builder.interface.modules import PublicModule, PublicPackage, top_level
 
 LAYERS = "layers"
 _OPS = ("ops", "_ops")
+_BINDING_SUFFIXES = (".cpp", ".cc", ".cxx", ".cu", ".mm")
 _LAYER_FLAGS = ("has_backward", "can_torch_compile")
 _LAYER_DEFAULTS = {"has_backward": True, "can_torch_compile": False}
 _MAX_FAMILY = 16  # classes
@@ -150,7 +152,7 @@ def read_interface(package: Path, *, ops: Mapping[str, str] | None = None) -> In
         found = tree.find(top, name)
         node = found.node if found is not None else None
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            functions.append(Function(name=name, signature=_signature(node.args, node.returns), summary=_doc(node)))
+            functions.append(Function(name=name, signature=signature_of(node), summary=_doc(node)))
         elif (op := _op_of(node)) is not None:
             functions.append(Function(name=name, op=op))
         else:
@@ -221,6 +223,11 @@ def _signature(arguments: ast.arguments, returns: ast.expr | None, *, skip_first
     if arguments.kwarg is not None:
         parameters.append(_variadic(arguments.kwarg, ParameterKind.VARIADIC_KEYWORD))
     return Signature(parameters=tuple(parameters), returns=_text(returns))
+
+
+def signature_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Signature:
+    """The signature of a function, as it is written."""
+    return _signature(node.args, node.returns)
 
 
 def _variadic(argument: ast.arg, kind: ParameterKind) -> Parameter:
@@ -367,6 +374,11 @@ def ops_of_library(path: Path) -> dict[str, str]:
                     _add_schema(found, data[start:end].decode("utf-8", "replace"))
                 place = data.find(b"->", max(end, place + 2))
     return dict(sorted(found.items()))
+
+
+def ops_of_project(project: Project) -> dict[str, str]:
+    """Op schemas in the binding sources of a project, by name."""
+    return ops_of_sources(project.root / path for path in project.framework.src if path.endswith(_BINDING_SUFFIXES))
 
 
 def ops_of_sources(sources: Iterable[Path]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import jinja2
 
-from kernel_builder.config.backends import Backend
+from kernel_builder.config.backends import Backend, device_expression
 from kernel_builder.errors import UsageError
 from kernel_builder.scaffold.names import ProjectName
 
@@ -85,12 +85,6 @@ def choose_backends(words: Sequence[str]) -> tuple[Backend, ...]:
     return tuple(backend for backend in BACKENDS if backend in chosen)
 
 
-def _device(backends: Sequence[Backend]) -> str:
-    """The Python expression for the device to show the kernel on: the host's only where there is no other."""
-    *first, last = (backend.torch.device for backend in sorted(backends, key=lambda backend: backend.is_host))
-    return "".join(f'"{device}" if torch.{device}.is_available() else ' for device in first) + f'"{last}"'
-
-
 def renderings(names: ProjectName) -> Mapping[str, frozenset[str]]:
     """Every text that :func:`render_project` writes to a path for a project of these names, whatever its backends.
 
@@ -124,7 +118,7 @@ def render_project(names: ProjectName, *, backends: Sequence[Backend], license_i
         "repo_id": names.repo_id,
         "license_toml": json.dumps(license_id, ensure_ascii=False),
         "backends": [backend.value for backend in backends],
-        "device": _device(backends),
+        "device": device_expression(backends),
     }
     files = {
         file.path.format(py=names.python_name): (
