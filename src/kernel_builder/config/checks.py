@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from kernel_builder.config.backends import Backend, Role
+from kernel_builder.config.known import dependencies
 from kernel_builder.config.model import Framework, Section
 from kernel_builder.config.tables import TableReader, TextEntry
 from kernel_builder.toml.nodes import printable, quoted
@@ -107,6 +108,52 @@ def _flags(section: Section, source: str) -> tuple[str, ...] | None:
     if suffix in _CXX:
         return section.cxx_flags if section.backend.sources else section.cxx_flags + section.flags
     return None
+
+
+def uncompilable(
+    sections: Sequence[Located], binding: Sequence[TextEntry], backends: Sequence[Backend], report: Report
+) -> None:
+    """Notice sources, of sections or of the ``binding``, in a language that their backend has no compiler for."""
+    compiled = {placed.section.backend for placed in sections if placed.known} & set(backends)
+    for placed in sections:
+        if placed.known:
+            entries = placed.reader.texts("src") or ()
+            for entry in entries:
+                _tell_language(entry, {placed.section.backend}, report)
+    for entry in binding:
+        _tell_language(entry, compiled, report)
+
+
+def _tell_language(entry: TextEntry, backends: set[Backend], report: Report) -> None:
+    suffix = os.path.splitext(entry.text)[1]  # noqa: PTH122  (there may be thousands)
+    owners = [other for other in Backend if other.has_module and suffix in other.sources]
+    wrong = [backend.value for backend in backends if backend.has_module and suffix not in backend.sources]
+    if owners and wrong:
+        report.error(
+            entry.path,
+            f"{quoted(entry.text)} is a {owners[0].label} source, which kernels for {' and '.join(sorted(wrong))}"
+            " cannot compile",
+            hint=f"list it in a kernel section for {owners[0].value}",
+        )
+
+
+def two_releases(sections: Sequence[Located], report: Report) -> None:
+    """Notice a source whose sections depend on two releases of one library: it is compiled once, with one of them."""
+    library = dependencies().library
+    found: dict[tuple[Backend, str], dict[str, str]] = {}
+    for placed in sections:
+        for source in placed.section.src if placed.known else ():
+            if PurePosixPath(source).suffix not in COMPILED_SUFFIXES:
+                continue
+            known = found.setdefault((placed.section.backend, plain_path(source)), {})
+            for name in placed.section.depends:
+                other = known.setdefault(library.get(name, name), name)
+                if other != name:
+                    report.error(
+                        placed.path_of(source),
+                        f"{quoted(source)} would be compiled with both {other} and {name}, two releases of one library",
+                        hint="depend on one of them, or give each section its own copy of the source",
+                    )
 
 
 def section_backends(sections: Sequence[Located], backends: tuple[Backend, ...], report: Report) -> None:

@@ -37,13 +37,15 @@ class PythonPackage(NamedTuple):
 class Dependencies(NamedTuple):
     """``depends`` maps a C++ library to the backends it is for (empty: all); ``renamed`` an earlier name to
     the present one; ``python`` ``"general"`` or a backend to the packages that are allowed there. ``provides`` maps
-    the beginning of a header's name to the values of ``depends`` that bring it, oldest release first.
+    the beginning of a header's name to the values of ``depends`` that bring it, oldest release first; ``library`` a
+    release to the library that it is one of.
     """
 
     depends: Mapping[str, tuple[Backend, ...]]
     renamed: Mapping[str, str]
     python: Mapping[str, Mapping[str, PythonPackage]]
     provides: Mapping[str, tuple[str, ...]]
+    library: Mapping[str, str]
 
     def bringing(self, header: str, backend: Backend) -> tuple[str, ...]:
         """The values of ``depends`` that bring ``header`` to sections for ``backend``, oldest release first."""
@@ -78,6 +80,7 @@ def dependencies() -> Dependencies:
             for table, packages in data["python-depends"].items()
         },
         provides=provides,
+        library={name: release["library"] for name, release in data["release"].items()},
     )
 
 

@@ -39,7 +39,7 @@ from kernel_builder.config.schema import (
     TORCH_NOARCH,
     Kind,
 )
-from kernel_builder.config.tables import TableReader
+from kernel_builder.config.tables import TableReader, TextEntry
 from kernel_builder.errors import ConfigError, Diagnostic, Level
 from kernel_builder.toml.nodes import TableNode, describe, quoted, table_of
 from kernel_builder.toml.report import Report
@@ -266,6 +266,11 @@ class _Reader:
             backend_options=MappingProxyType(options),
         )
 
+    def _binding(self, framework: Framework) -> tuple[TextEntry, ...]:
+        """The sources of the framework's table, with their places."""
+        path = (*self._top.table(framework.kind.value).path, "src")
+        return tuple(TextEntry(source, (*path, number)) for number, source in enumerate(framework.src))
+
     def _node_path_of_name(self) -> tuple[str | int, ...]:
         return (*self._top.table("general").path, "name")
 
@@ -428,12 +433,14 @@ class _Reader:
         options: Mapping[Backend, BackendOptions],
     ) -> None:
         checks.shared_sources(sections, self._report)
+        checks.two_releases(sections, self._report)
         known = [placed for placed in sections if placed.known]
         if backends is not None:
             checks.section_backends(known, backends, self._report)
         if framework is not None and framework.kind is FrameworkKind.TORCH_NOARCH:
             checks.no_sections(sections, self._report)
         elif backends is not None and framework is not None:
+            checks.uncompilable(sections, self._binding(framework), backends, self._report)
             checks.backends_without_sections(
                 known,
                 tuple(b for b in backends if b in COMPILED),

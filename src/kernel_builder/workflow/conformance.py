@@ -15,14 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_builder import __version__
+from kernel_builder.config.backends import Role
 from kernel_builder.config.model import Project
-from kernel_builder.config.reader import load_project
+from kernel_builder.config.reader import FILE_NAME as BUILD_TOML
+from kernel_builder.config.reader import decode, load_project, read_file
 from kernel_builder.config.settings import FILE_NAME
 from kernel_builder.errors import BuildError, ConfigError, Diagnostic, Level
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.files import write_text
 from kernel_builder.load.evidence import LoadResult
-from kernel_builder.variants.matrix import all_variants, choose
+from kernel_builder.plan.sections import unreachable_section
+from kernel_builder.toml.report import Report
+from kernel_builder.toml.scan import Source
+from kernel_builder.variants.matrix import Matrix, all_variants, choose
 from kernel_builder.variants.names import parse_variant
 from kernel_builder.variants.support import VariantSet, load_support
 
@@ -41,6 +46,7 @@ _LOADED = "KB5"
 _NEVER = frozenset({"secret"})
 """Rules that nobody is told to ignore."""
 _SHOWN = 20
+_FEW = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +101,29 @@ def examine(root: Path, ignore: Sequence[str] = ()) -> Examined:
 
         findings = _in_sources(SourceTree(root, ""), (*ignore, *_WARNED_OF), ())
         return Examined(root=root, project=None, diagnostics=error.diagnostics, findings=findings)
-    required = choose(all_variants(project, load_support(), None), within=VariantSet.REQUIRED)
+    everything = all_variants(project, load_support(), None)
+    required = choose(everything, within=VariantSet.REQUIRED)
     names = tuple(entry.name for entry in required.kept)
-    return Examined(
-        root=root, project=project, diagnostics=diagnostics, findings=_find(project, (*ignore, *_WARNED_OF), names)
-    )
+    findings = _find(project, (*ignore, *_WARNED_OF), names)
+    told = (*diagnostics, *_not_planned(project, everything, required))
+    return Examined(root=root, project=project, diagnostics=told, findings=findings)
+
+
+def _not_planned(project: Project, everything: Matrix, required: Matrix) -> tuple[Diagnostic, ...]:
+    """What ``build.toml`` asks for and no toolkit does, as far as the tables tell."""
+    file = project.root / BUILD_TOML
+    report = Report(Source(decode(read_file(file))[0]), file)
+    if not everything.kept:
+        reasons = dict.fromkeys(entry.reason for entry in everything.dropped)
+        report.error((), f"no variant is left to build: {'; '.join(list(reasons)[:_FEW])}", at_key=True)
+    for section in project.sections:
+        found = unreachable_section(section, required)
+        key = section.backend.key(Role.ARCHITECTURES)
+        if found is not None and key is not None:
+            minver = section.backend.key(Role.MINVER)
+            skip = f", or set {minver.name} to skip the section with older toolkits" if minver is not None else ""
+            report.error(("kernel", section.id, key.name), found, hint=f"add one that it builds for{skip}")
+    return report.diagnostics()
 
 
 def read_to_build(root: Path, ignore: Sequence[str] = ()) -> tuple[Project, tuple[Diagnostic, ...]]:

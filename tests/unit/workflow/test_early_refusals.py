@@ -142,6 +142,44 @@ def test_one_mistake_hides_no_other(tmp_path: Path, environ: dict[str, str], cap
         assert "torch-ext/my_kernel/__init__.py:1: error: KB312: " in one
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('depends = ["torch"]', 'depends = ["torch"]\ncuda-capabilities = ["12.1"]', "nothing is left"),
+        ("[torch]\n", '[torch]\nmaxver = "2.1"\n', "no variant is left"),
+        ('backend = "cuda"', 'backend = "cpu"', "'relu.cu' is a CUDA source, which kernels for cpu cannot"),
+        (
+            '"torch-ext/torch_binding.cpp"',
+            '"relu.cu"',
+            "'relu.cu' is a CUDA source, which kernels for cpu cannot",
+        ),
+        (
+            'depends = ["torch"]',
+            'depends = ["cutlass_3_8"]\n[kernel.b]\nbackend = "cuda"\ndepends = ["cutlass_4_0"]\nsrc = ["./relu.cu"]',
+            "'./relu.cu' would be compiled with both cutlass_3_8 and cutlass_4_0, two releases of one library",
+        ),
+    ],
+)
+def test_what_no_toolkit_can_do(
+    tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str], old: str, new: str, message: str
+) -> None:
+    text = FOURTH.format(more=LICENSE).replace('["cuda"]', '["cuda", "cpu"]')
+    text += '[kernel.cpu]\nbackend = "cpu"\ndepends = []\nsrc = ["torch-ext/torch_binding.cpp"]\n'
+    root = project(tmp_path / "k", text.replace(old, new, 1))
+    assert run(["check-config", str(root)], environ) == ERRORS_OF_FILE
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if message in line]
+    assert line.startswith(f"{root}/build.toml:")
+    assert ": error: " in line
+
+
+def test_a_section_that_older_toolkits_skip_is_fine(
+    tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    more = 'depends = ["torch"]\ncuda-capabilities = ["12.1"]\ncuda-minver = "12.9"'
+    root = project(tmp_path / "k", FOURTH.format(more=LICENSE).replace('depends = ["torch"]', more))
+    assert run(["check-config", str(root)], environ) == 0, capfd.readouterr().err
+
+
 def test_what_is_ignored_stops_nothing(
     tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
