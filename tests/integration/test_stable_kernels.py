@@ -84,11 +84,14 @@ print(json.dumps([bool(torch.equal(y, -x)), "only float32 is negated" in message
         ),
         (
             'extern "C" int torch_from_blob();\nextern "C" int f() { return torch_from_blob(); }\n',
-            ["torch_from_blob (used by bind.cpp): torch has it since 2.11", "targets the stable ABI of 2.10"],
+            [
+                "torch_from_blob (used by bind.cpp)\n      cause: torch has it since 2.11",
+                "targets the stable ABI of 2.10",
+            ],
         ),
         (
             'namespace at { void set_num_threads(int); }\nextern "C" void f() { at::set_num_threads(1); }\n',
-            ["at::set_num_threads(int) (used by bind.cpp): torch's C++ interface is not part of torch's stable ABI"],
+            ["at::set_num_threads(int) (used by bind.cpp)\n      cause: torch's C++ interface is not part of"],
         ),
     ],
     ids=["header", "pybind", "too-new", "cxx"],

@@ -10,6 +10,7 @@ import tomllib
 from functools import cache
 from importlib import resources
 
+from kernel_builder.binary.causes import NamedCause
 from kernel_builder.binary.mangled import namespace, readable
 from kernel_builder.versions import Version
 
@@ -47,14 +48,20 @@ def stable_functions() -> dict[str, Version]:
     return {name: Version.parse(release) for release, names in groups.items() for name in names}
 
 
-def why_not_stable(symbol: str, target: Version) -> str | None:
+def why_not_stable(symbol: str, target: Version) -> NamedCause | None:
     """Why a kernel for ``target`` and every later torch cannot need ``symbol`` of torch; ``None`` when it can."""
     since = stable_functions().get(symbol)
     if since is None:
         what = "torch's C++ interface" if namespace(symbol) in _NAMESPACES else "it"
-        return f"{what} is not part of torch's stable ABI, which the kernel targets"
+        return NamedCause(
+            why=f"{what} is not part of torch's stable ABI, which the kernel targets",
+            instead="include only torch/csrc/stable and torch/headeronly",
+        )
     if since > target:
-        return f"torch has it since {since}, but the kernel targets the stable ABI of {target}"
+        return NamedCause(
+            why=f"torch has it since {since}, but the kernel targets the stable ABI of {target}",
+            instead=f'set stable-abi to "{since}" in build.toml',
+        )
     return None
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from kernel_builder.binary.causes import NamedCause, cause_of
 from kernel_builder.binary.elf import ElfFile, Symbol
 from kernel_builder.binary.mangled import namespace
 from kernel_builder.binary.python_api import is_python, limited_api
@@ -19,6 +20,10 @@ from kernel_builder.binary.python_api import is_python, limited_api
 _GNU_OPENMP = re.compile(r"(GOMP|omp)_\w+")
 _LLVM_OPENMP = re.compile(r"(__)?kmpc_\w+")
 _CXX_RUNTIME = "libstdc++"
+
+
+NOBODY = "no library that the kernel may need has it"
+"""The reason where nothing more is known."""
 
 
 class Cause(Enum):
@@ -34,11 +39,14 @@ class Cause(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Unsupplied:
-    """An undefined name that nothing is known to supply; ``reason`` says why, for people."""
+    """An undefined name that nothing is known to supply; ``reason`` says why, for people, and ``remedy`` what to do,
+    where the name tells.
+    """
 
     symbol: str
     cause: Cause
     reason: str
+    remedy: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +63,7 @@ class Supply:
     looks: Callable[[str], bool]
     others: Callable[[str], bool]
     python: tuple[int, int]
-    why_not_stable: Callable[[str], str | None] | None = None
+    why_not_stable: Callable[[str], NamedCause | None] | None = None
 
 
 def unsupplied(elf: ElfFile, supply: Supply) -> tuple[Unsupplied, ...]:
@@ -74,11 +82,15 @@ def unsupplied_names(symbols: Iterable[Symbol], supply: Supply, *, needs_cxx: bo
     for symbol in symbols:
         verdict = _limits(symbol.name, supply) or _absence(symbol, supply, needs_cxx=needs_cxx)
         if verdict is not None:
-            found[symbol.name] = Unsupplied(symbol=symbol.name, cause=verdict[0], reason=verdict[1])
+            cause, reason, remedy = verdict
+            found[symbol.name] = Unsupplied(symbol=symbol.name, cause=cause, reason=reason, remedy=remedy)
     return tuple(found[name] for name in sorted(found))
 
 
-_Verdict = tuple[Cause, str] | None
+_Verdict = tuple[Cause, str, str | None] | None
+_NO_PYTHON = (
+    "register the ops with TORCH_LIBRARY_EXPAND (see registration.h), and remove pybind11 and Python.h from the sources"
+)
 
 
 def _limits(name: str, supply: Supply) -> _Verdict:
@@ -88,14 +100,14 @@ def _limits(name: str, supply: Supply) -> _Verdict:
         wanted = f"{supply.python[0]}.{supply.python[1]}"
         if added is None:
             reason = f"it is not part of Python's limited API, which kernels are built for (version {wanted})"
-            return Cause.NOT_LIMITED_API, reason
+            return Cause.NOT_LIMITED_API, reason, _NO_PYTHON
         if added > supply.python:
             reason = f"it is in Python's limited API since {added[0]}.{added[1]}, but kernels are built for {wanted}"
-            return Cause.NEWER_PYTHON, reason
+            return Cause.NEWER_PYTHON, reason, _NO_PYTHON
     elif supply.why_not_stable is not None and _is_framework(name, supply) and not supply.others(name):
         unstable = supply.why_not_stable(name)
         if unstable is not None:
-            return Cause.UNSTABLE, unstable
+            return Cause.UNSTABLE, unstable.why, unstable.instead
     return None
 
 
@@ -109,10 +121,14 @@ def _absence(symbol: Symbol, supply: Supply, *, needs_cxx: bool) -> _Verdict:
     if symbol.binding == "weak" or symbol.version is not None or is_python(name) or _GNU_OPENMP.fullmatch(name):
         return None
     if _LLVM_OPENMP.fullmatch(name):
-        return Cause.LLVM_OPENMP, "it is from LLVM's OpenMP runtime, but torch ships GNU's: compile with gcc"
+        return Cause.LLVM_OPENMP, "it is from LLVM's OpenMP runtime, but torch ships GNU's", "compile with g++"
     # Some names of libstdc++ have no version.
     if supply.others(name) or (needs_cxx and namespace(name) == "std"):
         return None
     if _is_framework(name, supply):
-        return (Cause.UNCOMPARED, "the release that should have it is not at hand") if supply.exports is None else None
-    return Cause.ABSENT, "no library that the kernel may need has it"
+        reason = "the release that should have it is not at hand"
+        return (Cause.UNCOMPARED, reason, None) if supply.exports is None else None
+    named = cause_of(name)
+    if named is not None:
+        return Cause.ABSENT, named.why, named.instead
+    return Cause.ABSENT, NOBODY, None

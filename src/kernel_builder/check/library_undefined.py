@@ -101,15 +101,18 @@ def undefined(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     if library.elf is None:
         return
     variant = library.variant.variant if library.variant else None
-    missing = [entry.symbol for entry in unsupplied_by(library, settings, Cause.ABSENT)]
-    if missing:
+    absent = unsupplied_by(library, settings, Cause.ABSENT)
+    compared = isinstance(variant, ArchVariant) and _exports(library, settings) is not None
+    for reason, remedy in dict.fromkeys((entry.reason, entry.remedy) for entry in absent):
+        missing = [entry.symbol for entry in absent if (entry.reason, entry.remedy) == (reason, remedy)]
         names = several([readable(name) for name in missing])
-        if isinstance(variant, ArchVariant) and _exports(library, settings) is not None:
+        text = f"{names}: {reason}"
+        if remedy is None and isinstance(variant, ArchVariant) and compared:
             text = f"neither {variant.tag} nor any other library the variant may need defines {names}"
-            yield MISSING.at(library, text, symbol=missing[0])
-        else:
+        elif remedy is None:
             text = f"no library a kernel may need is known to define {names}"
-            yield UNKNOWN.at(library, text, symbol=missing[0])
+        hint = None if remedy is None else f"{remedy[0].upper()}{remedy[1:]}."
+        yield (MISSING if compared else UNKNOWN).at(library, text, symbol=missing[0], hint=hint)
     openmp = [entry.symbol for entry in unsupplied_by(library, settings, Cause.LLVM_OPENMP)]
     if openmp:
         text = f"{several(openmp)}: part of LLVM's OpenMP runtime, but torch ships GNU's"

@@ -16,11 +16,14 @@ from pathlib import Path
 from kernel_builder.actions.model import Tree
 from kernel_builder.actions.places import Places, expand
 from kernel_builder.binary.elf import ElfError, read_elf
+from kernel_builder.engine.own_names import Elsewhere, OwnNames
 from kernel_builder.engine.stale import headers
-from kernel_builder.engine.undefined import UndefinedPolicy, blame, find_missing
+from kernel_builder.engine.undefined import Missing, UndefinedPolicy, blame, diagnose, find_missing, grouped
+from kernel_builder.project.tree import HEADER_SUFFIXES, native_files
 from kernel_builder.versions import Version
 
 _SYSTEM = Path("/usr")
+_SHOWN = 5
 
 
 def files_read(depfiles: Iterable[Path], work: Path) -> frozenset[str]:
@@ -83,15 +86,43 @@ def problem_of(request: Mapping[str, object], places: Places, trees: Sequence[Tr
         stable=Version.parse(stable) if isinstance(stable, str) else None,
     )
     missing = find_missing(elf, policy)
-    if not missing:
-        return None
+    return _undefined(missing, request, places, policy) if missing else None
+
+
+def _undefined(
+    missing: tuple[Missing, ...], request: Mapping[str, object], places: Places, policy: UndefinedPolicy
+) -> str:
+    """What to say of names that the library of ``request`` will not find."""
     objects = request["objects"]
     assert isinstance(objects, dict)  # noqa: S101
-    lines = [f"{library.name} needs names that it will not find when it is loaded ({request['release']}):"]
-    for entry in blame(missing, {Path(expand(word, places)): source for word, source in objects.items()}):
-        users = f" (used by {', '.join(entry.used_by)})" if entry.used_by else ""
-        lines.append(f"    {entry.readable}{users}: {entry.reason}")
+    names = _own_names(request, {Path(expand(word, places)): source for word, source in objects.items()}, places.root)
+    release = str(request["release"])
+    found = (diagnose(entry, names, policy, release) for entry in blame(missing, dict(names.objects)))
+    library = Path(expand(str(request["library"]), places)).name
+    lines = [f"{library} needs names that it will not find when it is loaded ({release}):"]
+    for entries, reason, remedy in grouped(found):
+        for entry in entries[:_SHOWN]:
+            users = f" (used by {', '.join(entry.used_by)})" if entry.used_by else ""
+            lines.append(f"    {entry.readable}{users}")
+        if len(entries) > _SHOWN:
+            lines.append(f"    and {len(entries) - _SHOWN} more")
+        lines.append(f"      cause: {reason}")
+        if remedy is not None:
+            lines.append(f"      remedy: {remedy}")
     return "\n".join(lines)
+
+
+def _own_names(request: Mapping[str, object], objects: Mapping[Path, str], root: Path) -> OwnNames:
+    files = native_files(root)
+    elsewhere = request["elsewhere"]
+    assert isinstance(elsewhere, dict)  # noqa: S101
+    return OwnNames(
+        root=root,
+        files=files,
+        objects=objects,
+        elsewhere={path: Elsewhere(section=entry["section"], fits=entry["fits"]) for path, entry in elsewhere.items()},
+        headers=frozenset(path for path in files if Path(path).suffix.lower() in HEADER_SUFFIXES),
+    )
 
 
 def main(argv: Sequence[str]) -> int:

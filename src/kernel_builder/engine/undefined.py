@@ -6,15 +6,20 @@ with the export tables of the very release that the variant is for; :mod:`kernel
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+from kernel_builder.binary.causes import NamedCause
 from kernel_builder.binary.elf import ElfFile
+from kernel_builder.binary.python_api import is_python
 from kernel_builder.binary.stable_abi import looks_like_torch, why_not_stable
-from kernel_builder.binary.undefined import Supply, unsupplied
+from kernel_builder.binary.undefined import NOBODY, Supply, unsupplied
+from kernel_builder.engine.framework_names import framework_cause, not_exported, table
+from kernel_builder.engine.own_names import OwnNames, demangle
 from kernel_builder.versions import Version
 
 
@@ -34,21 +39,17 @@ class UndefinedPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:
-    """A name that nothing supplies: as the linker sees it, as people write it, and why it is refused."""
+    """A name that nothing supplies: as the linker sees it, as people write it, why it is refused, and what to do."""
 
     symbol: str
     readable: str
     reason: str
+    remedy: str | None = None
     used_by: tuple[str, ...] = ()
 
 
-@cache
-def _table(path: Path) -> frozenset[str]:
-    return frozenset(path.read_text(encoding="utf-8", errors="surrogateescape").split("\n"))
-
-
 def _within(tables: tuple[Path, ...]) -> Callable[[str], bool]:
-    return lambda name: any(name in _table(path) for path in tables)
+    return lambda name: any(name in table(path) for path in tables)
 
 
 def supply_of(policy: UndefinedPolicy) -> Supply:
@@ -62,21 +63,14 @@ def supply_of(policy: UndefinedPolicy) -> Supply:
     )
 
 
-def demangle(names: Iterable[str]) -> dict[str, str]:
-    """C++ names as people write them; a name stays as it is where ``c++filt`` is missing."""
-    ordered = list(names)
-    try:
-        completed = subprocess.run(["c++filt"], input="\n".join(ordered), capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return {name: name for name in ordered}
-    return dict(zip(ordered, completed.stdout.splitlines(), strict=False))
-
-
 def find_missing(elf: ElfFile, policy: UndefinedPolicy) -> tuple[Missing, ...]:
     """Undefined names of ``elf`` that ``policy`` does not allow, sorted."""
     found = unsupplied(elf, supply_of(policy))
     names = demangle(entry.symbol for entry in found)
-    return tuple(Missing(symbol=entry.symbol, readable=names[entry.symbol], reason=entry.reason) for entry in found)
+    return tuple(
+        Missing(symbol=entry.symbol, readable=names[entry.symbol], reason=entry.reason, remedy=entry.remedy)
+        for entry in found
+    )
 
 
 def blame(missing: tuple[Missing, ...], objects: dict[Path, str], nm: str = "nm") -> tuple[Missing, ...]:
@@ -91,12 +85,41 @@ def blame(missing: tuple[Missing, ...], objects: dict[Path, str], nm: str = "nm"
             words = line.split()
             if words:
                 users.setdefault(words[-1], set()).add(source)
-    return tuple(
-        Missing(
-            symbol=entry.symbol,
-            readable=entry.readable,
-            reason=entry.reason,
-            used_by=tuple(sorted(users.get(entry.symbol, ()))),
+    return tuple(replace(entry, used_by=tuple(sorted(users.get(entry.symbol, ())))) for entry in missing)
+
+
+def diagnose(missing: Missing, own: OwnNames, policy: UndefinedPolicy, release: str) -> Missing:
+    """``missing`` with the cause that is known best. What the project defines itself comes first."""
+    if missing.reason != NOBODY and is_python(missing.symbol):
+        return missing
+    cause = own.cause(missing.symbol, missing.readable, missing.used_by)
+    if cause is None and missing.reason != NOBODY:
+        return missing
+    if cause is None and looks_like_torch(missing.symbol):
+        cause = framework_cause(missing.symbol, missing.readable, policy.torch, release)
+    if cause is None and _has_libc(missing.symbol):
+        cause = NamedCause(
+            why="this machine's C library has it, but not the oldest one that kernels run with",
+            instead=f'look it up where it is called: dlsym(RTLD_DEFAULT, "{missing.symbol}")',
         )
-        for entry in missing
-    )
+    declared = own.declaration(missing.readable) if cause is None else None
+    where = f"{declared.place} declares it, but " if declared is not None else ""
+    if cause is None and (declared is not None or not looks_like_torch(missing.symbol)):
+        why = f"{where}neither the project nor a library that it may need defines it"
+        cause = NamedCause(why=why, instead="add the source that defines it to 'src'")
+    if cause is None:
+        cause = not_exported(release)
+    return replace(missing, reason=cause.why, remedy=cause.instead)
+
+
+def _has_libc(symbol: str) -> bool:
+    return hasattr(ctypes.CDLL(None), symbol)
+
+
+def grouped(missing: Iterable[Missing]) -> Iterator[tuple[tuple[Missing, ...], str, str | None]]:
+    """Names with the same cause together, as they come first."""
+    found: dict[tuple[str, str | None], list[Missing]] = {}
+    for entry in missing:
+        found.setdefault((entry.reason, entry.remedy), []).append(entry)
+    for (reason, remedy), entries in found.items():
+        yield tuple(entries), reason, remedy

@@ -12,7 +12,7 @@ from kernel_builder.actions.context import Context, Layout
 from kernel_builder.actions.host import link_action, module_action
 from kernel_builder.actions.model import Action, GeneratedFile, Tree
 from kernel_builder.actions.places import Places
-from kernel_builder.actions.units import Unit, suffix_of
+from kernel_builder.actions.units import HOST_LANGUAGES, Unit, suffix_of
 from kernel_builder.backends import rules_for
 from kernel_builder.backends.protocol import BackendRules
 from kernel_builder.config.backends import Backend, Role
@@ -166,8 +166,23 @@ class CompiledVariant:
             release=", ".join(f"{name} {versions[name]}" for name in named),
             stable=stable_target(self.kept),
             covered=covered.path,
+            elsewhere=self._elsewhere(units),
         )
         return (*actions, link, check), (question, covered)
+
+    def _elsewhere(self, units: tuple[Unit, ...]) -> Mapping[str, Mapping[str, object]]:
+        """The sources that only other variants compile: for which section, and whether this backend could."""
+        here = {unit.source for unit in units}
+        suffixes = {*HOST_LANGUAGES, *self.kept.backend.sources}
+        return {
+            source: {
+                "section": f"[kernel.{section.id}] ({section.backend.value})",
+                "fits": suffix_of(source) in suffixes,
+            }
+            for section in self.project.sections
+            for source in section.src
+            if source not in here
+        }
 
     def _refuse_clashes(self, units: tuple[Unit, ...]) -> None:
         for unit in units:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from kernel_builder import __version__
@@ -37,10 +38,12 @@ def inspection(
     release: str,
     stable: Version | None,
     covered: str,
+    elsewhere: Mapping[str, Mapping[str, object]],
 ) -> tuple[Action, GeneratedFile]:
     """The action that checks ``library``, which ``compiled`` actions made the objects of, and the file that tells it
     what to look at.
 
+    ``elsewhere`` are sources that only other variants compile: for which ``section``, and whether this one could.
     ``release`` says for people what the library is for (``torch 2.13.0, cuda 13.0``); with ``stable``, a release of
     torch, only names of that release's stable ABI may be used. ``covered`` is the list of :func:`covered_files`.
     """
@@ -53,6 +56,7 @@ def inspection(
         "python": list(LIMITED_API),
         "stable": str(stable) if stable else None,
         "release": release,
+        "elsewhere": elsewhere,
         "objects": {output: action.source for action in compiled for output in action.outputs},
         "covered": covered,
         "depfiles": [action.depfile for action in compiled if action.depfile is not None],

@@ -93,3 +93,23 @@ def _refuse_unwritable(project: Project, path: str) -> None:
             f"{project.package}/{shown}: the file name is not valid UTF-8, so metadata.json could not list it",
             hint="rename the file",
         ) from error
+
+
+def native_files(root: Path) -> tuple[str, ...]:
+    """Every source and header below ``root``, listed or not, as sorted POSIX paths relative to it: for messages.
+
+    Hidden directories, build outputs and Python environments are not searched.
+    """
+    found: list[str] = []
+    suffixes = HEADER_SUFFIXES | SOURCE_SUFFIXES
+    for parent, directories, files in os.walk(root):
+        directories[:] = sorted(
+            name
+            for name in directories
+            if not name.startswith(".")
+            and name not in _SKIPPED_DIRECTORIES
+            and not (Path(parent) / name / "pyvenv.cfg").exists()
+        )
+        relative = Path(parent).relative_to(root)
+        found.extend((relative / name).as_posix() for name in files if Path(name).suffix.lower() in suffixes)
+    return tuple(sorted(found))
