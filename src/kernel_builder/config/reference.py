@@ -39,7 +39,8 @@ A kernel project is described by the file `build.toml` at its root. This page li
 itself uses; edit that table (`src/kernel_builder/config/schema.py`; what is specific to one backend is in
 `src/kernel_builder/data/backends.toml`), not this page.
 
-- `kernel-builder check-config` checks a file and reports all mistakes in one run.
+- `kernel-builder check-config` checks a file, and all else in the project that would stop a build, and reports all
+  mistakes in one run.
 - `kernel-builder update-build` updates an older file to the current edition; comments and layout are kept.
 - `kernel-builder schema` prints the JSON schema of the file, for editors; it is also kept in `build-toml.schema.json`.
 

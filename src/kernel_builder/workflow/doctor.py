@@ -23,7 +23,7 @@ from kernel_builder.config.backends import Backend
 from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.config.settings import FILE_NAME as SETTINGS_NAME
 from kernel_builder.engine.resources import measure
-from kernel_builder.errors import ExitCode, KernelBuilderError
+from kernel_builder.errors import ConfigError, ExitCode, KernelBuilderError
 from kernel_builder.events import Silent
 from kernel_builder.load.client import Environment, find_environment
 from kernel_builder.load.confinement import Sandbox
@@ -482,5 +482,7 @@ def _alone(request: BuildRequest, run: Run, unreachable: KernelBuilderError | No
         return VariantCheck(variant=name, reason=entry.reason, remedy=entry.remedy)
     except KernelBuilderError as error:
         cause = unreachable if unreachable is not None and isinstance(error, OfflineError) else error
+        if isinstance(cause, ConfigError) and cause.diagnostics:
+            return VariantCheck(variant=name, reason=cause.message, remedy="run: kernel-builder check-config")
         return VariantCheck(variant=name, reason=cause.message, remedy=cause.hint)
     return VariantCheck(variant=name)
