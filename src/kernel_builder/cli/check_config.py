@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from kernel_builder.check.annotations import annotation
+from kernel_builder.cli.session import environment
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME
 from kernel_builder.errors import ConfigError, Diagnostic, ExitCode, Level
@@ -35,7 +36,7 @@ def command(directory: Path, *, as_json: bool, form: str) -> int:
     from kernel_builder.workflow.conformance import examine  # noqa: PLC0415  (start-up time)
 
     try:
-        found = examine(directory)
+        found = examine(directory, environment())
     except ConfigError as error:
         if form == "text":
             raise

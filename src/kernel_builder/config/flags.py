@@ -93,7 +93,7 @@ def judge_flags(entries: Sequence[TextEntry], backend: Backend | None, report: R
 def _words(entries: Sequence[TextEntry], report: Report) -> Iterator[TextEntry]:
     """The words that ``entries`` were meant to be; those that hold several are noticed."""
     for entry in entries:
-        parts = _split(entry.text)
+        parts = words_of(entry.text)
         if parts == [entry.text]:
             yield entry
             continue
@@ -109,8 +109,8 @@ def _words(entries: Sequence[TextEntry], report: Report) -> Iterator[TextEntry]:
         yield from (TextEntry(part, entry.path) for part in parts)
 
 
-def _split(text: str) -> list[str]:
-    """``text`` as the words that a shell would make of it; one word where its blanks belong to it."""
+def words_of(text: str) -> list[str]:
+    """A flag as the words that a shell would make of it; one word where its blanks belong to it."""
     if text == text.strip() and not re.search(r"\s", text):
         return [text]
     try:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import listed_in_one, parse_architecture
 from kernel_builder.config.checks import ProjectTree, listed_twice
-from kernel_builder.config.flags import judge_flags
+from kernel_builder.config.flags import judge_flags, words_of
 from kernel_builder.config.intents import instead_of
 from kernel_builder.config.known import OLDEST_STABLE_ABI, dependencies, licenses, newest_torch
 from kernel_builder.config.model import Architecture, Capability, KernelDependency, Suffix
@@ -390,6 +390,11 @@ def suffixes(reader: TableReader, report: Report) -> tuple[str, ...] | None:
 
 def flags(reader: TableReader, key: str, backend: Backend | None, report: Report) -> tuple[str, ...]:
     """A list of compiler flags, in order, repetitions kept. ``backend`` is that of the section, if it is in one."""
+    node = reader.node(key)
+    if isinstance(node, Leaf) and isinstance(node.value, str) and len(words_of(node.value)) > 1:
+        written = ", ".join(f'"{word}"' for word in words_of(node.value))
+        report.error(node.path, f"must be a list of strings, not {describe(node)}", hint=f"write: {key} = [{written}]")
+        return ()
     entries = reader.texts(key) or ()
     judge_flags(entries, backend, report)
     return tuple(entry.text for entry in entries)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +20,15 @@ from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME as BUILD_TOML
 from kernel_builder.config.reader import decode, load_project, read_file
 from kernel_builder.config.settings import FILE_NAME
-from kernel_builder.errors import BuildError, ConfigError, Diagnostic, Level
+from kernel_builder.errors import BuildError, ConfigError, Diagnostic, Level, UsageError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.files import write_text
 from kernel_builder.load.evidence import LoadResult
 from kernel_builder.plan.sections import unreachable_section
 from kernel_builder.toml.report import Report
 from kernel_builder.toml.scan import Source
+from kernel_builder.toolchain.lock import read_lock
+from kernel_builder.toolchain.settings import load_settings
 from kernel_builder.variants.matrix import Matrix, all_variants, choose
 from kernel_builder.variants.names import parse_variant
 from kernel_builder.variants.support import VariantSet, load_support
@@ -86,11 +88,12 @@ class Examined:
         )
 
 
-def examine(root: Path, ignore: Sequence[str] = ()) -> Examined:
+def examine(root: Path, environ: Mapping[str, str], ignore: Sequence[str] = ()) -> Examined:
     """Read the project in ``root`` to build it, and look for whatever would stop that, but for the rules ``ignore``.
 
-    Nothing is written, fetched or started. Raises :class:`ConfigError` where there is no file to read,
-    :class:`UsageError` for an unknown rule.
+    ``environ`` names the user's own settings, which count with those of the project and with its lock. Nothing is
+    written, fetched or started. Raises :class:`ConfigError` where there is no file to read, :class:`UsageError` for an
+    unknown rule.
     """
     try:
         project, diagnostics = load_project(root, to_build=True)
@@ -100,13 +103,26 @@ def examine(root: Path, ignore: Sequence[str] = ()) -> Examined:
         from kernel_builder.check.subject import SourceTree  # noqa: PLC0415  (start-up time)
 
         findings = _in_sources(SourceTree(root, ""), (*ignore, *_WARNED_OF), ())
-        return Examined(root=root, project=None, diagnostics=error.diagnostics, findings=findings)
+        told = (*error.diagnostics, *_in_other_files(root, environ))
+        return Examined(root=root, project=None, diagnostics=told, findings=findings)
     everything = all_variants(project, load_support(), None)
     required = choose(everything, within=VariantSet.REQUIRED)
     names = tuple(entry.name for entry in required.kept)
     findings = _find(project, (*ignore, *_WARNED_OF), names)
-    told = (*diagnostics, *_not_planned(project, everything, required))
+    told = (*diagnostics, *_not_planned(project, everything, required), *_in_other_files(root, environ))
     return Examined(root=root, project=project, diagnostics=told, findings=findings)
+
+
+def _in_other_files(root: Path, environ: Mapping[str, str]) -> tuple[Diagnostic, ...]:
+    """Mistakes in settings and in the lock."""
+    found: list[Diagnostic] = []
+    for read in (lambda: load_settings(root, environ), lambda: read_lock(root)):
+        try:
+            read()
+        except (ConfigError, UsageError) as error:
+            whole = Diagnostic(severity=Level.ERROR, message=error.message, hint=error.hint)
+            found += error.diagnostics if isinstance(error, ConfigError) and error.diagnostics else (whole,)
+    return tuple(found)
 
 
 def _not_planned(project: Project, everything: Matrix, required: Matrix) -> tuple[Diagnostic, ...]:
@@ -126,7 +142,9 @@ def _not_planned(project: Project, everything: Matrix, required: Matrix) -> tupl
     return report.diagnostics()
 
 
-def read_to_build(root: Path, ignore: Sequence[str] = ()) -> tuple[Project, tuple[Diagnostic, ...]]:
+def read_to_build(
+    root: Path, environ: Mapping[str, str], ignore: Sequence[str] = ()
+) -> tuple[Project, tuple[Diagnostic, ...]]:
     """The project in ``root`` and the warnings about its ``build.toml``.
 
     Raises :class:`ConfigError`: then with all else that would stop the build.
@@ -136,12 +154,11 @@ def read_to_build(root: Path, ignore: Sequence[str] = ()) -> tuple[Project, tupl
     except ConfigError as error:
         if not error.diagnostics:
             raise
-        found = examine(root, ignore)
-        if not found.stops:
+        found = examine(root, environ, ignore).all_diagnostics
+        more = sum(one.severity is Level.ERROR for one in found[len(error.diagnostics) :])
+        if not more:
             raise
-        raise ConfigError(
-            f"{error.message}; the sources have {len(found.stops)} more", diagnostics=found.all_diagnostics
-        ) from error
+        raise ConfigError(f"{error.message}; other files have {more} more", diagnostics=found) from error
 
 
 def _find(project: Project, ignore: Sequence[str], variants: Sequence[str]) -> tuple[Finding, ...]:

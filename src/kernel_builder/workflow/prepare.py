@@ -84,7 +84,7 @@ def prepare(
     Raises :class:`UnavailableError` when that is everything, when it was asked for by its full name, or anything with
     ``complete``; :class:`ConfigError`, :class:`BuildError`, :class:`UsageError`, and what choosing toolchains raises.
     """
-    project, warnings = read_to_build(root, ignore)
+    project, warnings = read_to_build(root, run.environ, ignore)
     places = Places(
         root=project.root,
         work=work_directory(project, run.store),

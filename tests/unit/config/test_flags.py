@@ -217,6 +217,14 @@ def test_an_argument_that_is_missing() -> None:
     assert errors("-Xptxas") == ["'-Xptxas' needs a value, but is the last word"]
 
 
+def test_flags_in_one_string_instead_of_a_list() -> None:
+    text = PROJECT.format(backend="cuda", key="cuda-flags", flags='"-O3 -g"', torch="[]")
+    with pytest.raises(ConfigError) as caught:
+        read_project(text.encode(), file=Path("build.toml"), root=Path(), tree=False)
+    (one,) = [one for one in caught.value.diagnostics if one.key == "kernel.k.cuda-flags"]
+    assert one.hint == 'write: cuda-flags = ["-O3", "-g"]'
+
+
 def test_all_mistakes_are_told_at_once() -> None:
     assert len(errors("-lfoo", "-std=c++23", "-arch=sm_80", "-O2 -g", "-o", "x")) == 5
 

@@ -180,6 +180,26 @@ def test_a_section_that_older_toolkits_skip_is_fine(
     assert run(["check-config", str(root)], environ) == 0, capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("kernel-builder.toml", "sourcess = []\n", "did you mean 'sources'?"),
+        ("kernel-builder.toml", 'sources = ["nowhere"]\n', "nowhere"),
+        ("kernel-builder.lock", "x(\n", "kernel-builder.lock:1:"),
+    ],
+)
+def test_settings_and_locks_with_mistakes(
+    tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str], name: str, text: str, message: str
+) -> None:
+    root = write(project(tmp_path / "k", FOURTH.format(more=LICENSE)), {name: text})
+    for one in said(root, environ, capfd, code=ERRORS_OF_FILE):
+        assert message in one
+    write(root, {"build.toml": FOURTH.format(more="")})
+    for one in said(root, environ, capfd, code=ERRORS_OF_FILE):
+        assert message in one
+        assert "general.license: is missing" in one
+
+
 def test_what_is_ignored_stops_nothing(
     tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
