@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from kernel_builder.binary.causes import NamedCause
+from kernel_builder.config.backends import HOST, Backend
 from kernel_builder.engine.definitions import spell
 from kernel_builder.engine.own_names import demangle, same_but_for_strings
 from kernel_builder.versions import Version
@@ -32,6 +33,10 @@ def framework_cause(symbol: str, readable: str, tables: tuple[Path, ...], releas
     """Why ``symbol``, named as the framework's are, is not in its ``tables``; ``release`` is what they are of. ``None``
     when nothing there, nor in other releases in the store, is like it.
     """
+    backend = _backend_with(symbol, readable, tables)
+    if backend is not None:
+        why = f"it is of torch's libraries for {backend.label}, which this variant does not need"
+        return NamedCause(why=why, instead=f'call it only in sources of a section with backend = "{backend.value}"')
     spelled = spell(readable)
     alike = {name for path in tables for name in table(path) if spelled.base in name}
     names = demangle(sorted(alike))
@@ -53,6 +58,17 @@ def framework_cause(symbol: str, readable: str, tables: tuple[Path, ...], releas
         why = f"{release} has '{same[0]}'{more}, whose parameters differ"
         return NamedCause(why=why, instead="call it as the headers of that release declare it")
     return None
+
+
+def _backend_with(symbol: str, readable: str, tables: tuple[Path, ...]) -> Backend | None:
+    """The other backend whose libraries of the framework have ``symbol``: by their tables, or by its namespace."""
+    for path in sorted(set(tables[0].parent.glob("*.txt")) - set(tables)):
+        named = [backend for backend in Backend if backend.value in path.name]
+        if named and symbol in table(path):
+            return named[0]
+    here = {backend for backend in Backend for path in tables if backend.value in path.name.split(".")[0].split("_")}
+    named = [backend for backend in Backend if f"::{backend.value}::" in readable.partition("(")[0]]
+    return named[0] if named and named[0] not in here and named[0] is not HOST else None
 
 
 def _and(versions: Iterable[Version]) -> str:

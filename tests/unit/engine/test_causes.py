@@ -45,6 +45,7 @@ def problem(
     unlisted: Mapping[str, str] | None = None,
     elsewhere: Mapping[str, Mapping[str, object]] | None = None,
     older: tuple[str, ...] = (),
+    beside: Mapping[str, str] | None = None,
     stable: str | None = None,
 ) -> str:
     """What is said of a library whose ``use.cpp`` has ``call``, linked with ``sources``."""
@@ -55,6 +56,8 @@ def problem(
         table.parent.mkdir(parents=True, exist_ok=True)
         table.write_text("\n".join(names), encoding="ascii")
     compiled = {"use.cpp": USE % call, **(sources or {})}
+    for name, symbol in (beside or {}).items():
+        (store / "torch-2.13.0-0123456789abcdef" / "exports" / f"{name}.txt").write_text(symbol, encoding="ascii")
     for path, text in {"decl.h": declaration, **compiled, **(unlisted or {})}.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
@@ -327,6 +330,19 @@ def test_another_release_of_torch_has_it(tmp_path: Path) -> None:
     said = cause(tmp_path / "kernel", "namespace c10 { int gone(int); }", "c10::gone(n)", older=("_ZN3c104goneEi",))
     assert f"torch 2.12 has it, but {RELEASE} does not" in said
     assert 'set maxver = "2.12" in [torch]' in said
+
+
+def test_another_backends_libraries_of_torch_have_it(tmp_path: Path) -> None:
+    said = cause(
+        tmp_path / "one" / "kernel", "namespace c10::cuda { int device_count(); }", "c10::cuda::device_count()"
+    )
+    assert "it is of torch's libraries for CUDA, which this variant does not need" in said
+    assert 'a section with backend = "cuda"' in said
+    declaration = "namespace at { int tuned(int); }"
+    said = cause(
+        tmp_path / "two" / "kernel", declaration, "at::tuned(n)", beside={"libtorch_cuda.so": "_ZN2at5tunedEi"}
+    )
+    assert "it is of torch's libraries for CUDA" in said
 
 
 def test_torch_has_it_with_other_parameters(tmp_path: Path) -> None:
