@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
-from importlib import resources
+from collections.abc import Iterator
 
+from kernel_builder.binary.libraries import load_allowed, stem
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.policies import find_policy
 from kernel_builder.check.subject import LibraryFile
@@ -52,58 +49,12 @@ _HASHED = re.compile(r"-[0-9a-f]{8}$")
 _OWN_SYSTEM_PATHS = ("/usr/lib/", "/System/Library/")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Allowed:
-    """Stems of library names, by system, backend and framework."""
-
-    always: frozenset[str]
-    cxx: frozenset[str]
-    backend: Mapping[str, frozenset[str]]
-    tvm_ffi: frozenset[str]
-    darwin: frozenset[str]
-    windows: frozenset[str]
-
-
-@cache
-def load_allowed() -> Allowed:
-    """Read data/libraries.toml."""
-    text = resources.files("kernel_builder.data").joinpath("libraries.toml").read_text(encoding="utf-8")
-    table = tomllib.loads(text)
-    linux = table["linux"]
-    return Allowed(
-        always=frozenset(linux["c"] + linux["torch"]),
-        cxx=frozenset(linux["cxx"]),
-        backend={name: frozenset(stems) for name, stems in linux["backend"].items()},
-        tvm_ffi=frozenset(linux["framework"]["tvm-ffi"]),
-        darwin=frozenset(table["darwin"]["allowed"]),
-        windows=frozenset(table["windows"]["allowed"]),
-    )
-
-
-def stem(name: str) -> str:
-    """``libcudart.so.13`` -> ``libcudart``; ``libtorch_cpu.dylib`` -> ``libtorch_cpu``; ``cudart64_12.dll`` ->
-    ``cudart``.
-    """
-    last = name.rpartition("/")[2]
-    if ".so" in last:
-        return last[: last.index(".so")]
-    if last.endswith(".dylib"):
-        return re.sub(r"(\.[0-9A-Z]+)*\.dylib$", "", last)
-    if last.lower().endswith(".dll"):
-        return re.sub(r"(64)?(_[0-9]+)*(-[0-9_]+)?\.dll$", "", last.lower())
-    return last
-
-
 def _allowed_on_linux(library: LibraryFile) -> frozenset[str]:
     """Stems for the backend of the library's variant; for every backend when that is not known."""
-    allowed = load_allowed()
     variant = library.variant.variant if library.variant else None
     backend = variant.backend.value if variant is not None else library.variant.backend if library.variant else None
     tvm_ffi = not isinstance(variant, ArchVariant) or isinstance(variant.tag, TvmFfiTag)
-    stems = allowed.always | (allowed.tvm_ffi if tvm_ffi else frozenset())
-    if backend is not None and backend in allowed.backend:
-        return stems | allowed.backend[backend]
-    return stems.union(*allowed.backend.values())
+    return load_allowed().on_linux(backend, tvm_ffi=tvm_ffi)
 
 
 @checks(LibraryFile, DYNAMIC_CXX, NEEDED)

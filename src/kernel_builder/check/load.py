@@ -22,6 +22,7 @@ from kernel_builder.check.loaded import (
     FAILED,
     FOREIGN,
     NOT_LOADED,
+    STOOD_IN,
     UNIMPLEMENTED,
     failure_text,
     judge,
@@ -38,6 +39,7 @@ from kernel_builder.load.client import (
     find_environment,
     load_together,
     load_variant,
+    what_is_missing,
 )
 from kernel_builder.load.evidence import CallStatus, LoadResult, LoadStatus
 
@@ -92,8 +94,8 @@ def confinement(settings: Settings) -> str:
     return f"kernels were {environment.confinement}"
 
 
-_RULES = (NOT_LOADED, FAILED, CRASHED, FOREIGN, UNIMPLEMENTED, AUTOGRAD_ONLY, TOGETHER, NOT_COMPILED, OP_CRASHED,
-          NOT_CALLED)  # fmt: skip
+_RULES = (NOT_LOADED, STOOD_IN, FAILED, CRASHED, FOREIGN, UNIMPLEMENTED, AUTOGRAD_ONLY, TOGETHER, NOT_COMPILED,
+          OP_CRASHED, NOT_CALLED)  # fmt: skip
 
 
 @checks(VariantDir, *_RULES)
@@ -122,7 +124,7 @@ def load(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
         log = settings.logs / f"{variant.name}-{variant.id}.log" if settings.logs is not None else None
         result = load_variant(kernel, environment, log=log)
         yield from judge(variant, result, ops_id=variant.id, backend=named.backend)
-        if result.status is LoadStatus.LOADED:
+        if result.loaded:
             yield from _second_version(variant, kernel, result, environment, log)
             yield from _calls(variant, kernel, environment)
 
@@ -145,7 +147,7 @@ def _second_version(
         other = replace(kernel, ops_id=made[0], directory=made[1])
         alone = load_variant(other, environment)
         # A copy that keeps some of its names under the old id is no second version, and proves nothing.
-        if alone.status is not LoadStatus.LOADED or len(alone.ops) != len(first.ops) or alone.foreign != first.foreign:
+        if not alone.loaded or len(alone.ops) != len(first.ops) or alone.foreign != first.foreign:
             yield NOT_LOADED.at(variant, "could not create a second version to load with it")
             return
         together = load_together(kernel, other, environment, log=log)
@@ -154,7 +156,7 @@ def _second_version(
 
 
 def _calls(variant: VariantDir, kernel: Loadable, environment: Environment) -> Iterator[Finding]:
-    if not environment.has_device(kernel.variant.backend):
+    if not environment.has_device(kernel.variant.backend) or what_is_missing(kernel.variant, environment) is not None:
         return
     for call in call_ops(kernel, environment):
         if call.status is CallStatus.NOT_COMPILED:

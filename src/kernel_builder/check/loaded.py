@@ -68,6 +68,17 @@ AUTOGRAD_ONLY = rule(
     source="torch's notes on dispatch keys",
 )
 
+STOOD_IN = rule(
+    "KB510",
+    "loaded-with-stand-ins",
+    Severity.NOTE,
+    summary="The variant is loaded with the libraries that it needs",
+    rationale="Where this machine lacks them, stand-ins define their names. The variant then loads and registers its"
+    " ops, but nothing of it was run.",
+    remedy="Run the check on a machine with the device, too.",
+    source="kernel-builder",
+)
+
 CANNOT_LOAD = "the kernels client cannot load it"
 _SHOWN = 5
 
@@ -81,6 +92,8 @@ def judge(place: Placed | str, result: LoadResult, *, ops_id: str, backend: Back
             place, failure_text("the kernels client cannot load it", result)
         )
     else:
+        if result.status is LoadStatus.STOOD_IN:
+            yield STOOD_IN.at(place, f"{result.told}; {result.reason}" if result.reason else result.told)
         yield from _foreign(place, result.foreign, ops_id)
         yield from _implemented(place, result.ops, backend)
 

@@ -19,7 +19,7 @@ from kernel_builder.cli.options import how_many_at_once, offline_option, platfor
 from kernel_builder.cli.session import environment, open_run
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ExitCode, UsageError
-from kernel_builder.load.evidence import LoadResult, LoadStatus
+from kernel_builder.load.evidence import LoadResult
 from kernel_builder.toolchain.lock import LockUse
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet
@@ -299,15 +299,12 @@ def _load_text(outcome: VariantOutcome) -> str:
     load = outcome.load
     if load is None:
         return ""
-    if load.status is LoadStatus.NOT_LOADED:
-        return f"not loaded here: {load.reason}"
-    count = len(load.ops)
-    text = f"loaded, {count} op{'' if count == 1 else 's'}" if count else "loaded"
+    text = load.told
     unimplemented = load.unimplemented(outcome.plan.backend)
     if unimplemented:
         names = ", ".join(op.short for op in unimplemented)
         text += f" (without an implementation for {outcome.plan.backend.value}: {names})"
-    return text
+    return f"{text}; {load.reason}" if load.loaded and load.reason else text
 
 
 def _summary(outcome: BuildOutcome, seconds: float) -> str:
@@ -376,6 +373,7 @@ def _load_json(load: LoadResult, backend: Backend) -> dict[str, object]:
         "ops": [op.name for op in load.ops],
         "implemented": {op.name: list(op.keys) for op in load.ops},
         "unimplemented": [op.name for op in load.unimplemented(backend)],
+        "stood-in": list(load.stood_in),
         "frames": list(load.frames),
         "log": str(load.log) if load.log else None,
         "foreign": [asdict(one) for one in load.foreign],

@@ -67,11 +67,15 @@ class Architectures:
 
 @dataclass(frozen=True, kw_only=True)
 class InTorch:
-    """What torch knows of a backend; the fields are those of the table's ``torch``."""
+    """What torch knows of a backend; the fields are those of the table's ``torch``.
+
+    ``version_text`` is how ``version`` is written, with ``{major}`` and ``{minor}``.
+    """
 
     device: str
     dispatch_key: str
     version: str | None = None
+    version_text: str = "{major}.{minor}"
     older_minor: bool = False
     system: str | None = None
     plugin: str | None = None
@@ -142,6 +146,8 @@ class Backend(str, metaclass=_Backends):
     torch: InTorch
     symbols: str | None
     """A pattern of the names that the runtimes which torch depends on have."""
+    registration: str | None
+    """A pattern of those that compiled code calls when it is loaded, to register its device code."""
     runtime: Runtime
     driver: Driver | None
     scaffold: Scaffold | None
@@ -197,6 +203,7 @@ def _backend(row: dict[str, Any]) -> Backend:
         "architectures": _architectures(row.pop("architectures")) if "architectures" in row else None,
         "torch": InTorch(**_fields(row.pop("torch"))),
         "symbols": row.pop("symbols", None),
+        "registration": row.pop("registration", None),
         "runtime": Runtime(**_fields(row.pop("runtime", {}))),
         "driver": Driver(**row.pop("driver")) if "driver" in row else None,
         "scaffold": Scaffold(**row.pop("init")) if "init" in row else None,

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from kernel_builder import __version__
+from kernel_builder.binary.mangled import readable
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import UsageError
 from kernel_builder.files import write_text
@@ -21,10 +22,16 @@ from kernel_builder.load.cause import without_native_frames
 from kernel_builder.load.child import Reply, ask, launcher, platform_of
 from kernel_builder.load.confinement import Sandbox, find_sandbox
 from kernel_builder.load.evidence import Call, CallStatus, Foreign, LoadedOp, LoadResult, LoadStatus
-from kernel_builder.variants.names import Abi, ArchVariant, Platform, StableAbiTag, TorchTag, Variant
+from kernel_builder.load.standins import stand_ins_for
+from kernel_builder.variants.names import Abi, ArchVariant, Platform, StableAbiTag, System, TorchTag, Variant
 
 # As torch/version.py has them: 13.0, 7.2.53211-e1a6bc5663, 20250302.
 _TOOLKIT = re.compile(r"(20\d\d)0(\d)\d\d\Z|(\d+)\.(\d+)")
+
+
+# What a stand-in says before it ends the process.
+_CALLED = re.compile(r"^kernel-builder: the stand-in of (\S+) was called$", re.MULTILINE)
+_COMPILER = "triton"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,16 +197,17 @@ def _toolkits(
 
 def why_not_loadable(variant: Variant, environment: Environment) -> str | None:
     """The reason why ``environment`` cannot load ``variant``; ``None`` when it can (contract 5.2)."""
+    return _why_not_at_all(variant, environment) or what_is_missing(variant, environment)
+
+
+def _why_not_at_all(variant: Variant, environment: Environment) -> str | None:
+    """Why not even stand-ins help: another platform, torch release or ABI."""
     here = f"{environment.label} is installed here"
-    if isinstance(variant, ArchVariant):
-        runs_on = Platform(machine=variant.machine, system=variant.system)
-        if runs_on != environment.platform:
-            return f"it is built for {runs_on}, but {environment.python} is for {environment.platform}"
-    backend = variant.backend
-    if backend not in environment.toolkits:
-        return f"it needs torch with {backend.label}, but {here}"
     if not isinstance(variant, ArchVariant):
         return None
+    runs_on = Platform(machine=variant.machine, system=variant.system)
+    if runs_on != environment.platform:
+        return f"it is built for {runs_on}, but {environment.python} is for {environment.platform}"
     tag = variant.tag
     if isinstance(tag, TorchTag):
         if tag.version != environment.release:
@@ -208,10 +216,19 @@ def why_not_loadable(variant: Variant, environment: Environment) -> str | None:
             return f"it needs the {tag.abi.value} ABI, but {here}"
     if isinstance(tag, StableAbiTag) and tag.version > environment.release:
         return f"it needs torch {tag.version[0]}.{tag.version[1]} or newer, but {here}"
+    return None
+
+
+def what_is_missing(variant: Variant, environment: Environment) -> str | None:
+    """What the torch of ``environment`` lacks to run ``variant``: its backend, or that toolkit. ``None``: nothing."""
+    here = f"{environment.label} is installed here"
+    backend = variant.backend
+    if backend not in environment.toolkits:
+        return f"it needs torch with {backend.label}, but {here}"
     toolkit = environment.toolkits[backend]
-    if variant.compute.version is not None and not _serves(backend, toolkit, variant.compute.version):
-        needed = ".".join(str(part) for part in variant.compute.version)
-        return f"it needs {backend.label} {needed}, but {here} ({backend.label} {toolkit})"
+    needed = variant.compute.version if isinstance(variant, ArchVariant) else None
+    if needed is not None and not _serves(backend, toolkit, needed):
+        return f"it needs {backend.label} {needed[0]}.{needed[1]}, but {here} ({backend.label} {toolkit})"
     return None
 
 
@@ -249,18 +266,30 @@ class Loadable:
             # The client chooses by the devices that it sees; that it is the host's it must be told.
             "backend": backend.value if backend.is_host else None,
             "device": backend.torch.device,
+            "key": backend.torch.dispatch_key,
+            "device-modules": _device_modules(backend),
             **more,
         }
 
 
+def _device_modules(backend: Backend) -> list[str]:
+    """Python modules that builds of torch for ``backend`` bring, or that bring it to torch."""
+    torch = backend.torch
+    triton = () if backend.is_host or torch.triton is False else (_COMPILER,)
+    return [*torch.modules, *filter(None, (torch.plugin,)), *triton]
+
+
 def load_variant(kernel: Loadable, environment: Environment | NoEnvironment, *, log: Path | None = None) -> LoadResult:
-    """Load ``kernel`` if this machine can. What is said about a failure is kept in the file ``log``, all of it."""
+    """Load ``kernel`` if this machine can, or, where it lacks only what runs it, with stand-ins for that.
+
+    What is said about a failure is kept in the file ``log``, all of it.
+    """
     if isinstance(environment, NoEnvironment):
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=environment.reason)
-    reason = why_not_loadable(kernel.variant, environment)
+    reason = _why_not_at_all(kernel.variant, environment)
     if reason is not None:
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=reason)
-    return _result(environment.ask("load", kernel.request(), kernel.directory), log)
+    return _load("load", (kernel,), environment, log)
 
 
 def load_together(
@@ -268,21 +297,46 @@ def load_together(
 ) -> LoadResult:
     """Load two versions of one kernel in one process, in order."""
     listed = [{"id": kernel.ops_id, "path": str(kernel.directory)} for kernel in (first, second)]
-    reply = environment.ask("together", first.request(versions=listed), first.directory, second.directory)
-    return _result(reply, log)
+    return _load("together", (first, second), environment, log, versions=listed)
 
 
-def _result(reply: Reply, log: Path | None) -> LoadResult:
-    """What the probe answered, as evidence."""
+def _load(
+    task: str, kernels: tuple[Loadable, ...], environment: Environment, log: Path | None, **more: object
+) -> LoadResult:
+    kernel, folders = kernels[0], [one.directory for one in kernels]
+    missing = what_is_missing(kernel.variant, environment)
+    if missing is None:
+        return _result(environment.ask(task, kernel.request(**more), *folders), log)
+    if environment.platform.system is not System.LINUX:
+        return LoadResult(status=LoadStatus.NOT_LOADED, reason=missing)
+    request = kernel.request(standins=stand_ins_for(kernel.directory, kernel.variant), alone="", **more)
+    reply = environment.ask(task, request, *folders)
+    called = _CALLED.findall(reply.log) if reply.died else []
+    if called:
+        # Its Python called a function of the device. What its libraries register is seen without it.
+        request["alone"] = f"its Python calls {readable(called[0])}, which needs a device, and was not run"
+        reply = environment.ask(task, request, *folders)
+        called = _CALLED.findall(reply.log) if reply.died else []
+    if called:
+        reason = f"loading its library calls {readable(called[0])}, which needs a device ({missing})"
+        return LoadResult(status=LoadStatus.NOT_LOADED, reason=reason)
+    return _result(reply, log, missing=missing)
+
+
+def _result(reply: Reply, log: Path | None, *, missing: str | None = None) -> LoadResult:
+    """What the probe answered, as evidence; ``missing``: something was stood in for."""
     answer = reply.answer
     if answer is not None and answer["status"] == "loaded":
         return LoadResult(
-            status=LoadStatus.LOADED,
+            status=LoadStatus.LOADED if missing is None else LoadStatus.STOOD_IN,
+            reason=answer.get("note") or None,
             ops=tuple(LoadedOp.from_json(op) for op in answer.get("ops", ())),
             foreign=tuple(Foreign.from_json(one) for one in answer.get("foreign", ())),
+            stood_in=tuple(map(str, answer.get("missing", ()))),
         )
     if answer is not None and answer["status"] == "unavailable":
-        return LoadResult(status=LoadStatus.NOT_LOADED, reason=str(answer["reason"]))
+        because = f" ({missing})" if missing else ""
+        return LoadResult(status=LoadStatus.NOT_LOADED, reason=f"{answer['reason']}{because}")
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
         write_text(log, reply.log)

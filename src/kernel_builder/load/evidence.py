@@ -27,9 +27,12 @@ _LAYOUTS = ("", "Sparse", "SparseCsr", "Quantized", "NestedTensor")
 
 
 class LoadStatus(StrEnum):
-    """What came of loading a variant."""
+    """What came of loading a variant. ``STOOD_IN`` is the second level of proof: what only the device's own machine
+    has was stood in for, so nothing of it was called.
+    """
 
     LOADED = "loaded"
+    STOOD_IN = "loaded with stand-ins"
     FAILED = "failed"
     NOT_LOADED = "not loaded here"
 
@@ -108,7 +111,8 @@ class Foreign:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadResult:
-    """``reason`` says why a variant was not loaded, or what went wrong; ``frames`` where in the kernel's files.
+    """``reason`` says why a variant was not loaded, what went wrong, or, of one that was loaded with stand-ins, why its
+    Python was not run; ``frames`` where in the kernel's files. ``stood_in`` are the libraries that were missing.
 
     ``ops`` are the ops that the variant registered, ``foreign`` what it registered outside its namespace. ``crashed``:
     the process died. ``log`` is the file with all that was said about a failure.
@@ -121,6 +125,26 @@ class LoadResult:
     foreign: tuple[Foreign, ...] = ()
     crashed: bool = False
     log: Path | None = None
+    stood_in: tuple[str, ...] = ()
+
+    @property
+    def loaded(self) -> bool:
+        """Whether it was loaded, on either level of proof."""
+        return self.status in {LoadStatus.LOADED, LoadStatus.STOOD_IN}
+
+    @property
+    def told(self) -> str:
+        """The proof for people: ``loaded with stand-ins: 2 ops, implemented for CUDA``."""
+        if not self.loaded:
+            return f"{self.status}: {self.reason}"
+        count = len(self.ops)
+        keys = dict.fromkeys(key for op in self.ops for key in op.devices)
+        implemented = [*keys, *(["all devices"] if any(op.is_composite for op in self.ops) else [])]
+        ops = f"{count} op{'' if count == 1 else 's'}" if count else ""
+        if implemented and self.status is LoadStatus.STOOD_IN:
+            ops += f", implemented for {' and '.join(implemented)}"
+        separator = ": " if self.status is LoadStatus.STOOD_IN else ", "
+        return f"{self.status}{separator}{ops}" if ops else str(self.status)
 
     def unimplemented(self, backend: Backend) -> tuple[LoadedOp, ...]:
         """The ops that cannot be called with tensors of ``backend``."""
@@ -154,7 +178,9 @@ def remembered(stamp: Path, key: list[str] | None) -> LoadResult | None:
         kept = json.loads(stamp.read_text(encoding="utf-8"))
         if key is not None and kept["key"] == key:
             return LoadResult(
-                status=LoadStatus.LOADED,
+                status=LoadStatus(kept["status"]),
+                reason=kept["reason"],
+                stood_in=tuple(kept["stood-in"]),
                 ops=tuple(LoadedOp.from_json(op) for op in kept["ops"]),
                 foreign=tuple(Foreign.from_json(one) for one in kept["foreign"]),
             )
@@ -167,8 +193,15 @@ def remember(stamp: Path, key: list[str] | None, result: LoadResult) -> None:
     """Keep a successful proof in the file ``stamp``. ``key`` stands for every byte of the variant and of what loaded
     it; ``None``: nothing can.
     """
-    if key is None or result.status is not LoadStatus.LOADED:
+    if key is None or not result.loaded:
         return
-    kept = {"key": key, "ops": [asdict(op) for op in result.ops], "foreign": [asdict(one) for one in result.foreign]}
+    kept = {
+        "key": key,
+        "status": result.status.value,
+        "reason": result.reason,
+        "stood-in": result.stood_in,
+        "ops": [asdict(op) for op in result.ops],
+        "foreign": [asdict(one) for one in result.foreign],
+    }
     stamp.parent.mkdir(parents=True, exist_ok=True)
     write_text(stamp, json.dumps(kept))

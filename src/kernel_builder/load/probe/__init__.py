@@ -7,6 +7,8 @@
     registry.py   what was registered with torch, where and by whom
     kernel.py     getting ready and importing a kernel with the client
     loading.py    load, together
+    standins.py   what stands in for libraries that are not here; stub_library.py writes them
+    device_code.py  whether Python failed for want of a device, or because it is wrong
     calls.py      call: ops with made-up arguments
 
 Only the standard library is there for sure; torch and ``kernels`` are imported where they are needed. What differs

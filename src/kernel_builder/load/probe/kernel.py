@@ -24,11 +24,22 @@ class Refusing(importlib.abc.MetaPathFinder):
 
 
 def prepared(request: dict[str, Any]) -> bool:
-    """Whether torch and the client are here. An answer is given if they are not."""
-    missing = [name for name, module in request["depends"].items() if importlib.util.find_spec(module) is None]
+    """Whether torch, the client, and what the kernel declares are here. An answer is given if they are not."""
+    missing = missing_dependencies(request)
     if missing:
-        answer(status="unavailable", reason=f"its Python dependency {', '.join(missing)} is not installed")
+        answer(status="unavailable", reason=missing)
         return False
+    return torch_is_here(request)
+
+
+def missing_dependencies(request: dict[str, Any]) -> str:
+    """A sentence about the declared Python dependencies that are not installed; ``""`` if all are."""
+    missing = [name for name, module in request["depends"].items() if importlib.util.find_spec(module) is None]
+    return f"its Python dependency {', '.join(missing)} is not installed" if missing else ""
+
+
+def torch_is_here(request: dict[str, Any]) -> bool:
+    """Whether torch and the client can be imported; they are now. An answer is given if not."""
     try:
         import kernels  # noqa: F401
         import torch  # noqa: F401  (first, as a user's program does)
@@ -44,3 +55,17 @@ def import_kernel(path: str, request: dict[str, Any]) -> Any:
     import kernels
 
     return kernels.get_local_kernel(Path(path), backend=request["backend"])
+
+
+def unknown_to_client(path: str) -> str:
+    """A sentence where the client is too old for the kernel's backend, so that it can import none for it."""
+    try:
+        from kernels._rust import Metadata
+    except ImportError:
+        return ""  # whatever else it has; importing the kernel tells
+    try:
+        Metadata.read_from_file(Path(path) / "metadata.json")
+    except ValueError as error:
+        if "unknown variant" in str(error):
+            return "the kernels client here does not know the backend, so its Python was not run"
+    return ""

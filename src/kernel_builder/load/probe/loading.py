@@ -3,34 +3,69 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from typing import Any
 
-from .answers import answer, answer_failure
-from .kernel import import_kernel, prepared
+from .answers import answer, answer_failure, kernel_frames, reason_of
+from .device_code import Devices
+from .kernel import import_kernel, missing_dependencies, prepared, torch_is_here, unknown_to_client
 from .registry import Registrations, ops_of
+from .standins import stand_in
 
 
 def load(request: dict[str, Any]) -> None:
-    if not prepared(request):
-        return
-    seen = Registrations(request["path"])
-    seen.watch()
-    try:
-        import_kernel(request["path"], request)
-    except Exception as error:
-        answer_failure(error, request["path"])
-        return
-    answer(status="loaded", ops=ops_of(request["id"]), foreign=seen.foreign(request["id"]))
+    """Load one version, and tell what it registered."""
+    load_all(request, [{"path": request["path"], "id": request["id"]}])
 
 
 def together(request: dict[str, Any]) -> None:
-    """Load several versions of a kernel, one after the other, and see that each has its ops."""
-    if not prepared(request):
+    """Load several versions of a kernel, one after the other."""
+    load_all(request, request["versions"])
+
+
+def load_all(request: dict[str, Any], versions: list[dict[str, str]]) -> None:
+    """Load ``versions`` in order, with stand-ins where the request asks for them."""
+    wanted: Any = request.get("standins")
+    if not (torch_is_here(request) if wanted else prepared(request)):
         return
-    for version in request["versions"]:
+    missing = stand_in(request) if wanted else []
+    seen = Registrations(versions[0]["path"])
+    seen.watch()
+    note = ""
+    for version in versions:
         try:
-            import_kernel(version["path"], request)
+            note = bring_in(version["path"], request) if wanted else imported(version["path"], request)
         except Exception as error:
             answer_failure(error, version["path"])
             return
-    answer(status="loaded", ops=[op for version in request["versions"] for op in ops_of(version["id"])])
+    if note and not wanted["files"]:
+        answer(status="unavailable", reason=note)
+        return
+    ops = [op for version in versions for op in ops_of(version["id"])]
+    answer(status="loaded", ops=ops, foreign=seen.foreign(versions[0]["id"]), note=note, missing=missing)
+
+
+def imported(path: str, request: dict[str, Any]) -> str:
+    import_kernel(path, request)
+    return ""
+
+
+def bring_in(path: str, request: dict[str, Any]) -> str:
+    """Import the kernel in ``path``, or, where its Python cannot run here, load its libraries alone and say why."""
+    note = str(request["alone"] or missing_dependencies(request) or unknown_to_client(path))
+    if not note:
+        devices = Devices(path, request)
+        devices.watch()
+        try:
+            import_kernel(path, request)
+        except Exception as error:
+            if not devices.needs_one(error):
+                raise
+            where = kernel_frames(error, path)[-1:]
+            told = ", ".join([*where, reason_of(error).splitlines()[0]])
+            note = f"its Python needs a device and was not run: {told}"
+    if note:
+        for file in request["standins"]["files"]:
+            ctypes.CDLL(os.path.join(path, file))
+    return note
