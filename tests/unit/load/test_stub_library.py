@@ -14,12 +14,12 @@ import pytest
 from kernel_builder.binary.elf import read_elf
 from kernel_builder.load.probe.stub_library import (
     AARCH64,
-    MACHINES,
     OBJECT,
+    PROCESSORS,
     QUIET,
     THREAD_LOCAL,
-    Machine,
     Name,
+    Processor,
     library,
 )
 
@@ -34,12 +34,12 @@ NAMES = [
     Name("registers", QUIET),
     *(Name(f"more_{number}") for number in range(300)),
 ]
-HERE = MACHINES.get({"arm64": "aarch64"}.get(platform.machine(), platform.machine()))
+HERE = PROCESSORS.get({"arm64": "aarch64"}.get(platform.machine(), platform.machine()))
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("machine", PROCESSORS)
 def test_readers_see_what_was_asked_for(machine: str, tmp_path: Path) -> None:
-    content = library("libmade.so.7", NAMES, MACHINES[machine])
+    content = library("libmade.so.7", NAMES, PROCESSORS[machine])
     elf = read_elf(content)
     assert (elf.machine, elf.soname, elf.needed, elf.undefined) == (machine, "libmade.so.7", (), ())
     assert not elf.executable_stack
@@ -73,7 +73,7 @@ void call(int which) { which ? versioned() : plain(); }
 """
 
 
-def linked(tmp_path: Path, machine: Machine, compiler: str) -> Path:
+def linked(tmp_path: Path, machine: Processor, compiler: str) -> Path:
     """A library that uses the names, compiled and linked against them."""
     for name, text in (("user.c", USER), ("real.c", REAL), ("map", "LIB_12 { global: versioned; };\n")):
         (tmp_path / name).write_text(text, encoding="ascii")

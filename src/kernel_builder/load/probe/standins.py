@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from typing import Any
 
-from .stub_library import FUNCTION, MACHINES, OBJECT, QUIET, THREAD_LOCAL, Name, library
+from .stub_library import FUNCTION, OBJECT, PROCESSORS, QUIET, THREAD_LOCAL, Name, library
 
 _OTHERS = "libkernel-builder-stand-ins.so"
 # C++: tables of virtual functions, of virtual bases, type information and its name, guards of static variables.
@@ -80,7 +80,7 @@ def load_stand_ins(names: dict[str, set[Name]], machine: str) -> None:
         for soname, defined in names.items():
             path = os.path.join(folder, soname.replace(os.sep, "_"))
             with open(path, "wb") as file:
-                file.write(library(soname, list(defined), MACHINES[machine]))
+                file.write(library(soname, list(defined), PROCESSORS[machine]))
             ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

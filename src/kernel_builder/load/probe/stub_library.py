@@ -30,7 +30,7 @@ class Name(NamedTuple):
     version: str = ""
 
 
-class Machine(NamedTuple):
+class Processor(NamedTuple):
     """What differs between processors: the number in the ELF header, and code as functions of addresses."""
 
     number: int
@@ -61,22 +61,22 @@ def _adr(register: int, distance: int) -> int:
 
 
 # write(2, text, length); kill(getpid(), SIGABRT)
-X86_64 = Machine(
+X86_64 = Processor(
     62,
     b"\xbf\x02\0\0\0\xb8\x01\0\0\0\x0f\x05\xb8\x27\0\0\0\x0f\x05\x89\xc7\xbe\x06\0\0\0"
     b"\xb8\x3e\0\0\0\x0f\x05\x0f\x0b",
 )  # fmt: skip
-AARCH64 = Machine(
+AARCH64 = Processor(
     183,
     struct.pack(
         "<10I", 0xD2800040, 0xD2800808, 0xD4000001, 0xD2801588, 0xD4000001, 0xD28000C1, 0xD2801028, 0xD4000001,
         0xD4200000, 0xD503201F,
     ),
 )  # fmt: skip
-MACHINES = {"x86_64": X86_64, "aarch64": AARCH64}
+PROCESSORS = {"x86_64": X86_64, "aarch64": AARCH64}
 
 
-def library(soname: str, names: list[Name], machine: Machine) -> bytes:
+def library(soname: str, names: list[Name], machine: Processor) -> bytes:
     """The bytes of a shared library ``soname`` that defines ``names``."""
     names = sorted(set(names))
     strings = _Strings()
@@ -160,7 +160,7 @@ def _up(value: int, to: int) -> int:
     return (value + to - 1) // to * to
 
 
-def _header(machine: Machine, segments: int) -> bytes:
+def _header(machine: Processor, segments: int) -> bytes:
     identity = b"\x7fELF\x02\x01\x01" + bytes(9)
     return struct.pack(
         "<16sHHIQQQIHHHHHH", identity, 3, machine.number, 1, 0, _HEADER, 0, 0, _HEADER, _SEGMENT, segments, 64, 0, 0
@@ -204,7 +204,7 @@ def _version_definitions(soname: str, versions: list[str], strings: _Strings) ->
     return b"".join(parts)
 
 
-def _code(names: list[Name], machine: Machine, text_at: int, data_at: object) -> tuple[bytes, dict[int, int]]:
+def _code(names: list[Name], machine: Processor, text_at: int, data_at: object) -> tuple[bytes, dict[int, int]]:
     """The code of all functions, and where each begins. Every function is followed by its message."""
     code, entries = bytearray(machine.abort), {}
     for index, name in enumerate(names):
