@@ -121,15 +121,6 @@ FILE_NAME = rule(
     remedy="Rename it.",
     source="contract 4.2",
 )
-SECRET = rule(
-    "KB456",
-    "secret",
-    Severity.ERROR,
-    summary="A variant contains no passwords, tokens or private keys",
-    rationale="Everybody can read what is published, forever.",
-    remedy="Remove it, and revoke it if it was ever published.",
-    source="kernel-builder",
-)
 HUB_FILE_SIZE = rule(
     "KB457",
     "hub-file-size",
@@ -298,45 +289,6 @@ def _is_good_name(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return "\\" not in name and not any(ord(character) < 0x20 or ord(character) == 0x7F for character in name)
-
-
-# --- secrets ---
-
-_SECRET_NAMES = (
-    *(".env", ".env.*", ".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", "id_rsa", "id_dsa", "id_ecdsa"),
-    *("id_ed25519", "*.p12", "*.pfx", "*.keystore", "*.jks", ".htpasswd"),
-)
-_HARMLESS_NAMES = (".env.example", ".env.sample", ".env.template")
-_SECRETS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
-    ("a private key", re.compile(rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----\s+[A-Za-z0-9+/=:]")),
-    ("a Hub token", re.compile(rb"\bhf_[A-Za-z]{34}\b")),
-    ("a GitHub token", re.compile(rb"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{82})\b")),
-    ("an AWS access key", re.compile(rb"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b")),
-    ("a Slack token", re.compile(rb"\bxox[abprs]-[0-9]{10,}-[A-Za-z0-9-]{20,}")),
-    ("a package index token", re.compile(rb"\bpypi-AgEI[A-Za-z0-9_-]{50,}")),
-)
-_BEGINNINGS = (b"PRIVATE KEY", b"hf_", b"gh", b"AKIA", b"ASIA", b"xox", b"pypi-")
-_LARGEST_TEXT = 1 << 20
-
-
-@checks(VariantDir, SECRET)
-def secrets(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
-    """Files by name, and small texts by content."""
-    for entry in variant.listing.files:
-        name = entry.relative.rpartition("/")[2]
-        place = join(variant.shown, entry.relative)
-        if any(fnmatchcase(name, pattern) for pattern in _SECRET_NAMES) and name not in _HARMLESS_NAMES:
-            yield SECRET.at(place, f"files named {printable(name)} contain secrets")
-        elif 0 < entry.size <= _LARGEST_TEXT:
-            file = variant.python.by_path.get(entry.relative)
-            content = file.source if file is not None else (variant.path / entry.relative).read_bytes()
-            if b"\0" in content[:4096] or not any(beginning in content for beginning in _BEGINNINGS):
-                continue
-            for what, pattern in _SECRETS:
-                match = pattern.search(content)
-                if match is not None:
-                    line = content.count(b"\n", 0, match.start()) + 1
-                    yield SECRET.at(place, f"contains {what}", line=line)
 
 
 # --- folders ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -30,6 +31,24 @@ def pieces(path: Path, ranges: Iterable[tuple[int, int]], *, overlap: int = OVER
                 if at + len(piece) >= end:
                     break
                 at += max(len(piece) - overlap, 1)
+
+
+def data_ranges(path: Path) -> Iterator[tuple[int, int]]:
+    """The parts of a file that hold data: where it is all zeros, the file system may have nothing.
+
+    Raises ``OSError`` when it cannot be read.
+    """
+    with path.open("rb") as file:
+        size, at = file.seek(0, os.SEEK_END), 0
+        while at < size:
+            try:
+                start = os.lseek(file.fileno(), at, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # the file system cannot tell
+                    yield at, size
+                return
+            at = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            yield start, at
 
 
 def contains(path: Path, ranges: Iterable[tuple[int, int]], text: bytes) -> bool:

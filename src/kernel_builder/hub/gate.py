@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernel_builder.artifact.built import stale_text, stale_variants
-from kernel_builder.check.engine import check_paths
+from kernel_builder.check.engine import check_found, check_paths, select_rules
 from kernel_builder.check.model import Finding, Settings, Severity
+from kernel_builder.check.secrets import SECRET
+from kernel_builder.check.subject import Discovery, SourceTree
 from kernel_builder.config.model import Project
 from kernel_builder.errors import BuildError
 from kernel_builder.events import Notice, Reporter
@@ -44,6 +47,7 @@ def check_source(
         Settings(required=False),
         ignore=ignore,
     )
+    report = replace(report, findings=(*report.findings, *_beside(source, ignore)))
     for finding in report.accepted:
         reporter.emit(Notice(message=f"{_line(finding)}; accepted: {finding.accepted}", warning=True))
     for finding in report.findings:
@@ -65,6 +69,12 @@ def check_source(
             said = f"built from sources {what}, so nobody can reproduce this build: {', '.join(names)}"
             reporter.emit(Notice(message=said, warning=True))
     return Checked(files=files, dirty=(*dirty, *uncommitted))
+
+
+def _beside(source: UploadSource, ignore: Sequence[str]) -> tuple[Finding, ...]:
+    """Secrets in what is published of the project itself."""
+    found = Discovery(shown="", sources=(SourceTree(source.directory, os.fspath(source.directory)),))
+    return check_found([found], Settings(), chosen=select_rules((SECRET.code,), ignore)).findings
 
 
 def _judge_age(source: UploadSource, reporter: Reporter, *, allow_stale: bool) -> None:
