@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from conftest import CPU, Tool, commit, copy_project
+from conftest import CPU, ROOT, Tool, commit, copy_project
 
 PROGRAMS = (
     *(
@@ -98,6 +99,15 @@ def test_looking_at_a_project_runs_nothing_of_it(
     path = os.pathsep.join([".", "", "bin", os.environ["PATH"], ""])
     tool(*words, cwd=root, env={"PATH": path})
     assert not marker.exists(), marker.read_text(encoding="utf-8")
+
+
+def test_the_page_lists_these_commands() -> None:
+    page = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8").partition("\n**`build` runs")[0]
+    listed = re.findall(r"^    kernel-builder (.+)$", page, re.MULTILINE)
+    shown = [" ".join(word for word in words if word != CPU) for words in LOOKS]
+    assert listed == sorted(listed)
+    assert [words for words in listed if not any(given.startswith(words) for given in shown)] == []
+    assert {words[0] for words in LOOKS} == {words.split()[0] for words in listed}
 
 
 def test_the_project_is_hostile(hostile: tuple[Path, Path]) -> None:
