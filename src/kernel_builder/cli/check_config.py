@@ -46,7 +46,7 @@ def command(directory: Path, *, as_json: bool, form: str) -> int:
     _tell(None if errors else found.project, found.all_diagnostics, directory, form=form)
     if errors and form == "text":
         many = "" if errors == 1 else "s"
-        raise ConfigError(f"{directory} has {errors} error{many} that would stop a build")
+        raise ConfigError(f"{errors} error{many} would stop a build")
     return ExitCode.CONFIG if errors else ExitCode.OK
 
 
@@ -89,6 +89,7 @@ def _report(project: Project | None, diagnostics: Sequence[Diagnostic], director
         "diagnostics": [
             {
                 "severity": diagnostic.severity.value,
+                "file": None if diagnostic.file is None else str(diagnostic.file),
                 "key": diagnostic.key,
                 "line": diagnostic.line,
                 "column": diagnostic.column,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,11 +21,13 @@ from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME as BUILD_TOML
 from kernel_builder.config.reader import decode, load_project, read_file
 from kernel_builder.config.settings import FILE_NAME
-from kernel_builder.errors import BuildError, ConfigError, Diagnostic, Level, UsageError
+from kernel_builder.errors import BuildError, ConfigError, Diagnostic, KernelBuilderError, Level, UsageError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.files import write_text
 from kernel_builder.load.evidence import LoadResult
 from kernel_builder.plan.sections import unreachable_section
+from kernel_builder.project.inputs import build_inputs
+from kernel_builder.project.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY
 from kernel_builder.toml.report import Report
 from kernel_builder.toml.scan import Source
 from kernel_builder.toolchain.lock import read_lock
@@ -102,15 +105,45 @@ def examine(root: Path, environ: Mapping[str, str], ignore: Sequence[str] = ()) 
             raise
         from kernel_builder.check.subject import SourceTree  # noqa: PLC0415  (start-up time)
 
-        findings = _in_sources(SourceTree(root, ""), (*ignore, *_WARNED_OF), ())
-        told = (*error.diagnostics, *_in_other_files(root, environ))
-        return Examined(root=root, project=None, diagnostics=told, findings=findings)
+        return Examined(
+            root=root,
+            project=None,
+            diagnostics=(*error.diagnostics, *_in_other_files(root, environ)),
+            findings=_in_sources(SourceTree(root, ""), (*ignore, *_WARNED_OF), ()),
+        )
     everything = all_variants(project, load_support(), None)
     required = choose(everything, within=VariantSet.REQUIRED)
     names = tuple(entry.name for entry in required.kept)
-    findings = _find(project, (*ignore, *_WARNED_OF), names)
-    told = (*diagnostics, *_not_planned(project, everything, required), *_in_other_files(root, environ))
-    return Examined(root=root, project=project, diagnostics=told, findings=findings)
+    told = [*diagnostics, *_not_planned(project, everything, required), *_in_other_files(root, environ)]
+    findings: list[Finding] = []
+    source = _as_source(project)
+    looks: tuple[Callable[[], None], ...] = (
+        lambda: findings.extend(_in_sources(source, (*ignore, *_WARNED_OF), names)),
+        lambda: findings.extend(_in_package(source, ignore)),
+        lambda: _follow_links(project),
+    )
+    for look in looks:
+        try:
+            look()
+        except ConfigError as error:  # a file that cannot be packed or named at all
+            told += _told_by(error)
+    return Examined(root=root, project=project, diagnostics=tuple(told), findings=_in_order(findings))
+
+
+def _told_by(error: KernelBuilderError) -> tuple[Diagnostic, ...]:
+    """The diagnostics of an error, or itself as one of no line."""
+    whole = Diagnostic(severity=Level.ERROR, message=error.message, hint=error.hint)
+    return (error.diagnostics if isinstance(error, ConfigError) else ()) or (whole,)
+
+
+def _follow_links(project: Project) -> None:
+    """Raise :class:`ConfigError` for links that sources are read through and that lead out of the project."""
+    skipped = {OUTPUT_DIRECTORY, WORK_DIRECTORY, ".git"}
+    for parent, directories, files in os.walk(project.root):
+        directories[:] = [name for name in directories if name not in skipped]
+        if any(os.path.islink(os.path.join(parent, name)) for name in (*directories, *files)):  # noqa: PTH114, PTH118
+            build_inputs(project)
+            return
 
 
 def _in_other_files(root: Path, environ: Mapping[str, str]) -> tuple[Diagnostic, ...]:
@@ -120,8 +153,7 @@ def _in_other_files(root: Path, environ: Mapping[str, str]) -> tuple[Diagnostic,
         try:
             read()
         except (ConfigError, UsageError) as error:
-            whole = Diagnostic(severity=Level.ERROR, message=error.message, hint=error.hint)
-            found += error.diagnostics if isinstance(error, ConfigError) and error.diagnostics else (whole,)
+            found += _told_by(error)
     return tuple(found)
 
 
@@ -162,11 +194,18 @@ def read_to_build(
 
 
 def _find(project: Project, ignore: Sequence[str], variants: Sequence[str]) -> tuple[Finding, ...]:
+    source = _as_source(project)
+    return _in_order((*_in_sources(source, ignore, variants), *_in_package(source, ignore)))
+
+
+def _as_source(project: Project) -> SourceTree:
     from kernel_builder.check.subject import SourceTree  # noqa: PLC0415  (start-up time)
 
-    source = SourceTree(project.root, "", loaded=(project, ()))
-    found = [*_in_sources(source, ignore, variants), *_in_package(project, source, ignore)]
-    return tuple(sorted(dict.fromkeys(found), key=lambda finding: finding.order))
+    return SourceTree(project.root, "", loaded=(project, ()))
+
+
+def _in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(dict.fromkeys(findings), key=lambda finding: finding.order))
 
 
 def _in_sources(source: SourceTree, ignore: Sequence[str], variants: Sequence[str]) -> tuple[Finding, ...]:
@@ -182,15 +221,15 @@ def _in_sources(source: SourceTree, ignore: Sequence[str], variants: Sequence[st
     ).findings
 
 
-def _in_package(project: Project, source: SourceTree, ignore: Sequence[str]) -> tuple[Finding, ...]:
-    """What rules have to say about the variants that ``project`` is packed into, as far as its files decide it."""
+def _in_package(source: SourceTree, ignore: Sequence[str]) -> tuple[Finding, ...]:
+    """What rules have to say about the variants that the project is packed into, as far as its files decide it."""
     from kernel_builder.check.engine import check_found, select_rules  # noqa: PLC0415  (start-up time)
     from kernel_builder.check.model import Settings  # noqa: PLC0415
     from kernel_builder.check.subject import Discovery  # noqa: PLC0415
     from kernel_builder.workflow.preview import previews  # noqa: PLC0415
 
     return check_found(
-        [Discovery(shown="", variants=previews(project, source))],
+        [Discovery(shown="", variants=previews(source))],
         Settings(required=False, hash_files=False),
         chosen=select_rules(_PACKAGE_RULES, ignore),
     ).findings

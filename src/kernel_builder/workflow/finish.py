@@ -78,14 +78,21 @@ class Finisher:
                 "\n    (Python's headers are not installed: apt-get install python3-dev, or dnf install python3-devel)"
             )
         for name in dict.fromkeys(match[1] for line in lines for match in _NO_SUCH_FILE.finditer(line)):
-            libraries = dependencies().bringing(name, variant.backend)
-            if libraries:
-                tail += f"\n    ({what_to_add(libraries)} of the section that the file is in)"
+            tail += self._library_of(name, variant)
             if any((directory / name).is_file() for directory in self._all_headers(variant)):
                 tail += f"\n    ({name} is not part of torch's stable ABI, which torch.stable-abi selects)"
                 tail += f"\n    (headers that are: {', '.join(f'{root}/' for root in stable_header_roots())})"
         verb = "could not be linked" if action.kind is ActionKind.LINK else "does not compile"
         return f"{action.source} {verb}:\n{tail}\n  the command and its full output: {log}"
+
+    def _library_of(self, header: str, variant: VariantPlan) -> str:
+        """What to write where ``header`` is one of a library that sections can depend on."""
+        libraries = dependencies().bringing(header, variant.backend)
+        sections = self.prepared.project.sections_for(variant.backend)
+        listed = sorted({name for section in sections for name in section.depends} & {*libraries})
+        if listed:
+            return f"\n    ({' and '.join(listed)} has no {header}; releases: {', '.join(libraries)})"
+        return f"\n    ({what_to_add(libraries)} of the section that the file is in)" if libraries else ""
 
     def _all_headers(self, variant: VariantPlan) -> tuple[Path, ...]:
         """Where all of torch's headers are, for a variant that is compiled with the stable ones alone; else nothing."""

@@ -65,8 +65,14 @@ class Preview(VariantDir):
         return PythonTree(root=self.path, shown=self.shown, name=self._project.python_name, depends=None, variant=self)
 
 
-def previews(project: Project, source: SourceTree) -> tuple[Preview, ...]:
-    """One variant for each backend: the others of a backend have the same files and metadata."""
+def previews(source: SourceTree) -> tuple[Preview, ...]:
+    """One variant for each backend: the others of a backend have the same files and metadata.
+
+    Raises :class:`ConfigError` for a file that cannot be packed.
+    """
+    project = source.project
+    if project is None:
+        return ()
     files = package_files(project).kept
     first: dict[Backend, Kept] = {}
     for kept in all_variants(project, load_support(), None).kept:

@@ -200,6 +200,27 @@ def test_settings_and_locks_with_mistakes(
         assert "general.license: is missing" in one
 
 
+def test_a_link_that_leads_out_of_the_project(
+    tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = write(project(tmp_path / "k", FOURTH.format(more=LICENSE)), {"relu.cu": '#include "common.h"\n'})
+    write(tmp_path, {"shared/common.h": ""})
+    (root / "common.h").symlink_to("../shared/common.h")
+    for one in said(root, environ, capfd, code=ERRORS_OF_FILE):
+        assert f"{root}/common.h: error: " in one
+
+
+def test_a_name_that_is_no_text_hides_no_other_mistake(
+    tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = project(tmp_path / "k", FOURTH.format(more=LICENSE), __init___py="import scipy\n")
+    (root / "torch-ext/my_kernel" / os.fsdecode(b"\xff.py")).touch()
+    assert run(["check-config", str(root)], environ) == ERRORS_OF_FILE
+    told = capfd.readouterr().err
+    assert "not valid UTF-8" in told
+    assert "KB312" in told
+
+
 def test_what_is_ignored_stops_nothing(
     tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
