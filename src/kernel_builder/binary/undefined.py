@@ -8,14 +8,16 @@ them, and a library that brings that runtime loads a second one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from kernel_builder.binary.causes import NamedCause, cause_of
 from kernel_builder.binary.elf import ElfFile, Symbol
+from kernel_builder.binary.glibc import offered_since
 from kernel_builder.binary.mangled import namespace
 from kernel_builder.binary.python_api import is_python, limited_api
+from kernel_builder.versions import Version
 
 _GNU_OPENMP = re.compile(r"(GOMP|omp)_\w+")
 _LLVM_OPENMP = re.compile(r"(__)?kmpc_\w+")
@@ -35,6 +37,7 @@ class Cause(Enum):
     NOT_LIMITED_API = auto()
     UNSTABLE = auto()
     UNCOMPARED = auto()
+    NEWER_C_LIBRARY = auto()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,8 @@ class Supply:
     ``exports`` tells which names the framework of the variant has. It is ``None`` where that release is not at hand;
     then ``looks`` tells what is named like them. ``others`` tells the names of the libraries that come with the
     framework. ``python`` is the version of the limited API. ``why_not_stable``, where the library keeps to a stable
-    ABI, says why a name of the framework is not part of it; ``None`` when it is.
+    ABI, says why a name of the framework is not part of it; ``None`` when it is. ``c_library`` is the oldest glibc that
+    the library must run on.
     """
 
     exports: Callable[[str], bool] | None
@@ -64,6 +68,7 @@ class Supply:
     others: Callable[[str], bool]
     python: tuple[int, int]
     why_not_stable: Callable[[str], NamedCause | None] | None = None
+    c_library: Version | None = None
 
 
 def unsupplied(elf: ElfFile, supply: Supply) -> tuple[Unsupplied, ...]:
@@ -73,14 +78,19 @@ def unsupplied(elf: ElfFile, supply: Supply) -> tuple[Unsupplied, ...]:
     Python and of the framework must be part of the API that the library keeps to all the same.
     """
     needs_cxx = any(name.startswith(_CXX_RUNTIME) for name in elf.needed)
-    return unsupplied_names(elf.undefined, supply, needs_cxx=needs_cxx)
+    return unsupplied_names(elf.undefined, supply, needs_cxx=needs_cxx, machine=elf.machine)
 
 
-def unsupplied_names(symbols: Iterable[Symbol], supply: Supply, *, needs_cxx: bool = False) -> tuple[Unsupplied, ...]:
-    """:func:`unsupplied` for the names of a library of any format. ``needs_cxx``: it needs libstdc++."""
+def unsupplied_names(
+    symbols: Iterable[Symbol], supply: Supply, *, needs_cxx: bool = False, machine: str | None = None
+) -> tuple[Unsupplied, ...]:
+    """:func:`unsupplied` for the names of a library of any format. ``needs_cxx``: it needs libstdc++. ``machine``: it
+    runs with glibc on that processor.
+    """
+    since = offered_since(machine) if machine is not None else {}
     found: dict[str, Unsupplied] = {}
     for symbol in symbols:
-        verdict = _limits(symbol.name, supply) or _absence(symbol, supply, needs_cxx=needs_cxx)
+        verdict = _limits(symbol.name, supply) or _absence(symbol, supply, since, needs_cxx=needs_cxx)
         if verdict is not None:
             cause, reason, remedy = verdict
             found[symbol.name] = Unsupplied(symbol=symbol.name, cause=cause, reason=reason, remedy=remedy)
@@ -115,13 +125,18 @@ def _is_framework(name: str, supply: Supply) -> bool:
     return supply.looks(name) if supply.exports is None else supply.exports(name)
 
 
-def _absence(symbol: Symbol, supply: Supply, *, needs_cxx: bool) -> _Verdict:
-    """Whether nobody has the name of ``symbol``."""
+def _absence(symbol: Symbol, supply: Supply, since: Mapping[str, Version], *, needs_cxx: bool) -> _Verdict:
+    """Whether nobody has the name of ``symbol``. ``since``: releases of glibc, by name."""
     name = symbol.name
     if symbol.binding == "weak" or symbol.version is not None or is_python(name) or _GNU_OPENMP.fullmatch(name):
         return None
     if _LLVM_OPENMP.fullmatch(name):
         return Cause.LLVM_OPENMP, "it is from LLVM's OpenMP runtime, but torch ships GNU's", "compile with g++"
+    if supply.c_library is not None and name in since and not (supply.exports is not None and supply.exports(name)):
+        if since[name] <= supply.c_library:
+            return None
+        reason = f"glibc has it since {since[name]}, but kernels must run with {supply.c_library}"
+        return Cause.NEWER_C_LIBRARY, reason, "avoid the function, or write it in the kernel's sources"
     # Some names of libstdc++ have no version.
     if supply.others(name) or (needs_cxx and namespace(name) == "std"):
         return None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from kernel_builder.binary.glibc import apart_in
 from kernel_builder.binary.libraries import load_allowed, stem
+from kernel_builder.check.library_versions import several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.policies import find_policy
 from kernel_builder.check.subject import LibraryFile
@@ -32,6 +34,18 @@ NEEDED = rule(
     rationale="A kernel bundles nothing: any other library is missing on most machines, or has a different version.",
     remedy="Link it statically, or avoid it.",
     source="requirements page, 'Native Python module'",
+)
+APART = rule(
+    "KB113",
+    "library-of-old-glibc",
+    Severity.WARNING,
+    summary="A library needs the libraries that have its functions in the oldest glibc it runs on, such as libpthread",
+    rationale=(
+        "glibc 2.34 moved threads, dlopen, timers and more into libc.so.6. Linked there, a library does not name the"
+        " one that has them in older releases, and loads only where something else has loaded it."
+    ),
+    remedy="Link against an old C library (kernel-builder does), or add the library: -Wl,--no-as-needed -lpthread.",
+    source="glibc 2.34 release notes",
 )
 RUN_PATH = rule(
     "KB107",
@@ -75,6 +89,26 @@ def needed(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
                 symbol=name,
                 hint=_hint(own),
             )
+
+
+@checks(LibraryFile, APART)
+def libraries_of_old_glibc(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
+    """Names that the policy's glibc has in a library of their own, in an ELF file that does not need it."""
+    elf = library.elf
+    limits = find_policy(settings.policy).limits.get(elf.machine) if elf is not None else None
+    if elf is None or limits is None or "GLIBC" not in limits.newest:
+        return
+    oldest = limits.newest["GLIBC"]
+    apart = apart_in(elf.machine, oldest)
+    users: dict[str, list[str]] = {}
+    for symbol in elf.undefined:
+        soname = apart.get(symbol.name)
+        from_glibc = symbol.version is None or symbol.version.startswith("GLIBC_")
+        if soname is not None and soname not in elf.needed and symbol.binding != "weak" and from_glibc:
+            users.setdefault(soname, []).append(symbol.name)
+    for soname, names in sorted(users.items()):
+        text = f"{several(sorted(names))}: in {soname} where glibc is {oldest}, but the library does not need that"
+        yield APART.at(library, text, symbol=soname)
 
 
 def _hint(own: str) -> str | None:

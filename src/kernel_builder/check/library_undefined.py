@@ -10,8 +10,9 @@ from kernel_builder.binary.elf import Symbol
 from kernel_builder.binary.mangled import readable
 from kernel_builder.binary.stable_abi import looks_like_torch, stable_functions, why_not_stable
 from kernel_builder.binary.undefined import Cause, Supply, Unsupplied, unsupplied, unsupplied_names
-from kernel_builder.check.library_versions import several
+from kernel_builder.check.library_versions import TOO_NEW, several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
+from kernel_builder.check.policies import find_policy
 from kernel_builder.check.subject import LibraryFile
 from kernel_builder.check.torch_names import installed_exports
 from kernel_builder.config.backends import Backend
@@ -79,12 +80,14 @@ def unsupplied_by(library: LibraryFile, settings: Settings, *causes: Cause) -> t
     runtimes = [_RUNTIMES[backend] for backend in _backends(library) if backend in _RUNTIMES]
     known = _exports(library, settings)
     target = _stable_target(library, settings)
+    limits = find_policy(settings.policy).limits.get(library.elf.machine) if library.elf is not None else None
     supply = Supply(
         exports=None if known is None else known.__contains__,
         looks=looks_like_torch,
         others=lambda name: any(pattern.fullmatch(name) for pattern in (*runtimes, _TVM_FFI)),
         python=settings.python_floor,
         why_not_stable=None if target is None else partial(why_not_stable, target=target),
+        c_library=limits.newest.get("GLIBC") if limits is not None else None,
     )
     if library.elf is not None:
         found = unsupplied(library.elf, supply)
@@ -93,6 +96,14 @@ def unsupplied_by(library: LibraryFile, settings: Settings, *causes: Cause) -> t
         names |= {name for _, name in library.pe.imports} if library.pe else set()
         found = unsupplied_names((Symbol(name=name) for name in names), supply)
     return tuple(entry for entry in found if entry.cause in causes)
+
+
+@checks(LibraryFile, TOO_NEW)
+def without_version(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
+    """Names of a glibc newer than the policy's that are bound to no version, so that no loader refuses the library."""
+    newer = unsupplied_by(library, settings, Cause.NEWER_C_LIBRARY) if library.elf is not None else ()
+    for entry in newer:
+        yield TOO_NEW.at(library, f"{entry.symbol} has no version; {entry.reason}", symbol=entry.symbol)
 
 
 @checks(LibraryFile, MISSING, UNKNOWN, UNCOMPARED)

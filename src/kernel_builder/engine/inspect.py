@@ -84,6 +84,7 @@ def problem_of(request: Mapping[str, object], places: Places, trees: Sequence[Tr
         torch=paths("framework-tables"),
         python=(python[0], python[1]),
         stable=Version.parse(stable) if isinstance(stable, str) else None,
+        c_library=Version.parse(str(request["c-library"])),
     )
     missing = find_missing(elf, policy)
     return _undefined(missing, request, places, policy) if missing else None

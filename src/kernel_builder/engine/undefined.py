@@ -28,13 +28,15 @@ class UndefinedPolicy:
     """What a library may leave undefined: names of these tables (one a line) and Python's limited API.
 
     ``python`` is the limited API's version. ``torch`` are torch's own tables. With ``stable``, a release of torch, only
-    those of their names may be left undefined that belong to the stable ABI of that release.
+    those of their names may be left undefined that belong to the stable ABI of that release. ``c_library`` is the
+    oldest glibc that the library runs on.
     """
 
     tables: tuple[Path, ...]
     torch: tuple[Path, ...]
     python: tuple[int, int]
     stable: Version | None = None
+    c_library: Version | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +62,7 @@ def supply_of(policy: UndefinedPolicy) -> Supply:
         others=_within(policy.tables),
         python=policy.python,
         why_not_stable=None if policy.stable is None else partial(why_not_stable, target=policy.stable),
+        c_library=policy.c_library,
     )
 
 

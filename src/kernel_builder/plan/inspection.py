@@ -54,6 +54,7 @@ def inspection(
         "framework-tables": [word(path) for path in context.toolchain.torch.exports],
         "tables": [word(path) for path in (toolkit.exports if toolkit else ())],
         "python": list(LIMITED_API),
+        "c-library": context.toolchain.sysroot.floor,
         "stable": str(stable) if stable else None,
         "release": release,
         "elsewhere": elsewhere,

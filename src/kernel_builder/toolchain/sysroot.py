@@ -18,12 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from kernel_builder.binary.elf import ElfError, Symbol, read_elf
+from kernel_builder.binary.glibc import TABLE, apart_in
 from kernel_builder.errors import ToolchainError
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store, StoreKey
 from kernel_builder.toolchain.host import compiler_file
 from kernel_builder.toolchain.model import HostCompiler, Sysroot
 from kernel_builder.toolchain.stubs import write_stub
+from kernel_builder.versions import Version
 
 GLIBC_FLOOR = "2.27"
 """The oldest glibc that a kernel must run on (kernel requirements, 'Native Python module')."""
@@ -34,7 +36,8 @@ _LIMITS: dict[str, tuple[int, ...]] = {
     "GCC_": (7, 0, 0),
 }
 
-_REQUIRED = ("libc.so.6", "libm.so.6", "libgcc_s.so.1")
+_C_LIBRARY = "libc.so.6"
+_REQUIRED = (_C_LIBRARY, "libm.so.6", "libgcc_s.so.1")
 _OPTIONAL = ("libmvec.so.1", "libpthread.so.0", "libdl.so.2", "librt.so.1")
 _LOADERS = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}
 _SHIMS = Path(__file__).parent.parent / "templates" / "floor"
@@ -66,6 +69,19 @@ def select_floor(symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
     return tuple(newest[name][1] for name in sorted(newest))
 
 
+def as_at_floor(libraries: Mapping[str, Sequence[Symbol]], machine: str) -> Mapping[str, Sequence[Symbol]]:
+    """The symbols of ``libraries`` (by soname), each in the library that had it at the floor: what glibc 2.34 moved
+    into ``libc.so.6`` is in libpthread and its like again. Libraries without symbols are left out.
+    """
+    apart = apart_in(machine, Version.parse(GLIBC_FLOOR))
+    placed: dict[str, dict[str, Symbol]] = {}
+    for soname, symbols in libraries.items():
+        for symbol in symbols:
+            where = apart.get(symbol.name, soname) if soname == _C_LIBRARY else soname
+            placed.setdefault(where, {})[symbol.name] = symbol
+    return {soname: tuple(found.values()) for soname, found in sorted(placed.items())}
+
+
 def _host_libraries(host: HostCompiler, environ: Mapping[str, str]) -> dict[str, Path]:
     """soname -> file of the host's C library, its siblings and libgcc_s."""
     loader = _LOADERS.get(host.machine)
@@ -86,6 +102,7 @@ def _host_libraries(host: HostCompiler, environ: Mapping[str, str]) -> dict[str,
 def sysroot_digest(host: HostCompiler, environ: Mapping[str, str]) -> str:
     """A digest of everything that the sysroot is made of: host libraries, shims and the compiler's version."""
     digest = hashlib.sha256(f"{GLIBC_FLOOR} {host} {host.target} {_SHIM_FLAGS}".encode())
+    digest.update(TABLE.read_bytes())
     for name, path in sorted(_host_libraries(host, environ).items()):
         digest.update(f"{name} ".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
@@ -125,18 +142,19 @@ def write_sysroot(directory: Path, host: HostCompiler, environ: Mapping[str, str
     """
     sysroot = sysroot_at(directory)
     sysroot.libraries.mkdir()
+    selected: dict[str, tuple[Symbol, ...]] = {}
     for soname, path in sorted(_host_libraries(host, environ).items()):
         try:
-            symbols = select_floor(read_elf(path.read_bytes()).exports)
+            selected[soname] = select_floor(read_elf(path.read_bytes()).exports)
         except ElfError as error:
             raise ToolchainError(f"cannot read {path} as a shared library: {error}") from error
-        if symbols:
-            write_stub(sysroot.libraries / soname, soname=soname, symbols=symbols, host=host, environ=environ)
-        elif soname in _REQUIRED:
+        if not selected[soname] and soname in _REQUIRED:
             raise ToolchainError(
                 f"{path} has no symbol that glibc {GLIBC_FLOOR} had",
                 hint="kernels are built on glibc systems; musl (Alpine) is not supported",
             )
+    for soname, symbols in as_at_floor(selected, host.machine).items():
+        write_stub(sysroot.libraries / soname, soname=soname, symbols=symbols, host=host, environ=environ)
     _write_shims(sysroot.shim, host, environ)
 
 

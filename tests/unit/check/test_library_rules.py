@@ -130,6 +130,45 @@ def test_stripping_and_other_linkers_change_nothing(workshop: Workshop) -> None:
         assert messages(library, "KB103") == before
 
 
+@pytest.mark.parametrize(
+    ("name", "policy", "message"),
+    [
+        ("close_range", "glibc-2.27-static", "glibc has it since 2.34, but kernels must run with 2.27"),
+        ("strlcpy", "manylinux_2_34", "glibc has it since 2.38, but kernels must run with 2.34"),
+        ("close_range", "manylinux_2_34", None),
+        ("malloc", "glibc-2.27-static", None),
+    ],
+)
+def test_names_without_a_version_are_judged_by_the_table_of_glibc(
+    workshop: Workshop, name: str, policy: str, message: str | None
+) -> None:
+    source = f"{INIT}extern int {name}(int); int call(void) {{ return {name}(1); }}\n"
+    library = workshop.library(source, "-nostdlib", "-fno-builtin", "-w")
+    found = messages(library, "KB103", Settings(policy=policy))
+    assert found == ([] if message is None else [f"{name} has no version; {message}"])
+    assert messages(library, "KB134", Settings(policy=policy)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "soname"),
+    [("pthread_create", "libpthread.so.0"), ("dlopen", "libdl.so.2"), ("timer_create", "librt.so.1")],
+)
+@pytest.mark.parametrize("version", ["GLIBC_2.2.5", None])
+def test_the_library_of_an_older_glibc_is_needed_where_it_has_a_function(
+    workshop: Workshop, name: str, soname: str, version: str | None
+) -> None:
+    source = f"{INIT}extern int {name}(int); int call(void) {{ return {name}(1); }}\n"
+    libc = workshop.provider("libc.so.6", f"{version}:{name}") if version else None
+    flags: tuple[str | Path, ...] = ("-nostdlib", "-fno-builtin", "-w", *([libc] if libc else []))
+    (message,) = messages(workshop.library(source, *flags), "KB113")
+    assert message == f"{name}: in {soname} where glibc is 2.27, but the library does not need that"
+    assert messages(workshop.library(source, *flags), "KB113", Settings(policy="manylinux_2_34")) == []
+    other = workshop.provider(soname, f"GLIBC_2.2.5:other_{name}")
+    assert messages(workshop.library(source, *flags, "-Wl,--no-as-needed", other), "KB113") == []
+    weak = source.replace("extern", "__attribute__((weak)) extern")
+    assert messages(workshop.library(weak, *flags), "KB113") == []
+
+
 def test_weak_symbols_count(workshop: Workshop) -> None:
     provider = workshop.provider("libc.so.6", "GLIBC_2.34:function")
     source = f"{INIT}extern int function(void) __attribute__((weak));\nint call(void) {{ return function(); }}\n"

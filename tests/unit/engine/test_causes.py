@@ -85,6 +85,7 @@ def problem(
         "framework-tables": ["{store}/torch-2.13.0-0123456789abcdef/exports/libtorch_cpu.so.txt"],
         "tables": [],
         "python": [3, 9],
+        "c-library": "2.27",
         "stable": stable,
         "release": RELEASE,
         "objects": objects,

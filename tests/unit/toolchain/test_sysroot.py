@@ -58,6 +58,36 @@ def test_no_stub_offers_anything_above_the_floor(sysroot: Path) -> None:
     assert seen > 2000
 
 
+def test_names_are_in_the_libraries_that_the_floor_has_them_in(sysroot: Path, tmp_path: Path) -> None:
+    """glibc 2.34 moved them into libc.so.6; whoever links there needs a library too few on older systems."""
+    homes = {
+        "pthread_create": "libpthread.so.0",
+        "sem_init": "libpthread.so.0",
+        "dlopen": "libdl.so.2",
+        "timer_create": "librt.so.1",
+        "shm_open": "librt.so.1",
+        "openpty": "libutil.so.1",
+        "getaddrinfo_a": "libanl.so.1",
+        "malloc": "libc.so.6",
+        "pthread_mutex_lock": "libc.so.6",  # there in both: one to call before threads are there
+    }
+    libraries = sysroot_at(sysroot).libraries
+    for name, soname in homes.items():
+        exported = {symbol.name for symbol in read_elf((libraries / soname).read_bytes()).exports}
+        assert name in exported, f"{name} in {soname}"
+    in_libc = {symbol.name for symbol in read_elf((libraries / "libc.so.6").read_bytes()).exports}
+    assert not in_libc & {name for name, soname in homes.items() if soname != "libc.so.6"}
+
+    (tmp_path / "a.cpp").write_text("#include <thread>\nvoid run() { std::thread([] {}).join(); }\n", encoding="ascii")
+    library = tmp_path / "a.so"
+    others = [f"-l:{name}" for name in sysroot_at(sysroot).others]
+    command = ["g++", "-shared", "-fPIC", "-nodefaultlibs", str(tmp_path / "a.cpp"), "-o", str(library)]
+    command += [f"-L{libraries}", "-Wl,-Bstatic", "-lstdc++", "-Wl,-Bdynamic", str(sysroot_at(sysroot).shim)]
+    command += ["-Wl,--as-needed", "-l:libc.so.6", "-l:libm.so.6", "-l:libgcc_s.so.1", *others]
+    subprocess.run(command, check=True)
+    assert "libpthread.so.0" in read_elf(library.read_bytes()).needed
+
+
 def test_making_it_twice_gives_the_same_bytes(sysroot: Path, tmp_path: Path) -> None:
     write_sysroot(tmp_path, find_host_compiler(os.environ), os.environ)
     for path in sorted(sysroot.rglob("*")):
@@ -108,7 +138,8 @@ def test_shims_answer_as_the_newer_c_library_would(sysroot: Path, tmp_path: Path
     source, library = tmp_path / "user.cpp", tmp_path / "user.so"
     source.write_text(SHIM_USER, encoding="ascii")
     where = sysroot_at(sysroot)
-    linked = [f"-L{where.libraries}", "-Wl,-z,defs", str(where.shim), "-l:libc.so.6", "-l:libgcc_s.so.1"]
+    others = [f"-l:{name}" for name in where.others]
+    linked = [f"-L{where.libraries}", "-Wl,-z,defs", str(where.shim), "-l:libc.so.6", "-l:libgcc_s.so.1", *others]
     subprocess.run(
         ["g++", "-shared", "-fPIC", "-nodefaultlibs", "-o", library, source, *linked],
         check=True,
