@@ -83,6 +83,13 @@ class StepFinished:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StillRunning:
+    """A step has been running for long; nothing is wrong with it."""
+
+    description: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Waiting:
     """Nothing moves because of ``reason`` (a lock that another process holds, memory)."""
 
@@ -114,6 +121,7 @@ Event = (
     | StepsPlanned
     | StepStarted
     | StepFinished
+    | StillRunning
     | Waiting
     | Notice
     | Output

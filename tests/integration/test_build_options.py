@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import importlib.util
 import os
+import pty
 import re
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from conftest import CPU, ProjectMaker, Result, Tool, commit, room_to_build
 from kernel_builder.cli.options import how_many_at_once
@@ -135,6 +141,94 @@ def test_without_loading_nothing_is_proved_and_that_is_said(tool: Tool, make_pro
     if torch_is_here():  # what was skipped is no proof later on
         proved = tool("build", root, "--local", "--backend", "cpu")
         assert (proved.code, "AssertionError" in proved.stderr) == (1, True), proved
+
+
+def in_a_terminal(tool: Tool, columns: int, *arguments: str | Path) -> str:
+    """What the command writes to a terminal that has so many columns."""
+    here, there = pty.openpty()
+    fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    environment = {name: value for name, value in tool.environment.items() if name not in {"COLUMNS", "LINES", "CI"}}
+    written = b""
+    with room_to_build():
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kernel_builder", *map(str, arguments)],
+            stdout=there,
+            stderr=there,
+            env={**environment, "TERM": "xterm-256color"},
+        )
+        os.close(there)
+        with contextlib.suppress(OSError):  # how the end is told where the other side is closed
+            while data := os.read(here, 1 << 16):
+                written += data
+        assert process.wait() == 0, written.decode()
+    os.close(here)
+    return written.decode()
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_progress_fits_a_terminal_by_whole_words(tool: Tool, make_project: ProjectMaker, columns: int) -> None:
+    deep = {f"some/rather/deep/directory/of/kernels/{name}": text for name, text in SOURCES.items()}
+    root = make_project("shown", {**deep, "表/宽.c": "int wide;\n"})
+    screen = in_a_terminal(tool, columns, "build", root, "--variant", CPU)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", screen)
+    lines = [line.rstrip() for line in re.split(r"[\r\n]+|\x1b\[[0-9;?]*[A-Zhl]", plain)]
+    known = {word for line in (root / ".kernel-builder" / "journal").read_text().split() for word in line.split(":")}
+    known |= {part for word in known for part in word.split("/")} | {path.name for path in root.glob("build/*/*")}
+    known |= {"...", "and", "more", "waiting", "for", "a", "free", "processor"}
+    steps = [line for line in lines if line.startswith("[")]
+    assert any(re.match(r"\[\d+/\d+\] \d+:\d\d ", line) for line in steps), screen  # the live one
+    for line in steps:
+        assert cell_len(line) <= columns
+        assert re.match(r"\[\d+/\d+\] ", line), line
+        for word in line.partition("] ")[2].split():
+            end = word.rpartition("/")[2]
+            assert end in known or re.fullmatch(r"\d+:\d\d|\d+", word), line
+    assert all(cell_len(line) <= columns or len(line.split()) == 1 for line in lines), lines
+    assert "still running" not in screen
+
+
+def test_quiet_is_silent_where_all_is_well(tool: Tool, make_project: ProjectMaker) -> None:
+    root = make_project("hushed", {"a.c": ""}, directory="parent/hushed")
+    (root / "torch-ext" / "hushed" / "__init__.py").write_text('from . import _ops\n\n__all__ = ["_ops"]\n')
+    commit(root)
+    for arguments in ((), ("--available",)):
+        built = tool("build", "--variant", CPU, "-q", *arguments, cwd=root.parent)
+        assert (built.code, built.stdout, built.stderr) == (0, "", ""), built
+    (root / "a.c").write_text("#error no\n")
+    failed = tool("build", "--variant", CPU, "-q", cwd=root.parent)
+    assert (failed.code, failed.stdout) == (1, "")
+    assert "a.c does not compile" in failed.stderr
+
+
+def test_a_dry_run_is_a_table_of_what_would_be_done(tool: Tool, make_project: ProjectMaker, tmp_path: Path) -> None:
+    root = make_project("foreseen", {"a.c": "int a;\n", "b.c": '#include "b.h"\n', "b.h": ""})
+    dry = ("build", root, "--variant", CPU, "--dry-run")
+    fresh = tool(*dry, env={"KERNEL_BUILDER_CACHE": str(tmp_path / "empty")})
+    assert fresh.code == 0, fresh.stderr
+    head, row = re.search(r"^(variant.*)\n.*date\n(.*)$", fresh.stdout, re.MULTILINE).groups()  # type: ignore[union-attr]
+    assert head.split() == ["variant", "toolchain", "compile", "up", "to", "to", "fetch"]
+    assert re.fullmatch(rf"{CPU}  torch 2\.13\.\d +2 +0 +\d+\.\d MiB", row)
+    assert "to compile for cpu: a.c, b.c" in fresh.stdout
+    assert not re.search(r"-fPIC|\.kernel-builder", fresh.stdout)
+    assert not (root / ".kernel-builder").exists()
+    assert tool("build", root, "--variant", CPU).code == 0
+    assert re.search(rf"{CPU}  torch 2\.13\.\d +0 +2 +-\n", tool(*dry).stdout)
+    assert "nothing to compile\nto fetch: nothing\n" in tool(*dry).stdout
+    (root / "b.h").write_text("int b;\n")
+    text = tool(*dry, "-v").stdout
+    assert "to compile for cpu: b.c\n" in text
+    assert "-fPIC" in text  # -v: every command
+    foreseen = tool(*dry, "--json").json["forecast"]
+    assert isinstance(foreseen, dict)
+    assert foreseen[CPU] == {
+        "compiled": ["b.c"],
+        "up-to-date": ["a.c"],
+        "links": True,
+        "bytes-to-fetch": 0,
+        "libraries-to-fetch": [],
+    }
+    built = tool("build", root, "--variant", CPU, "--json")
+    assert built.compiled() == ["b.c"]  # and so it is
 
 
 def test_a_checkout_that_cannot_be_written_is_built_elsewhere(

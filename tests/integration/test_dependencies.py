@@ -306,7 +306,7 @@ def test_two_releases_of_a_library_in_one_project_stay_apart(tool: Tool, tmp_pat
     text = (root / "build.toml").read_text(encoding="utf-8")
     one = text.replace('"cutlass_3_6"', '"cutlass_3_8"')
     (root / "build.toml").write_text(one, encoding="utf-8")
-    result = tool("build", root, "--variant", VARIANT, "--dry-run")
+    result = tool("build", root, "--variant", VARIANT, "--dry-run", "-v")
     assert result.stdout.count("/cutlass-3.8.0-") == 2 * 3, "two include directories for each of three sources"
 
     both = text.replace('src = ["copy/elder.cu"', 'src = ["copy/copy.cu", "copy/elder.cu"')

@@ -14,7 +14,9 @@ from typing import TypedDict, Unpack
 
 import click
 
-from kernel_builder.cli.console import errors_as_json, mebibytes, show_error
+from kernel_builder.cli.console import errors_as_json, mebibytes, show_error, width_of_stdout
+from kernel_builder.cli.dry_run import dry_run_json, dry_run_text
+from kernel_builder.cli.fitting import wrapped
 from kernel_builder.cli.options import how_many_at_once, offline_option, platform_option, source_option, together
 from kernel_builder.cli.session import environment, open_run
 from kernel_builder.config.backends import Backend
@@ -24,8 +26,8 @@ from kernel_builder.toolchain.lock import LockUse
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet
 from kernel_builder.workflow.build import BuildRequest, build, prepare_build
+from kernel_builder.workflow.forecast import forecast
 from kernel_builder.workflow.outcome import BuildOutcome, VariantOutcome, VariantStatus
-from kernel_builder.workflow.prepare import Prepared
 from kernel_builder.workflow.select import Unavailable, grouped
 
 
@@ -33,23 +35,19 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _root(directory: Path | None) -> Path:
+def _root(directory: Path | None, *, quiet: bool) -> Path:
     """The project's directory: the one that was named, else this one, else the only project right below it."""
     if directory is None:
         here = Path.cwd()
         below = [] if (here / "build.toml").exists() else sorted(here.glob("*/build.toml"))
         if len(below) == 1:
-            click.echo(f"note: building {below[0].parent.name}, the only kernel project here", err=True)
+            if not quiet:
+                click.echo(f"note: building {below[0].parent.name}, the only kernel project here", err=True)
             return below[0].parent
         return here
     if not directory.is_dir():
         raise UsageError(f"{directory} is not a directory", hint="pass the directory that contains build.toml")
     return directory.resolve()
-
-
-def _tell_available_is_usual(_ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    if value:
-        click.echo("note: --available does nothing: every build skips what cannot be built here; remove it", err=True)
 
 
 class BuildOptions(TypedDict):
@@ -61,6 +59,7 @@ class BuildOptions(TypedDict):
     within: str | None
     platform: Platform | None
     complete: bool
+    available: bool
     local: bool
     jobs: int | None
     max_jobs: str | None
@@ -108,8 +107,6 @@ build_options = together(
         "--available",
         is_flag=True,
         hidden=True,
-        expose_value=False,
-        callback=_tell_available_is_usual,
         help="Does nothing: what can be built here is built in any case.",
     ),
     click.option(
@@ -169,16 +166,22 @@ build_options = together(
 """The options of everything that builds."""
 
 
-def build_request(options: BuildOptions, *, ignore: tuple[str, ...], output: Path | None = None) -> BuildRequest:
-    """What the options ask for. Raises :class:`UsageError` for options that contradict each other."""
+def build_request(
+    options: BuildOptions, *, ignore: tuple[str, ...], quiet: bool, output: Path | None = None
+) -> BuildRequest:
+    """What the options ask for; with ``quiet`` without a word. Raises :class:`UsageError` for options that contradict
+    each other.
+    """
     local, within, platform, python = options["local"], options["within"], options["platform"], options["python"]
     if local and (within or platform):
         raise UsageError("--local chooses the variant by the installed torch; remove --set and --platform")
+    if options["available"] and not quiet:
+        click.echo("note: --available does nothing: every build skips what cannot be built here; remove it", err=True)
     if options["no_load"] and python is not None:
         raise UsageError("--python names what loads the variants, and --no-load loads none; remove one of them")
     max_jobs, cores = how_many_at_once(options["jobs"], options["max_jobs"], options["cores"], environment())
     return BuildRequest(
-        root=_root(options["directory"]),
+        root=_root(options["directory"], quiet=quiet),
         patterns=options["variants"],
         backends=tuple(Backend(name) for name in options["backends"]),
         local=local,
@@ -216,8 +219,10 @@ def build_request(options: BuildOptions, *, ignore: tuple[str, ...], output: Pat
     metavar="RULE",
     help="Build even if this conformance rule is broken (KB302, KB3 or python-newer). Can be repeated.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
-@click.option("--dry-run", is_flag=True, help="Print what would be built and run, without doing it.")
+@click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only: nothing where all is well.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print what would be compiled and fetched, without doing it; with -v every command."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result (the plan with --dry-run) as JSON.")
 def command(
     *,
@@ -232,22 +237,29 @@ def command(
 
     A variant is replaced as a whole once it is complete and has been loaded; otherwise it is left untouched.
     """
-    request = build_request(options, output=output, ignore=ignore)
+    request = build_request(options, output=output, ignore=ignore, quiet=quiet)
     started = time.monotonic()
     with errors_as_json(as_json):
         if dry_run:
             with open_run(quiet=quiet) as run:
                 prepared = prepare_build(request, run)
+                forecasts = forecast(prepared)
         else:
             outcome = run_build(request, quiet=quiet)
     if dry_run:
-        click.echo(json.dumps(_plan_json(prepared), indent=2) if as_json else _plan_text(prepared))
+        if as_json:
+            click.echo(json.dumps(dry_run_json(prepared, forecasts), indent=2))
+        else:
+            width = width_of_stdout()
+            for line in dry_run_text(prepared, forecasts, width=width, commands=options["verbose"]):
+                click.echo(line)
+            _echo(missing_text(prepared.unavailable))
         return ExitCode.OK
+    show_failures(outcome)
     if as_json:
         click.echo(json.dumps(_outcome_json(outcome), indent=2))
-    show_failures(outcome)
-    if not as_json:
-        click.echo(_summary(outcome, time.monotonic() - started))
+    elif not quiet:
+        _echo(_summary(outcome, time.monotonic() - started))
     return ExitCode.OK if outcome.ok else ExitCode.FAILED
 
 
@@ -267,34 +279,6 @@ def show_failures(outcome: BuildOutcome) -> None:
                 show_error(f"error: {failed.plan.name}: {problem}")
 
 
-def _plan_json(prepared: Prepared) -> dict[str, object]:
-    document = {**prepared.plan.to_json(), "unavailable": [entry.to_json() for entry in prepared.unavailable]}
-    return {**document, "remarks": list(prepared.matrix.remarks)}
-
-
-def _plan_text(prepared: Prepared) -> str:
-    plan = prepared.plan
-    lines = [f"cannot build {entry.name} here: {entry.summary}" for entry in prepared.unavailable]
-    lines += [f"nothing to build for {backend.value}: {reason}" for backend, reason in prepared.without_variant]
-    for text in plan.warnings:
-        lines.append(f"warning: {text}")
-    for text in (*plan.notes, *prepared.matrix.remarks):
-        lines.append(f"note: {text}")
-    if plan.hub.repo_id is not None:
-        branch = f", branch {plan.hub.branch}" if plan.hub.branch is not None else ""
-        lines.append(f"upload target: {plan.hub.repo_id}{branch}")
-    for variant in plan.variants:
-        tools = ", ".join(f"{name} {version}" for name, version in variant.toolchain.items())
-        lines.append(f"{variant.name}: {variant.ops_id}" + (f" ({tools})" if tools else " (Python only)"))
-        for section in variant.sections:
-            lines.append(f"  {section.id}: {', '.join(str(one) for one in section.effective)}")
-        for action in variant.actions:
-            lines.append(f"  {action.kind.value} {action.source}")
-            lines.append(f"    {' '.join(plan.places.command(action))}")
-        lines.extend(f"  install {file.path}" for file in variant.installed)
-    return "\n".join(lines)
-
-
 def _load_text(outcome: VariantOutcome) -> str:
     load = outcome.load
     if load is None:
@@ -307,7 +291,13 @@ def _load_text(outcome: VariantOutcome) -> str:
     return f"{text}; {load.reason}" if load.loaded and load.reason else text
 
 
-def _summary(outcome: BuildOutcome, seconds: float) -> str:
+def _echo(lines: Iterable[str]) -> None:
+    width = width_of_stdout()
+    for line in lines:
+        click.echo(wrapped(line, width))
+
+
+def _summary(outcome: BuildOutcome, seconds: float) -> list[str]:
     """A line per variant, a line of figures."""
     names = [variant.plan.name for variant in outcome.variants]
     width = max(len(name) for name in names)
@@ -325,10 +315,10 @@ def _summary(outcome: BuildOutcome, seconds: float) -> str:
     good, total = sum(variant.path is not None for variant in outcome.variants), len(names) + len(outcome.unavailable)
     lines.append(
         f"{good} of {total} variants in {outcome.plan.places.output};"
-        f" {mebibytes(outcome.fetched)} fetched; {seconds:.0f} s"
+        f" {mebibytes(outcome.fetched) if outcome.fetched else 'nothing'} fetched; {seconds:.0f} s"
     )
     lines += [f"note: {text}" for text in outcome.remarks]
-    return "\n".join(lines + missing_text(outcome.unavailable))
+    return lines + missing_text(outcome.unavailable)
 
 
 def missing_text(unavailable: Iterable[Unavailable]) -> list[str]:

@@ -27,7 +27,7 @@ def command(*, quiet: bool, **options: Unpack[BothOptions]) -> int:
     the variants and prints what would change on the Hub.
     """
     with errors_as_json(options["as_json"]):
-        outcome = run_build(build_request(options, ignore=options["ignore"]), quiet=quiet)
+        outcome = run_build(build_request(options, ignore=options["ignore"], quiet=quiet), quiet=quiet)
         show_failures(outcome)
         for line in missing_text(outcome.unavailable):
             click.echo(line, err=True)

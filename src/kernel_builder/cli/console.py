@@ -6,17 +6,21 @@ rich is imported when something is shown, not before: start-up must stay fast.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import TracebackType
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.live import Live
+from rich.text import Text
 
+from kernel_builder.cli.fitting import duration, shortened, wrapped
 from kernel_builder.errors import KernelBuilderError
 from kernel_builder.events import (
     Event,
@@ -28,6 +32,7 @@ from kernel_builder.events import (
     StepFinished,
     StepsPlanned,
     StepStarted,
+    StillRunning,
     UploadFinished,
     UploadProgress,
     UploadStarted,
@@ -36,6 +41,9 @@ from kernel_builder.events import (
 
 _QUIET_SECONDS = 30.0
 """Without a terminal, a sign of life at least this often while bytes arrive."""
+_REFRESHES = 4
+"""How often a second a terminal is written to anew."""
+_MOST_TRANSFERS = 5
 
 
 def mebibytes(count: int) -> str:
@@ -53,6 +61,43 @@ def size_text(count: int) -> str:
     return f"{value:.1f} GiB"
 
 
+@dataclass
+class _Transfer:
+    """Something that is fetched or sent."""
+
+    words: str
+    total: int | None
+    begun: float
+    done: int = 0
+
+    def line(self, width: int, now: float) -> str:
+        """The figures first: they are never cut."""
+        done = f"{self.done / 2**20:.1f}"
+        total = f"/{self.total / 2**20:.1f}" if self.total is not None else ""
+        return _with_words(f"{done}{total} MiB {duration(now - self.begun)}", self.words, "", width)
+
+
+@dataclass
+class _Steps:
+    """The steps of a build: how many, and which run now."""
+
+    total: int
+    begun: float
+    done: int = 0
+    running: dict[str, None] = field(default_factory=dict)
+
+    def line(self, width: int, now: float) -> str:
+        """See :meth:`_Transfer.line`."""
+        running = list(self.running)
+        more = f" and {len(running) - 1} more" if len(running) > 1 else ""
+        words = running[0] if running else "waiting for a free processor"
+        return _with_words(f"[{self.done}/{self.total}] {duration(now - self.begun)}", words, more, width)
+
+
+def _with_words(figures: str, words: str, tail: str, width: int) -> str:
+    return f"{figures} {shortened(words, width - len(figures) - 1, tail)}".rstrip()
+
+
 class ConsoleReporter:
     """Renders events. Use as a context manager; thread-safe."""
 
@@ -60,23 +105,20 @@ class ConsoleReporter:
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._quiet = quiet
         self._lock = threading.RLock()
-        self._live = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[figure]}", markup=False),
-            TimeElapsedColumn(),
+        self._transfers: dict[str, _Transfer] = {}
+        self._steps: _Steps | None = None
+        self._last_sign = time.monotonic()
+        self._live = Live(
             console=self._console,
             transient=True,
-            disable=quiet or not self._console.is_terminal,
+            refresh_per_second=_REFRESHES,
+            get_renderable=self._now,
+            vertical_overflow="crop",
         )
-        self._fetches: dict[str, TaskID] = {}
-        self._steps: TaskID | None = None
-        self._running: dict[str, None] = {}
-        self._last_sign = time.monotonic()
 
     def __enter__(self) -> ConsoleReporter:
-        self._live.start()
+        if self._console.is_terminal and not self._quiet:
+            self._live.start()
         return self
 
     def __exit__(
@@ -84,16 +126,30 @@ class ConsoleReporter:
     ) -> None:
         self._live.stop()
 
+    def _now(self) -> Text:
+        # Without the lock: whoever prints holds it and waits for what shows this.
+        lines = self.live_lines(self._console.width - 1, time.monotonic())
+        return Text("\n".join(lines), no_wrap=True, overflow="crop")
+
+    def live_lines(self, width: int, now: float) -> list[str]:
+        """What is going on at the moment ``now``, in lines of at most ``width`` columns."""
+        transfers, steps = list(self._transfers.values()), self._steps
+        lines = [transfer.line(width, now) for transfer in transfers[:_MOST_TRANSFERS]]
+        if len(transfers) > _MOST_TRANSFERS:
+            lines.append(f"and {len(transfers) - _MOST_TRANSFERS} more")
+        return lines + ([steps.line(width, now)] if steps is not None else [])
+
     def line(self, text: str, style: str | None = None) -> None:
-        """Print a line above whatever is live."""
-        self._console.print(text, style=style, markup=False)
+        """Print a line above whatever is live, broken between words where a terminal is too narrow for it."""
+        width = self._console.width if self._console.is_terminal else None
+        self._console.print(wrapped(text, width), style=style, markup=False)
 
     def emit(self, event: Event, /) -> None:
         """Show ``event``."""
         with self._lock:
             self._show(event)
 
-    def _show(self, event: Event) -> None:  # noqa: C901, PLR0912  (one flat branch per kind of event)
+    def _show(self, event: Event) -> None:
         if isinstance(event, Notice):
             if event.warning:
                 text = event.message if ": warning: " in event.message else f"warning: {event.message}"
@@ -101,74 +157,58 @@ class ConsoleReporter:
             elif not self._quiet:
                 self.line(f"note: {event.message}")
         elif isinstance(event, Output):
-            self.line(event.text.rstrip("\n"))
-        elif self._quiet:
-            return
-        elif isinstance(event, FetchStarted):
-            self._fetches[event.what] = self._live.add_task(f"fetching {event.what}", total=event.total, figure="")
-            if not self._console.is_terminal:
-                self.line(f"fetching {event.what} ...")
+            self._console.print(event.text.rstrip("\n"), markup=False)
+        elif not self._quiet:
+            self._show_progress(event)
+
+    def _show_progress(self, event: Event) -> None:
+        if isinstance(event, FetchStarted | UploadStarted):
+            self._begin(event)
         elif isinstance(event, FetchProgress):
-            self._progress(event)
+            self._go_on(event.what, event.received)
+        elif isinstance(event, UploadProgress):
+            self._go_on(event.what, event.sent)
         elif isinstance(event, FetchFinished):
-            task = self._fetches.pop(event.what, None)
-            if task is not None:
-                self._live.remove_task(task)
+            self._transfers.pop(event.what, None)
             self.line(f"fetched {event.what}: {mebibytes(event.received)}")
-        elif isinstance(event, UploadStarted | UploadProgress | UploadFinished):
-            self._upload(event)
+        elif isinstance(event, UploadFinished):
+            self._transfers.pop(event.what, None)
+            self.line(f"sent {event.what}: {size_text(event.sent)}")
         elif isinstance(event, StepsPlanned):
-            self._show_running(done=0, total=event.total)
+            self._steps = _Steps(total=event.total, begun=time.monotonic())
+        elif isinstance(event, StepStarted) and self._steps is not None:
+            self._steps.running[event.description] = None
         elif isinstance(event, StepFinished):
-            self._step(event)
-        elif isinstance(event, StepStarted):
-            self._running[event.description] = None
-            self._show_running()
+            self._finish_step(event)
+        elif isinstance(event, StillRunning) and not self._console.is_terminal:  # which shows what runs
+            self.line(f"{event.description} is still running")
         elif isinstance(event, Waiting):
             self.line(f"waiting: {event.reason}", "yellow")
 
-    def _progress(self, event: FetchProgress) -> None:
-        task = self._fetches.get(event.what)
-        if task is not None:
-            self._live.update(task, completed=event.received, figure=mebibytes(event.received))
+    def _begin(self, event: FetchStarted | UploadStarted) -> None:
+        verb = "fetching" if isinstance(event, FetchStarted) else "sending"
+        transfer = _Transfer(words=f"{verb} {event.what}", total=event.total, begun=time.monotonic())
+        self._transfers[event.what] = transfer
+        self._last_sign = time.monotonic()
+        if isinstance(event, FetchStarted) and not self._console.is_terminal:
+            self.line(f"{transfer.words} ...")
+
+    def _go_on(self, what: str, done: int) -> None:
+        transfer = self._transfers.get(what)
+        if transfer is None:
+            return
+        transfer.done = done
         now = time.monotonic()
         if not self._console.is_terminal and now - self._last_sign > _QUIET_SECONDS:
             self._last_sign = now
-            self.line(f"fetching {event.what}: {mebibytes(event.received)} so far")
+            self.line(f"{transfer.words}: {mebibytes(done)} so far")
 
-    def _upload(self, event: UploadStarted | UploadProgress | UploadFinished) -> None:
-        if isinstance(event, UploadStarted):
-            if event.what in self._fetches:  # planned anew
-                self._live.remove_task(self._fetches.pop(event.what))
-            self._fetches[event.what] = self._live.add_task(f"sending {event.what}", total=event.total, figure="")
-            self._last_sign = time.monotonic()
-            return
-        if isinstance(event, UploadFinished):
-            self._live.remove_task(self._fetches.pop(event.what))
-            self.line(f"sent {event.what}: {size_text(event.sent)}")
-            return
-        self._live.update(self._fetches[event.what], completed=event.sent, figure=mebibytes(event.sent))
-        now = time.monotonic()
-        if not self._console.is_terminal and now - self._last_sign > _QUIET_SECONDS:
-            self._last_sign = now
-            self.line(f"sending {event.what}: {mebibytes(event.sent)} so far")
-
-    def _show_running(self, done: int | None = None, total: int | None = None) -> None:
-        """The live line of the build: what runs now, and how far it is."""
-        if self._steps is None:
-            self._steps = self._live.add_task("starting", total=None, figure="")
-        first = next(iter(self._running), "")
-        more = f" and {len(self._running) - 1} more" if len(self._running) > 1 else ""
-        self._live.update(self._steps, description=f"{first}{more}" if first else "waiting for a free processor")
-        if total is not None:
-            self._live.update(self._steps, completed=done, total=total, figure=f"{done}/{total}")
-
-    def _step(self, event: StepFinished) -> None:
-        self._running.pop(event.description, None)
-        self._show_running(event.done, event.total)
-        if event.done == event.total and self._steps is not None:
-            self._live.remove_task(self._steps)
-            self._steps = None
+    def _finish_step(self, event: StepFinished) -> None:
+        if self._steps is not None:
+            self._steps.running.pop(event.description, None)
+            self._steps.done, self._steps.total = event.done, event.total
+            if event.done == event.total:
+                self._steps = None
         self.line(f"[{event.done}/{event.total}] {event.description}")
 
 
@@ -181,6 +221,11 @@ def errors_as_json(enabled: bool) -> Iterator[None]:
         if enabled:
             click.echo(json.dumps(error.to_json(), indent=2))
         raise
+
+
+def width_of_stdout() -> int | None:
+    """How many columns the terminal has that stdout is; ``None`` when it is not one."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def show_error(text: str) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.actions.model import Action
-from kernel_builder.events import Output, Reporter, StepFinished, StepsPlanned, StepStarted, Waiting
+from kernel_builder.events import Output, Reporter, StepFinished, StepsPlanned, StepStarted, StillRunning
 
 _START, _END = "start", "end"
 _POLL_SECONDS = 0.05
@@ -124,7 +124,7 @@ class Watcher(threading.Thread):
         for name, since in self._noticed.items():
             if now - since > _LONG_SECONDS:
                 self._noticed[name] = now
-                self._reporter.emit(Waiting(reason=f"{self._actions[name].description} is still running"))
+                self._reporter.emit(StillRunning(description=self._actions[name].description))
 
     def _take(self, line: str) -> None:
         what, _, rest = line.partition(" ")

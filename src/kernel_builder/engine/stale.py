@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kernel_builder.actions.model import Action
@@ -34,12 +34,12 @@ def headers(depfile: Path) -> tuple[str, ...]:
     )
 
 
-def outdated(plan: BuildPlan) -> frozenset[str]:
-    """The ids of the actions of ``plan`` that must run."""
+def outdated(plan: BuildPlan, *, rewritten: Iterable[Path] = ()) -> frozenset[str]:
+    """The ids of the actions of ``plan`` that must run, once the files ``rewritten`` are written again."""
     recorded = _recorded(plan.places.work)
     found: set[str] = set()
     made_by = {output: action.id for action in plan.actions for output in action.outputs}
-    times: dict[str, int] = {}
+    times = dict.fromkeys(map(str, rewritten), 0)
     for action in plan.actions:
         needs = {made_by[word] for word in (*action.inputs, *action.implicit) if word in made_by}
         if needs & found or recorded.get(action.id) != digest_of(plan, action) or _is_older(plan, action, times):

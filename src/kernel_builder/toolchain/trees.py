@@ -49,6 +49,7 @@ class Trees:
         self._kinds = kinds
         self._reporter = reporter
         self._environ = environ
+        self._weights: dict[StoreKey, Mapping[str, int]] = {}
 
     def provide(self, wanted: Sequence[ResolvedToolchain]) -> None:
         """Fetch what is missing, verified, and make the link stubs; what they share is fetched once. The first failure
@@ -93,14 +94,28 @@ class Trees:
         """
         torch, *others = resolved.chain.taken
         bytes_of = dict.fromkeys((taken.artefact.filename for taken in resolved.chain.taken), 0)
-        here = self._sources.is_at_hand
-        if not self._store.has(resolved.torch_key) and not here(torch.source):
-            bytes_of[torch.artefact.filename] = self._sources.torch_named(torch.source).weigh(torch)
+        bytes_of.update(self._once(resolved.torch_key, partial(self._weigh_torch, torch)))
         toolkit = resolved.request.toolkit
-        if toolkit is not None and resolved.toolkit_key is not None and not self._store.has(resolved.toolkit_key):
-            for label, parts in self._by_source(toolkit, others).items():
-                if here(label):
-                    continue
+        if toolkit is not None and resolved.toolkit_key is not None:
+            bytes_of.update(self._once(resolved.toolkit_key, partial(self._weigh_toolkit, toolkit, others)))
+        return bytes_of
+
+    def _once(self, key: StoreKey, weigh: Callable[[], Mapping[str, int]]) -> Mapping[str, int]:
+        """What is fetched for an entry of the store, which several toolchains may share."""
+        if self._store.has(key):
+            return {}
+        if key not in self._weights:
+            self._weights[key] = weigh()
+        return self._weights[key]
+
+    def _weigh_torch(self, torch: Taken) -> Mapping[str, int]:
+        at_hand = self._sources.is_at_hand(torch.source)
+        return {torch.artefact.filename: 0 if at_hand else self._sources.torch_named(torch.source).weigh(torch)}
+
+    def _weigh_toolkit(self, toolkit: Toolkit, taken: Iterable[Taken]) -> Mapping[str, int]:
+        bytes_of: dict[str, int] = {}
+        for label, parts in self._by_source(toolkit, taken).items():
+            if not self._sources.is_at_hand(label):
                 source = self._sources.toolkit_named(toolkit.backend, label)
                 with tempfile.TemporaryDirectory(prefix="kernel-builder-") as scratch:
                     bytes_of.update(source.weigh(parts, Path(scratch)))
