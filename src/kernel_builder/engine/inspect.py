@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.actions.model import Tree
@@ -26,26 +27,47 @@ _SYSTEM = Path("/usr")
 _SHOWN = 5
 
 
-def files_read(depfiles: Iterable[Path], work: Path) -> frozenset[str]:
-    """The files that compilers read, links resolved. They ran in ``work``."""
-    named = {os.path.join(work, path) for depfile in depfiles for path in headers(depfile)}  # noqa: PTH118
-    return frozenset(map(os.path.realpath, named))
-
-
-def foreign_headers(read: Iterable[str], own: Iterable[Path]) -> tuple[str, ...]:
-    """The files of ``read`` outside of ``own`` directories and the system's, sorted."""
-    prefixes = tuple(f"{path}{os.sep}" for folder in (*own, _SYSTEM) for path in {folder, folder.resolve()})
-    return tuple(sorted(path for path in read if not path.startswith(prefixes)))
-
-
-def uncovered_files(read: Iterable[str], covered: Iterable[str], places: Places) -> tuple[str, ...]:
-    """The files of ``read`` that are the project's own and not ``covered`` by the kernel's name, sorted, relative to
-    the project. Generated files and the store, which may lie in the project, are not its own.
+@dataclass(frozen=True)
+class FilesRead:
+    """The files that compilers read. ``foreign`` are outside of the project and of all that it is compiled with;
+    ``own`` are the project's, relative to it, links resolved. Both are sorted.
     """
-    root = f"{places.root.resolve()}{os.sep}"
-    others = tuple(f"{place.resolve()}{os.sep}" for place in (places.work, places.store))
-    own = {path.removeprefix(root) for path in read if path.startswith(root) and not path.startswith(others)}
-    return tuple(sorted(own - set(covered)))
+
+    foreign: tuple[str, ...]
+    own: tuple[str, ...]
+
+
+def files_read(depfiles: Iterable[Path], places: Places, trees: Iterable[Path]) -> FilesRead:
+    """What compilers, which ran in the work directory, read according to ``depfiles``.
+
+    Headers of ``trees``, of the store and of the system may be links to anywhere: whoever installed them saw to that.
+    """
+    theirs = _Folders((places.work, places.store, _SYSTEM, *trees))
+    project = _Folders((places.root,))
+    named = {os.path.join(places.work, path) for depfile in depfiles for path in headers(depfile)}  # noqa: PTH118
+    foreign: set[str] = set()
+    own: set[str] = set()
+    for path in named:
+        plain, real = os.path.normpath(path), os.path.realpath(path)
+        # The innermost directory counts: the store, and what a kernel is compiled with, may lie in the project.
+        if theirs.depth(plain) > project.depth(plain) or theirs.depth(real) > project.depth(real):
+            continue
+        if project.depth(real):
+            own.add(os.path.relpath(real, places.root.resolve()))
+        else:
+            foreign.add(real)
+    return FilesRead(foreign=tuple(sorted(foreign)), own=tuple(sorted(own)))
+
+
+class _Folders:
+    """Some directories, under all their names."""
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        self._prefixes = {f"{name}{os.sep}" for folder in folders for name in {folder, folder.resolve()}}
+
+    def depth(self, path: str) -> int:
+        """The length of the longest of them that ``path`` is in; 0 for none."""
+        return max((len(prefix) for prefix in self._prefixes if path.startswith(prefix)), default=0)
 
 
 def problem_of(request: Mapping[str, object], places: Places, trees: Sequence[Tree]) -> str | None:
@@ -56,17 +78,15 @@ def problem_of(request: Mapping[str, object], places: Places, trees: Sequence[Tr
         assert isinstance(words, list)  # noqa: S101  (a file that we wrote)
         return tuple(Path(expand(word, places, trees=trees)) for word in words)
 
-    own = [places.root, places.work, places.store, *(tree.root for tree in trees if tree.root is not None)]
-    read = files_read(paths("depfiles"), places.work)
-    foreign = foreign_headers(read, own)
-    if foreign:
+    read = files_read(paths("depfiles"), places, [tree.root for tree in trees if tree.root is not None])
+    if read.foreign:
         return (
-            f"its sources include files outside the project: {', '.join(foreign)}\n"
+            f"its sources include files outside the project: {', '.join(read.foreign)}\n"
             "    a kernel's name covers only its own files, so it would not change with these; copy them into the"
             " project"
         )
     listed = json.loads(Path(expand(str(request["covered"]), places)).read_text(encoding="utf-8"))
-    uncovered = uncovered_files(read, listed, places)
+    uncovered = sorted(set(read.own) - set(listed))
     if uncovered:
         return (
             f"its sources include files that the kernel's name does not cover: {', '.join(uncovered)}\n"
