@@ -222,6 +222,12 @@ def test_what_is_registered_elsewhere_is_not_installed(tool: Tool, make_project:
     assert tool(*command, "--ignore", "foreign-registration", "--ignore", "KB504").code == 0
     # What was remembered is judged again.
     assert "by_library::g" in tool(*command).stderr
+    upload = ["upload", str(root), "--repo-id", "me/hidden", "--dry-run", *command[4:]]
+    kept = tool(*upload)
+    assert kept.code == 1
+    assert "KB503 foreign-registration: loading it registers ops in namespace 'by_library'" in kept.stderr
+    shutil.rmtree(root / ".kernel-builder")  # another machine's build is loaded here
+    assert "registers ops in namespace 'by_function'" in tool(*upload).stderr
     # That an op is for one device alone may be meant.
     (root / "kernel-builder.toml").write_text('[check]\naccept = { KB504 = "a test on the other device" }\n')
     accepted = tool(*command, "--ignore", "KB503")

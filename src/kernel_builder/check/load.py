@@ -101,11 +101,12 @@ _RULES = (NOT_LOADED, STOOD_IN, FAILED, CRASHED, FOREIGN, UNIMPLEMENTED, AUTOGRA
 @checks(VariantDir, *_RULES)
 def load(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
     """Everything about one variant, where loading was asked for."""
-    named, name = variant.variant, variant.metadata_text("name")
-    if named is None or variant.id is None or name is None:
+    kernel = loadable(variant)
+    if kernel is None:
         return  # other rules say so
+    ops_id, backend = kernel.ops_id, kernel.variant.backend
     if variant.name in settings.evidence:
-        yield from judge(variant, settings.evidence[variant.name], ops_id=variant.id, backend=named.backend)
+        yield from judge(variant, settings.evidence[variant.name], ops_id=ops_id, backend=backend)
         return
     if not settings.load:
         return
@@ -114,19 +115,26 @@ def load(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
         if isinstance(environment, NoEnvironment):
             yield NOT_LOADED.at(variant, environment.reason)
             return
-        kernel = Loadable(
-            directory=variant.path.absolute(),
-            variant=named,
-            ops_id=variant.id,
-            python_name=name.replace("-", "_"),
-            depends=_depends(variant, named.backend),
-        )
-        log = settings.logs / f"{variant.name}-{variant.id}.log" if settings.logs is not None else None
+        log = settings.logs / f"{variant.name}-{ops_id}.log" if settings.logs is not None else None
         result = load_variant(kernel, environment, log=log)
-        yield from judge(variant, result, ops_id=variant.id, backend=named.backend)
+        yield from judge(variant, result, ops_id=ops_id, backend=backend)
         if result.loaded:
             yield from _second_version(variant, kernel, result, environment, log)
             yield from _calls(variant, kernel, environment)
+
+
+def loadable(variant: VariantDir) -> Loadable | None:
+    """``variant`` as it is loaded; ``None`` where its name or its metadata do not tell how."""
+    named, name = variant.variant, variant.metadata_text("name")
+    if named is None or variant.id is None or name is None:
+        return None
+    return Loadable(
+        directory=variant.path.absolute(),
+        variant=named,
+        ops_id=variant.id,
+        python_name=name.replace("-", "_"),
+        depends=_depends(variant, named.backend),
+    )
 
 
 def _depends(variant: VariantDir, backend: Backend) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from kernel_builder.cli.options import together
+from kernel_builder.cli.session import environment
 from kernel_builder.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ def run_upload(directory: Path, options: UploadOptions, *, quiet: bool, only: tu
     from kernel_builder.cli.console import ConsoleReporter, errors_as_json  # noqa: PLC0415  (start-up time)
     from kernel_builder.files import write_text  # noqa: PLC0415
     from kernel_builder.hub import upload as hub  # noqa: PLC0415
+    from kernel_builder.hub.gate import Proving  # noqa: PLC0415
+    from kernel_builder.store.cache import default_root  # noqa: PLC0415
 
     request = hub.UploadRequest(
         directory=directory,
@@ -120,6 +123,7 @@ def run_upload(directory: Path, options: UploadOptions, *, quiet: bool, only: tu
         allow_stale=options["allow_stale"],
         commit_operations=options["commit_size"],
         only=only,
+        proving=Proving(environ=environment(), proofs=default_root(environment()) / "proofs"),
     )
     as_json, output_json = options["as_json"], options["output_json"]
     if output_json is not None:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from kernel_builder.artifact.built import stale_text, stale_variants
 from kernel_builder.check.engine import check_found, check_paths, select_rules
+from kernel_builder.check.load import loadable
 from kernel_builder.check.model import Finding, Settings, Severity
 from kernel_builder.check.secrets import SECRET
-from kernel_builder.check.subject import Discovery, SourceTree
+from kernel_builder.check.subject import Discovery, SourceTree, VariantDir
 from kernel_builder.config.model import Project
 from kernel_builder.errors import BuildError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.hub.local import UploadSource, variant_files
 from kernel_builder.hub.plan import LocalFile
+from kernel_builder.load.client import find_environment, prove
+from kernel_builder.load.evidence import LoadResult
+from kernel_builder.project.tree import WORK_DIRECTORY
 from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.support import VariantSet, load_support
 
 _SHOWN = 30
+_LOADING = "KB5"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +36,28 @@ class Checked:
     dirty: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Proving:
+    """How variants are loaded before they are published: by the Python that the variables ``environ`` lead to.
+
+    ``proofs`` is the directory where proofs are kept.
+    """
+
+    environ: Mapping[str, str] = field(repr=False)
+    proofs: Path
+
+
 def check_source(
-    source: UploadSource, reporter: Reporter, *, ignore: Sequence[str] = (), allow_stale: bool = False
+    source: UploadSource,
+    reporter: Reporter,
+    *,
+    ignore: Sequence[str] = (),
+    allow_stale: bool = False,
+    proving: Proving | None = None,
 ) -> Checked:
     """Judge ``source`` as it would be published: digests first, then every conformance rule but those of ``ignore``.
+
+    What loading the variants shows is judged as well, where ``proving`` says how; what a build has shown counts.
 
     Warnings, and builds from what is in no commit, are told. Raises :class:`BuildError` with the findings that are
     errors, and, unless ``allow_stale``, for variants that were built from other sources than those beside them.
@@ -44,7 +68,7 @@ def check_source(
     files = tuple(file for variant in source.variants for file in variant_files(variant, source.folder))
     report = check_paths(
         [source.folder] if source.is_whole else [variant.path for variant in source.variants],
-        Settings(required=False),
+        Settings(required=False, evidence=_evidence(source, proving, ignore) if proving is not None else {}),
         ignore=ignore,
     )
     report = replace(report, findings=(*report.findings, *_beside(source, ignore)))
@@ -75,6 +99,20 @@ def _beside(source: UploadSource, ignore: Sequence[str]) -> tuple[Finding, ...]:
     """Secrets in what is published of the project itself."""
     found = Discovery(shown="", sources=(SourceTree(source.directory, os.fspath(source.directory)),))
     return check_found([found], Settings(), chosen=select_rules((SECRET.code,), ignore)).findings
+
+
+def _evidence(source: UploadSource, proving: Proving, ignore: Sequence[str]) -> dict[str, LoadResult]:
+    """What loading each variant shows, by its name."""
+    if not any(code.startswith(_LOADING) for code in select_rules((), ignore)):
+        return {}
+    environment = find_environment(None, proving.environ)
+    found: dict[str, LoadResult] = {}
+    for variant in source.variants:
+        kernel = loadable(VariantDir(variant.path, variant.name))
+        if kernel is not None:
+            built = source.directory / WORK_DIRECTORY / variant.name
+            found[variant.name] = prove(kernel, environment, proving.proofs / kernel.ops_id / variant.name, built)
+    return found
 
 
 def _judge_age(source: UploadSource, reporter: Reporter, *, allow_stale: bool) -> None:

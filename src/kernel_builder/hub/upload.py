@@ -24,7 +24,7 @@ from kernel_builder.artifact.built import BuiltVariant
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.errors import KernelBuilderError, NetworkError, UsageError
 from kernel_builder.events import Notice, Reporter, UploadFinished, UploadStarted, Waiting
-from kernel_builder.hub.gate import Checked, check_source, missing_variants
+from kernel_builder.hub.gate import Checked, Proving, check_source, missing_variants
 from kernel_builder.hub.local import UploadSource, benchmark_files, card_text, find_source, has_card, text_file
 from kernel_builder.hub.plan import (
     BUILD,
@@ -63,7 +63,7 @@ class UploadRequest:
     ``readme`` says whether the card goes to main: ``None`` means unless a newer version is published. ``ignore`` names
     conformance rules to pass over. ``commit_operations`` is the most files in one commit. ``only`` names the variants
     to publish, where that is not all of them. ``allow_stale`` publishes also what was built from other sources than
-    those beside it.
+    those beside it. ``proving`` says how variants are loaded before (``None``: they are not).
     """
 
     directory: Path
@@ -77,6 +77,7 @@ class UploadRequest:
     commit_operations: int = COMMIT_OPERATIONS
     only: tuple[str, ...] | None = None
     allow_stale: bool = False
+    proving: Proving | None = None
 
 
 class UploadStatus(StrEnum):
@@ -146,7 +147,9 @@ def prepare(request: UploadRequest, reporter: Reporter) -> PreparedUpload:
     if repo_id.count("/") != 1 or not all(repo_id.split("/")):
         raise UsageError(f"{repo_id!r} is not a valid repository name", hint="use the form owner/name")
     version = source.version
-    checked = check_source(source, reporter, ignore=request.ignore, allow_stale=request.allow_stale)
+    checked = check_source(
+        source, reporter, ignore=request.ignore, allow_stale=request.allow_stale, proving=request.proving
+    )
     if request.readme is not False and not has_card(source):
         reporter.emit(Notice(message="no card (CARD.md), so README.md on the Hub stays unchanged", warning=True))
     return PreparedUpload(

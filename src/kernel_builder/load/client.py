@@ -5,6 +5,7 @@ The interpreter is one that has torch and ``kernels``; kernel-builder needs neit
 
 from __future__ import annotations
 
+import hashlib
 import os.path
 import re
 import shutil
@@ -21,7 +22,16 @@ from kernel_builder.files import write_text
 from kernel_builder.load.cause import without_native_frames
 from kernel_builder.load.child import Reply, ask, launcher, platform_of
 from kernel_builder.load.confinement import Sandbox, find_sandbox
-from kernel_builder.load.evidence import Call, CallStatus, Foreign, LoadedOp, LoadResult, LoadStatus
+from kernel_builder.load.evidence import (
+    Call,
+    CallStatus,
+    Foreign,
+    LoadedOp,
+    LoadResult,
+    LoadStatus,
+    remember,
+    remembered,
+)
 from kernel_builder.load.standins import stand_ins_for
 from kernel_builder.variants.names import Abi, ArchVariant, Platform, StableAbiTag, System, TorchTag, Variant
 
@@ -32,6 +42,7 @@ _TOOLKIT = re.compile(r"(20\d\d)0(\d)\d\d\Z|(\d+)\.(\d+)")
 # What a stand-in says before it ends the process.
 _CALLED = re.compile(r"^kernel-builder: the stand-in of (\S+) was called$", re.MULTILINE)
 _COMPILER = "triton"
+_PROOF = "loaded.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,6 +301,23 @@ def load_variant(kernel: Loadable, environment: Environment | NoEnvironment, *, 
     if reason is not None:
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=reason)
     return _load("load", (kernel,), environment, log)
+
+
+def prove(kernel: Loadable, environment: Environment | NoEnvironment, folder: Path, *earlier: Path) -> LoadResult:
+    """:func:`load_variant`, unless the very same was loaded before.
+
+    The proof is kept in ``folder``; there may be one in an ``earlier`` folder. Metadata hold the digest of every file,
+    so equal metadata mean an equal variant.
+    """
+    fingerprint = hashlib.sha256((kernel.directory / "metadata.json").read_bytes()).hexdigest()
+    key = environment.proof_key(fingerprint) if isinstance(environment, Environment) else None
+    for place in (folder, *earlier):
+        found = remembered(place / _PROOF, key)
+        if found is not None:
+            return found
+    result = load_variant(kernel, environment, log=folder / "load.log")
+    remember(folder / _PROOF, key, result)
+    return result
 
 
 def load_together(

@@ -234,7 +234,7 @@ def collect(
             kept += sorted(stayed)
             gone = [entry for entry in gone if entry.name not in stayed]
             if everything and not kept:
-                for name in ("resolutions", "logs"):
+                for name in ("resolutions", "logs", "proofs"):
                     shutil.rmtree(store.root / name, ignore_errors=True)
     freed += sum(entry.size for entry in gone)
     return Removal(entries=tuple(gone), kept=tuple(kept), debris=debris, freed=freed)

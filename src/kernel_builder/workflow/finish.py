@@ -17,8 +17,8 @@ from kernel_builder.config.known import dependencies
 from kernel_builder.engine.protocol import ActionResult, ActionStatus
 from kernel_builder.errors import BuildError
 from kernel_builder.events import Reporter
-from kernel_builder.load.client import Environment, Loadable, NoEnvironment, load_variant
-from kernel_builder.load.evidence import LoadResult, LoadStatus, remember, remembered
+from kernel_builder.load.client import Environment, Loadable, NoEnvironment, prove
+from kernel_builder.load.evidence import LoadResult, LoadStatus
 from kernel_builder.plan.model import VariantPlan
 from kernel_builder.variants.matrix import stable_target
 from kernel_builder.workflow.conformance import Conformance
@@ -106,7 +106,7 @@ class Finisher:
         with staged(variant, plan.places) as stage:
             # The metadata hold the digest of every file, so equal metadata mean an equal variant.
             fingerprint = hashlib.sha256((stage / METADATA).read_bytes()).hexdigest()
-            load = self._load(variant, stage, fingerprint)
+            load = self._load(variant, stage)
             problem = _load_problem(load) or self.conformance.check_variant(
                 stage, variant.name, fingerprint, load, self.reporter
             )
@@ -123,23 +123,17 @@ class Finisher:
             load=load,
         )
 
-    def _load(self, variant: VariantPlan, stage: Path, fingerprint: str) -> LoadResult:
+    def _load(self, variant: VariantPlan, stage: Path) -> LoadResult:
         """Load what is in ``stage``, unless the very same was loaded before."""
         plan = self.prepared.plan
-        stamp = plan.places.work / variant.name / "loaded.json"
-        key = self.environment.proof_key(fingerprint) if isinstance(self.environment, Environment) else None
-        load = remembered(stamp, key)
-        if load is None:
-            kernel = Loadable(
-                directory=stage,
-                variant=variant.variant,
-                ops_id=variant.ops_id,
-                python_name=plan.python_name,
-                depends=_modules(variant),
-            )
-            load = load_variant(kernel, self.environment, log=stamp.with_name("load.log"))
-            remember(stamp, key, load)
-        return load
+        kernel = Loadable(
+            directory=stage,
+            variant=variant.variant,
+            ops_id=variant.ops_id,
+            python_name=plan.python_name,
+            depends=_modules(variant),
+        )
+        return prove(kernel, self.environment, plan.places.work / variant.name)
 
 
 def _excerpt(lines: tuple[str, ...]) -> tuple[str, ...]:
