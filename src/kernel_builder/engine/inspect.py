@@ -20,7 +20,6 @@ from kernel_builder.binary.elf import ElfError, read_elf
 from kernel_builder.engine.own_names import Elsewhere, OwnNames
 from kernel_builder.engine.stale import headers
 from kernel_builder.engine.undefined import Missing, UndefinedPolicy, blame, diagnose, find_missing, grouped
-from kernel_builder.project.tree import HEADER_SUFFIXES, native_files
 from kernel_builder.versions import Version
 
 _SYSTEM = Path("/usr")
@@ -116,7 +115,13 @@ def _undefined(
     """What to say of names that the library of ``request`` will not find."""
     objects = request["objects"]
     assert isinstance(objects, dict)  # noqa: S101
-    names = _own_names(request, {Path(expand(word, places)): source for word, source in objects.items()}, places.root)
+    elsewhere = request["elsewhere"]
+    assert isinstance(elsewhere, dict)  # noqa: S101
+    names = OwnNames.of(
+        places.root,
+        {Path(expand(word, places)): source for word, source in objects.items()},
+        {path: Elsewhere(section=entry["section"], fits=entry["fits"]) for path, entry in elsewhere.items()},
+    )
     release = str(request["release"])
     found = (diagnose(entry, names, policy, release) for entry in blame(missing, dict(names.objects)))
     library = Path(expand(str(request["library"]), places)).name
@@ -131,19 +136,6 @@ def _undefined(
         if remedy is not None:
             lines.append(f"      remedy: {remedy}")
     return "\n".join(lines)
-
-
-def _own_names(request: Mapping[str, object], objects: Mapping[Path, str], root: Path) -> OwnNames:
-    files = native_files(root)
-    elsewhere = request["elsewhere"]
-    assert isinstance(elsewhere, dict)  # noqa: S101
-    return OwnNames(
-        root=root,
-        files=files,
-        objects=objects,
-        elsewhere={path: Elsewhere(section=entry["section"], fits=entry["fits"]) for path, entry in elsewhere.items()},
-        headers=frozenset(path for path in files if Path(path).suffix.lower() in HEADER_SUFFIXES),
-    )
 
 
 def main(argv: Sequence[str]) -> int:

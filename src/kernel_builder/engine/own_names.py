@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kernel_builder.binary.causes import NamedCause
 from kernel_builder.engine.definitions import Spelled, Written, find_written, spell
+from kernel_builder.project.tree import HEADER_SUFFIXES, native_files
 
 _CLASS = ("vtable for ", "VTT for ", "typeinfo for ", "typeinfo name for ")
 _UNNAMED = "(anonymous namespace)"
@@ -71,6 +72,13 @@ class OwnNames:
     headers: frozenset[str] = frozenset()
     nm: str = "nm"
 
+    @classmethod
+    def of(cls, root: Path, objects: Mapping[Path, str], elsewhere: Mapping[str, Elsewhere] | None = None) -> OwnNames:
+        """The project in ``root`` as it is on the disk."""
+        files = native_files(root)
+        headers = frozenset(path for path in files if Path(path).suffix.lower() in HEADER_SUFFIXES)
+        return cls(root=root, files=files, objects=objects, elsewhere=elsewhere or {}, headers=headers)
+
     @cached_property
     def _defined(self) -> tuple[tuple[str, str, bool], ...]:
         """``(symbol, source, whether no other file sees it)`` of everything that the objects define."""
@@ -116,6 +124,24 @@ class OwnNames:
             or self._compiled_in_vain(fitting, readable, spelled, users)
             or self._written_otherwise(written, spelled, declared)
         )
+
+    def definitions(self, readable: str) -> tuple[Written, ...]:
+        """Where the texts of the project define what is called so, headers last."""
+        spelled = spell(readable)
+        written = find_written(self.root, self.files, spelled.base)
+        found = [entry for entry in written if entry.is_definition and _fits(entry, spelled)]
+        return tuple(sorted(found, key=lambda entry: (entry.file in self.headers, entry.file, entry.line)))
+
+    def definition(self, readable: str) -> Written | None:
+        """The first of :meth:`definitions`."""
+        return next(iter(self.definitions(readable)), None)
+
+    def definers(self, readable: str) -> tuple[str, ...]:
+        """The sources whose objects define what is called so, for others to see; sorted."""
+        base = spell(readable).base
+        rows = [row for row in self._defined if base in row[0] and not row[2]]
+        names = demangle(row[0] for row in rows)
+        return tuple(sorted({source for name, source, _ in rows if readable in {name, names.get(name)}}))
 
     def declaration(self, readable: str) -> Written | None:
         """Where the project declares what nobody defines."""

@@ -14,6 +14,8 @@ from kernel_builder.artifact.variant import publish, staged
 from kernel_builder.binary.stable_abi import stable_header_roots
 from kernel_builder.config.headers import what_to_add
 from kernel_builder.config.known import dependencies
+from kernel_builder.engine.complaints import explained
+from kernel_builder.engine.own_names import OwnNames
 from kernel_builder.engine.protocol import ActionResult, ActionStatus
 from kernel_builder.errors import BuildError
 from kernel_builder.events import Reporter
@@ -82,6 +84,8 @@ class Finisher:
             if any((directory / name).is_file() for directory in self._all_headers(variant)):
                 tail += f"\n    ({name} is not part of torch's stable ABI, which torch.stable-abi selects)"
                 tail += f"\n    (headers that are: {', '.join(f'{root}/' for root in stable_header_roots())})"
+        for cause in explained(lines, action.source, self._own_names(variant)):
+            tail += f"\n    cause: {cause.why}\n    remedy: {cause.instead}"
         verb = "could not be linked" if action.kind is ActionKind.LINK else "does not compile"
         return f"{action.source} {verb}:\n{tail}\n  the command and its full output: {log}"
 
@@ -93,6 +97,13 @@ class Finisher:
         if listed:
             return f"\n    ({' and '.join(listed)} has no {header}; releases: {', '.join(libraries)})"
         return f"\n    ({what_to_add(libraries)} of the section that the file is in)" if libraries else ""
+
+    def _own_names(self, variant: VariantPlan) -> OwnNames:
+        """The project, and the objects of ``variant`` so far."""
+        places = self.prepared.plan.places
+        compiled = [action for action in variant.actions if action.kind is ActionKind.COMPILE]
+        objects = {places.path(word, action): action.source for action in compiled for word in action.outputs}
+        return OwnNames.of(places.root, objects)
 
     def _all_headers(self, variant: VariantPlan) -> tuple[Path, ...]:
         """Where all of torch's headers are, for a variant that is compiled with the stable ones alone; else nothing."""
