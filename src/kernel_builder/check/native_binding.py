@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
-from kernel_builder.check.native_text import ReadFile, arguments, closing, compiled_files, literal_at
+from kernel_builder.check.native_text import ReadFile, arguments, closing, literal_at
 from kernel_builder.check.subject import SourceTree, join
 from kernel_builder.config.backends import HOST
 from kernel_builder.config.model import FrameworkKind, Project
@@ -51,7 +51,7 @@ def python_modules(source: SourceTree, _settings: Settings) -> Iterator[Finding]
     project = source.project
     if project is None or project.framework.kind is not FrameworkKind.TORCH:
         return
-    files = tuple(file for file in compiled_files(project) if file.certain)
+    files = tuple(file for file in source.compiled if file.certain)
     for file in files:
         place = join(source.shown, file.path)
         for at, said, body in (*_modules(file), *_inits(file)):

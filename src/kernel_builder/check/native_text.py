@@ -373,3 +373,96 @@ def _text(path: Path) -> str | None:
         return path.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):
         return None
+
+
+# --- ops ---
+
+_DEFINES = re.compile(r"(?:\.|->)\s*(?:template\s+)?def\s*\(")
+_OTHER_WAYS = re.compile(r"\b(?:RegisterOperators|registerDef|torch_library_def)\b")
+_SCHEMA_NAME = re.compile(r"\s*(?:\w+::)?([A-Za-z_]\w*)(?:\.\w+)?\s*(?:\(|$)")
+_WRAPPED = re.compile(r"\s*(?:\w+\s*::\s*)*\w+\s*\(\s*(?=[\"RuU])")
+
+
+class _UnreadableError(Exception):
+    """A definition whose name cannot be read off."""
+
+
+def ops_of(files: Iterable[ReadFile]) -> frozenset[str] | None:
+    """Names of the ops that sources define in any configuration, without namespace and overload.
+
+    ``None`` where a definition cannot be read off: then there may be any others.
+    """
+    read = tuple(files)
+    macros: dict[str, Macro] = {}
+    for file in read:
+        macros.update(file.native.macros)
+    defining = _defining(macros)
+    found: set[str] = set()
+    try:
+        for file in read:
+            native = file.native
+            if _OTHER_WAYS.search(native.bare):
+                return None
+            found |= set(_defined_in(native.code, native.bare, macros, defining, 0))
+    except _UnreadableError:
+        return None
+    return frozenset(found)
+
+
+def _defining(macros: Mapping[str, Macro]) -> frozenset[str]:
+    """Macros that define ops, by way of others too."""
+    found = {name for name, macro in macros.items() if _DEFINES.search(macro.body)}
+    while True:
+        more = {
+            name
+            for name, macro in macros.items()
+            if name not in found and found.intersection(re.findall(r"\w+", macro.body))
+        }
+        if not more:
+            return frozenset(found)
+        found |= more
+
+
+def _defined_in(
+    code: str, bare: str, macros: Mapping[str, Macro], defining: frozenset[str], depth: int
+) -> Iterator[str]:
+    """Names of the ops that a text defines. Raises :class:`_UnreadableError`."""
+    if depth > _DEEPEST:
+        raise _UnreadableError
+    for match in _DEFINES.finditer(bare):
+        yield _name_at(code, bare, match.end(), macros)
+    for name in sorted(defining):
+        for match in re.finditer(rf"\b{re.escape(name)}\b", bare):
+            macro = macros[name]
+            opens = re.compile(r"\s*\(").match(bare, match.end())
+            if macro.parameters is None:
+                body = macro.body
+            elif opens is not None:
+                body = expanded(macro, arguments(code, opens.end() - 1))
+            else:
+                raise _UnreadableError  # a macro that is given to another one
+            yield from _defined_in(body, hollowed(body), macros, defining, depth + 1)
+
+
+def _name_at(code: str, bare: str, position: int, macros: Mapping[str, Macro]) -> str:
+    text, end = literal_at(code, position, macros)
+    if not text:
+        wrapped = _WRAPPED.match(code, position)  # torch::schema("...")
+        if wrapped is not None:
+            text, end = literal_at(code, wrapped.end(), macros)
+        else:
+            text, end = _constant_at(code, position, macros)
+    match = _SCHEMA_NAME.match(text)
+    if match is None or not text or bare[end:].lstrip()[:1] not in {",", ")"}:
+        raise _UnreadableError
+    return match[1]
+
+
+def _constant_at(code: str, position: int, macros: Mapping[str, Macro]) -> tuple[str, int]:
+    """The value of a variable, ``constexpr char const *schema = "...";``, and the end of its name."""
+    name = _NAME.match(code, position)
+    if name is None:
+        return "", position
+    values = re.finditer(rf"\b{re.escape(name[1])}\s*(?:\[[^\]]*\])?\s*[={{(]\s*(?=[\"RuU])", code)
+    texts = {literal_at(code, match.end(), macros)[0] for match in values}
+    return (texts.pop() if len(texts) == 1 else ""), name.end()

@@ -41,8 +41,8 @@ class Guard(IntEnum):
 
 class Position(NamedTuple):
     """Where a node stands: under which ``guard``, whether an ImportError there is ``caught``, whether a test of
-    ``sys.version_info`` decides on it (``versioned``), whether it is in a function's own scope (``local``), and whether
-    an AttributeError there is ``handled``.
+    ``sys.version_info`` decides on it (``versioned``), whether it is in a function's own scope (``local``), whether an
+    AttributeError or an OSError there is ``handled``, and whether only some branches run it (``conditional``).
     """
 
     guard: Guard = Guard.IMPORT
@@ -50,6 +50,7 @@ class Position(NamedTuple):
     versioned: bool = False
     local: bool = False
     handled: bool = False
+    conditional: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +100,7 @@ class PythonSource:
         """The functions that an import of the module calls, one by way of another too."""
         called: Called = {}
         for _ in range(_LONGEST_CALLS if self.tree is not None else 0):
-            further = _called_on_import(self.tree, placed(self.tree, called))  # type: ignore[arg-type]
+            further = _called_on_import(self.tree, placed(self.tree, called, on_import=True))  # type: ignore[arg-type]
             if further == called:
                 break
             called = further
@@ -256,11 +257,15 @@ _LONGEST_CALLS = 4
 
 
 def placed(
-    tree: ast.Module, called: Called | None = None, asked_for: type[ast.AST] | tuple[type[ast.AST], ...] = _ASKED_FOR
+    tree: ast.Module,
+    called: Called | None = None,
+    asked_for: type[ast.AST] | tuple[type[ast.AST], ...] = _ASKED_FOR,
+    *,
+    on_import: bool = False,
 ) -> Iterator[tuple[ast.AST, Position]]:
     """Statements, calls, subscripts and binary operations with the place they stand at, in file order, outer first.
 
-    The bodies of functions in ``called`` stand where these are called.
+    The bodies of functions in ``called`` stand where these are called; with ``on_import``, there are no others.
     """
     waiting: list[tuple[ast.AST, Position]] = [(tree, Position())]
     while waiting:
@@ -274,6 +279,9 @@ def placed(
         for part, value in ast.iter_fields(node):
             inner = _inside(node, part, place)
             caller = called.get(node) if called and part == "body" else None
+            is_body = part == "body" and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+            if on_import and is_body and caller is None:
+                continue
             if caller is not None:
                 guard = max(place.guard, caller.guard)
                 inner = caller._replace(guard=guard, local=True, versioned=caller.versioned or place.versioned)
@@ -283,14 +291,18 @@ def placed(
                 for item in value:
                     if isinstance(item, ast.AST):
                         children.append((item, inner))
-                        if caller is not None and _may_leave(item):
-                            inner = inner._replace(guard=max(inner.guard, Guard.CONDITION))
+                        if is_body and not inner.conditional and _may_leave(item):
+                            guard = inner.guard if caller is None else max(inner.guard, Guard.CONDITION)
+                            inner = inner._replace(guard=guard, conditional=True)
         waiting += reversed(children)
+
+
+_COMPOUND = (ast.If, ast.Try, ast.For, ast.While, ast.With, ast.Match)
 
 
 def _may_leave(statement: ast.AST) -> bool:
     """Whether what follows a statement of a function may not run: there is a ``return`` or ``raise`` in it."""
-    waiting = [statement]
+    waiting: list[ast.AST] = [statement] if isinstance(statement, _COMPOUND) else []
     while waiting:
         node = waiting.pop()
         if isinstance(node, (ast.Return, ast.Raise)):
@@ -339,7 +351,7 @@ def _is_generator(function: ast.FunctionDef) -> bool:
 
 def _inside(node: ast.AST, part: str, place: Position) -> Position:
     """The place of what stands in field ``part`` of ``node``, which itself stands at ``place``."""
-    guard, caught, versioned, local, handled = place
+    guard, caught, versioned, local, handled, conditional = place
     found = Guard.IMPORT
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and part == "body":
         found, local = Guard.FUNCTION, True
@@ -363,10 +375,14 @@ def _inside(node: ast.AST, part: str, place: Position) -> Position:
         handled = handled or _catches(node, _ATTRIBUTE_ERRORS)
     elif isinstance(node, ast.ExceptHandler) and part == "body":
         found = Guard.CONDITION
-    elif isinstance(node, (ast.With, ast.AsyncWith)) and part == "body" and any(map(_suppresses, node.items)):
+    elif isinstance(node, (ast.With, ast.AsyncWith)) and part == "body" and _suppress_any(node, _IMPORT_ERRORS):
         found, caught = Guard.TRY, True
-        handled = handled or any(_suppresses(item, _ATTRIBUTE_ERRORS) for item in node.items)
-    return Position(max(guard, found), caught, versioned, local, handled)
+        handled = handled or _suppress_any(node, _ATTRIBUTE_ERRORS)
+    elif isinstance(node, (ast.With, ast.AsyncWith)) and part == "body" and _suppress_any(node, _LOOKUP_ERRORS):
+        found = Guard.TRY
+        handled = handled or _suppress_any(node, _ATTRIBUTE_ERRORS)
+    conditional = conditional or found is Guard.CONDITION
+    return Position(max(guard, found), caught, versioned, local, handled, conditional)
 
 
 def _tests_version(test: ast.expr) -> bool:
@@ -389,9 +405,11 @@ def _branch(node: ast.If, part: str) -> Guard:
     return Guard.CONDITION
 
 
-_IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
-_ATTRIBUTE_ERRORS = frozenset({"AttributeError", "RuntimeError", "Exception", "BaseException"})
-"""What torch raises where an op does not exist, and what contains it."""
+_IMPORT_ERRORS = frozenset(
+    {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "PackageNotFoundError", "DistributionNotFound"}
+)
+_ATTRIBUTE_ERRORS = frozenset({"AttributeError", "RuntimeError", "OSError", "Exception", "BaseException"})
+"""What torch raises where an op or a library does not exist, and what contains it."""
 _LOOKUP_ERRORS = frozenset({"AttributeError", "TypeError", "NameError", "RuntimeError", "OSError"})
 
 
@@ -405,7 +423,11 @@ def _catches(node: ast.Try, errors: frozenset[str]) -> bool:
     return False
 
 
-def _suppresses(item: ast.withitem, errors: frozenset[str] = _IMPORT_ERRORS) -> bool:
+def _suppress_any(node: ast.With | ast.AsyncWith, errors: frozenset[str]) -> bool:
+    return any(_suppresses(item, errors) for item in node.items)
+
+
+def _suppresses(item: ast.withitem, errors: frozenset[str]) -> bool:
     call = item.context_expr
     if not isinstance(call, ast.Call) or (dotted_name(call.func) or "").rsplit(".", 1)[-1] != "suppress":
         return False

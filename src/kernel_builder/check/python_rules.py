@@ -245,7 +245,7 @@ def python_version(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
 # --- imports ---
 
 _TORCH = frozenset({"torch", "functorch", "torchgen"})
-_WITH_TORCH = frozenset({"typing_extensions", "sympy", "networkx", "jinja2", "fsspec", "filelock", "mpmath"}).union(
+TORCH_BRINGS = frozenset({"typing_extensions", "sympy", "networkx", "jinja2", "fsspec", "filelock", "mpmath"}).union(
     *(backend.torch.modules for backend in Backend)
 )
 """Modules that torch's own requirements bring, in some builds at least."""
@@ -254,14 +254,15 @@ _WITHOUT_TRITON = frozenset(backend.value for backend in Backend if backend.torc
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Allowed:
+class AllowedModules:
     """What one kernel may import. ``backends`` are those that it is for."""
 
     modules: frozenset[str]
     backends: frozenset[str]
 
 
-def _allowed(tree: PythonTree) -> _Allowed:
+def allowed_modules(tree: PythonTree) -> AllowedModules:
+    """What the kernel of ``tree`` may import."""
     known = dependencies()
     tables = [known.python_table(None), *(known.python_table(backend) for backend in Backend)]
     packages = {name: package for table in tables for name, package in table.items()}
@@ -283,13 +284,13 @@ def _allowed(tree: PythonTree) -> _Allowed:
         if project.framework.kind is FrameworkKind.TVM_FFI:
             modules.add("tvm_ffi")
     modules.update(backend.torch.plugin for backend in Backend if backend.torch.plugin and backend in backends)
-    return _Allowed(modules=frozenset(modules), backends=frozenset(backends))
+    return AllowedModules(modules=frozenset(modules), backends=frozenset(backends))
 
 
 @checks(PythonTree, REMOVED_MODULE, SELF_IMPORT, GUARDED_SELF_IMPORT, UNDECLARED, OPTIONAL)
 def absolute_imports(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
     """Absolute imports, whatever their spelling. One finding per file and imported package."""
-    package, allowed = package_of(tree), _allowed(tree)
+    package, allowed = package_of(tree), allowed_modules(tree)
     for module in package.modules.values():
         told: set[tuple[Rule, str]] = set()
         for entry in sorted(module.source.imports, key=lambda entry: (entry.guard, entry.line)):
@@ -304,7 +305,9 @@ def absolute_imports(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
             yield found
 
 
-def _judge(package: Package, module: Module, entry: Import, allowed: _Allowed, settings: Settings) -> Finding | None:
+def _judge(
+    package: Package, module: Module, entry: Import, allowed: AllowedModules, settings: Settings
+) -> Finding | None:
     top, always = entry.top, package.always_runs(module, entry.guard)
     if package.name is not None and top == package.name and top not in allowed.modules:
         return _self_import(module, entry)
@@ -329,7 +332,7 @@ def _judge(package: Package, module: Module, entry: Import, allowed: _Allowed, s
 def triton_without_gpu(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
     """triton, needed by every import of a kernel that is for backends without it. One finding per kernel."""
     package = package_of(tree)
-    lacking = sorted(_allowed(tree).backends & _WITHOUT_TRITON)
+    lacking = sorted(allowed_modules(tree).backends & _WITHOUT_TRITON)
     if not lacking:
         return
     needing = [
@@ -354,7 +357,7 @@ def _undeclared(package: Package, module: Module, entry: Import, *, always: bool
         hint = (
             f"the kernel has a module of this name: write 'from {dots}{top} import ...' or 'from {dots} import {top}'"
         )
-    if top in _WITH_TORCH:
+    if top in TORCH_BRINGS:
         how = f"{entry.statement}: torch installs {top} today, but does not guarantee it"
         return OPTIONAL.at(module.file, how, line=entry.line, symbol=top, hint=hint)
     if always:

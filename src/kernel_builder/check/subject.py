@@ -30,6 +30,7 @@ from kernel_builder.artifact.digest import METADATA
 from kernel_builder.binary.elf import ElfError, ElfFile, NamedSection, mapped, named_sections, read_elf_file
 from kernel_builder.binary.macho import MAGICS, MachOError, MachOSlice, read_macho
 from kernel_builder.binary.pe import PeError, PeFile, read_pe
+from kernel_builder.check.native_text import ReadFile, compiled_files
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.config.settings import FILE_NAME as SETTINGS_NAME
@@ -546,6 +547,11 @@ class SourceTree:
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What reading ``build.toml`` had to say."""
         return self._project[1]
+
+    @cached_property
+    def compiled(self) -> tuple[ReadFile, ...]:
+        """The native sources that ``build.toml`` has compiled, and what they include of the project; read once."""
+        return () if self.project is None else tuple(compiled_files(self.project))
 
     @cached_property
     def acceptances(self) -> Acceptances:

@@ -1,0 +1,511 @@
+"""Rules about the ops that Python code names: does the kernel register them?
+
+What is registered is read off the native sources, or off a variant's libraries, and off the Python code itself. Where
+any of it cannot be read, nothing is called missing.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache, cached_property
+from importlib import resources
+
+from kernel_builder.check.library_ops import may_name, op_names
+from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
+from kernel_builder.check.native_text import ops_of
+from kernel_builder.check.python_facts import (
+    GENERATED_OPS,
+    Dotted,
+    Guard,
+    Import,
+    Module,
+    Package,
+    Position,
+    dotted_name,
+    package_of,
+)
+from kernel_builder.check.python_names import FullNames
+from kernel_builder.check.python_rules import allowed_modules
+from kernel_builder.check.subject import LibraryFile, PythonTree
+from kernel_builder.config.model import FrameworkKind
+from kernel_builder.variants.names import ArchVariant, TvmFfiTag
+
+_PAGE = "requirements page, Torch extension"
+
+MISSING = rule(
+    "KB207",
+    "missing-op",
+    Severity.ERROR,
+    summary="Python code uses only ops that the kernel registers",
+    rationale="The op does not exist: using it raises an AttributeError, and what is registered for it never runs.",
+    remedy="Fix the name, or define the op.",
+    source=f"{_PAGE}; contract 3.3",
+)
+FIXED = rule(
+    "KB208",
+    "fixed-namespace-use",
+    Severity.ERROR,
+    summary="Python code uses ops of the kernel and of torch only, and the kernel's through ._ops",
+    rationale="The kernel's op namespace differs for every version, and nobody else registers the one that is named:"
+    " using it raises an AttributeError, or runs the ops of a package that happens to be installed.",
+    remedy="Write: from ._ops import ops, and use ops.<name>.",
+    source=f"{_PAGE}; contract 3.3",
+)
+FIXED_GUARDED = rule(
+    "KB209",
+    "fixed-namespace-use-guarded",
+    Severity.WARNING,
+    summary="Not even where failure is allowed does Python code use ops of others",
+    rationale="Whether the op exists depends on what else is installed; for most users this code never runs.",
+    remedy="Write: from ._ops import ops, and use ops.<name>; or remove it.",
+    source=f"{_PAGE}; contract 3.3",
+)
+
+_OPS, _PREFIX = "ops", "add_op_namespace_prefix"
+_NO_OPS = frozenset({"name"})
+"""Attributes of a namespace that are no ops."""
+_FOR_OPS = frozenset(
+    {"register_fake", "register_kernel", "register_autograd", "register_autocast", "register_vmap", "impl_abstract"}
+    | {"register_torch_dispatch", "impl", "opcheck"}
+)
+"""Functions of ``torch.library``, and methods of its objects, that want an op that is defined elsewhere."""
+_DEFINING = frozenset(
+    f"{home}.{name}"
+    for home in ("torch.library", "torch._library.custom_ops", "torch._library.triton", "torch._custom_op.impl")
+    for name in ("custom_op", "triton_op", "define")
+)
+
+
+@cache
+def torch_namespaces() -> frozenset[str]:
+    """Namespaces of torch's own ops, and attributes of ``torch.ops`` that are none."""
+    text = resources.files("kernel_builder.data").joinpath("torch_namespaces.txt").read_text(encoding="utf-8")
+    return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """An op of the kernel that Python code names; ``how`` it is written."""
+
+    module: Module
+    op: str
+    how: str
+    line: int
+    place: Position
+
+
+class _Reader:
+    """What one module says about the kernel's ops."""
+
+    def __init__(self, generated: _Generated, module: Module, own_id: str | None) -> None:
+        self.module = module
+        self.names = FullNames(module.source)
+        self._generated = generated
+        self._own_id = own_id
+        self._tree = module.source.tree
+        self._modules = _module_names(module)
+        self._spaces, self._prefixes = self._bound()
+
+    def _bound(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Local names of the generated ``ops`` and of ``add_op_namespace_prefix``; not those that mean more."""
+        none: frozenset[str] = frozenset()
+        spaces = set(self._generated.spaces.get(self.module.name, none))
+        prefixes = set(self._generated.prefixes.get(self.module.name, none))
+        for _ in range(3):  # a = ops; b = a
+            for name, value in self.names.values.items():
+                if self._is_space(value, spaces):
+                    spaces.add(name)
+                elif isinstance(value, ast.Name) and value.id in prefixes:
+                    prefixes.add(name)
+        other = _bound_otherwise(self._tree) if spaces or prefixes else frozenset()
+        return frozenset(spaces - other), frozenset(prefixes - other)
+
+    def _is_space(self, node: ast.AST, spaces: set[str] | frozenset[str] | None = None) -> bool:
+        """Whether an expression means the kernel's namespace."""
+        known = self._spaces if spaces is None else spaces
+        if isinstance(node, ast.Name):
+            return node.id in known
+        if self._own_id is not None and self.names.of(node) == f"torch.ops.{self._own_id}":
+            return True
+        name = dotted_name(node)
+        if name is None or not name.endswith(f".{_OPS}"):
+            return False
+        return name.removesuffix(f".{_OPS}") in self._modules
+
+    def _names_own(self, call: ast.Call) -> ast.expr | None:
+        """The argument of a call of ``add_op_namespace_prefix``."""
+        name = dotted_name(call.func) or ""
+        home, _, last = name.rpartition(".")
+        if name in self._prefixes or (last == _PREFIX and home in self._modules):
+            return call.args[0] if call.args else next((word.value for word in call.keywords), None)
+        return None
+
+    @cached_property
+    def _registered_for(self) -> frozenset[int]:
+        """The calls of ``add_op_namespace_prefix`` for ops that must exist, such as those of ``register_fake``.
+
+        What is given to a function that is not known may register the op.
+        """
+        found: set[int] = set()
+        for here in self.module.source.by_line.values():
+            for node, _place in here:
+                if not isinstance(node, ast.Call) or not self._needs_op(node):
+                    continue
+                for given in (*node.args[:1], *(word.value for word in node.keywords)):
+                    value = self.names.values.get(given.id) if isinstance(given, ast.Name) else given
+                    found.add(id(value))
+        return frozenset(found)
+
+    def _needs_op(self, call: ast.Call) -> bool:
+        """Whether a call registers something for an op that is there already."""
+        last = call.func.attr if isinstance(call.func, ast.Attribute) else None
+        names = {name.rsplit(".", 1)[-1] for name in self.names.candidates(call.func) if name.startswith("torch.")}
+        return bool(({last} | names) & _FOR_OPS)
+
+    @property
+    def _mentions_ops(self) -> bool:
+        by_id = self._own_id is not None and self._own_id.encode() in self.module.file.source
+        return bool(self._spaces or self._prefixes or self._modules or by_id)
+
+    def uses(self) -> Iterator[Use]:
+        """Every op that the module names by a literal."""
+        if not self._mentions_ops:
+            return
+        for here in self.module.source.by_line.values():
+            for node, place in here:
+                found = self._use(node)
+                if found is not None and isinstance(node, ast.expr):
+                    yield Use(module=self.module, op=found[0], how=found[1], line=node.lineno, place=place)
+
+    def _use(self, node: ast.AST) -> tuple[str, str] | None:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and self._is_space(node.value):
+            op = node.attr
+            return None if op in _NO_OPS or op.startswith("__") else (op, ast.unparse(node))
+        if not isinstance(node, ast.Call):
+            return None
+        named = self._names_own(node) if id(node) in self._registered_for else None
+        if dotted_name(node.func) == "getattr" and len(node.args) == 2 and self._is_space(node.args[0]):
+            named = node.args[1]
+        if isinstance(named, ast.Constant) and isinstance(named.value, str):
+            op = named.value.split(".", 1)[0].split("(", 1)[0].strip()
+            return (op, ast.unparse(node)) if op.isidentifier() else None
+        return None
+
+    def probed(self) -> Iterator[str]:
+        """Ops that the module asks for with ``hasattr``, or ``getattr`` with a default, those that it sets, and those
+        that it may register by way of functions that are not known.
+        """
+        if not self._mentions_ops:
+            return
+        for here in self.module.source.by_line.values():
+            for node, _place in here:
+                if (
+                    isinstance(node, ast.Attribute)
+                    and not isinstance(node.ctx, ast.Load)
+                    and self._is_space(node.value)
+                ):
+                    yield node.attr
+                elif isinstance(node, ast.Call) and id(node) not in self._registered_for and self._names_own(node):
+                    yield self._defined_name(node) or ""
+                elif isinstance(node, ast.Call) and node.args and self._is_space(node.args[0]):
+                    function = dotted_name(node.func)
+                    probes = function in {"hasattr", "setattr"} or (function == "getattr" and len(node.args) > 2)
+                    if probes and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+                        yield str(node.args[1].value)
+
+    def defined(self) -> Iterator[str | None]:
+        """Ops that the module registers; ``None`` for one whose name cannot be read."""
+        if not any(word in self.module.file.source for word in (b"define", b"custom_op", b"triton_op")):
+            return
+        for node in ast.walk(self._tree) if self._tree is not None else ():
+            if not isinstance(node, ast.Call):
+                continue
+            function = self.names.candidates(node.func)
+            by_torch = bool(_DEFINING.intersection(function))
+            by_library = isinstance(node.func, ast.Attribute) and node.func.attr == "define" and not function
+            if by_torch or by_library:
+                given = node.args[0] if node.args else None
+                words = {word.arg: word.value for word in node.keywords}
+                yield self._defined_name(given or words.get("name") or words.get("schema") or words.get("qualname"))
+            elif "functools.partial" not in function and any(
+                _DEFINING.intersection(self.names.candidates(argument)) for argument in node.args
+            ):
+                yield None  # registers by way of something else
+
+    def _defined_name(self, node: ast.expr | None, depth: int = 0) -> str | None:
+        """``f`` of ``prefix("f")``, ``"f(Tensor x) -> Tensor"`` and ``"namespace::f"``."""
+        if depth > 3 or node is None:
+            return None
+        if isinstance(node, ast.Name) and node.id in self.names.values:
+            return self._defined_name(self.names.values[node.id], depth + 1)
+        if isinstance(node, ast.Call):
+            return self._defined_name(self._names_own(node), depth + 1)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            return self._defined_name(node.left, depth + 1)
+        text = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(node, ast.JoinedStr) and node.values and isinstance(node.values[-1], ast.Constant):
+            last = str(node.values[-1].value)
+            text = last if "::" in last and len(node.values) == 2 else None
+        if not isinstance(text, str):
+            return None
+        name = text.split("(", 1)[0].rsplit("::", 1)[-1].split(".", 1)[0].strip()
+        return name if name.isidentifier() else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Generated:
+    """What the modules of a package call the generated names: by module, the local names of ``ops`` and of
+    ``add_op_namespace_prefix``, taken from ``_ops`` or by way of other modules.
+    """
+
+    spaces: Mapping[Dotted, frozenset[str]]
+    prefixes: Mapping[Dotted, frozenset[str]]
+
+    @classmethod
+    def of(cls, package: Package) -> _Generated:
+        """Follow the relative imports of all modules."""
+        taken = [
+            (name, module.resolve(_import_of(node)), node.names)
+            for name, module in package.modules.items()
+            for node, _place in module.source.nodes
+            if isinstance(node, ast.ImportFrom) and node.level
+        ]
+        otherwise: dict[Dotted, frozenset[str]] = {}
+        found = []
+        for wanted in (_OPS, _PREFIX):
+            names: dict[Dotted, set[str]] = {(GENERATED_OPS,): {wanted}}
+            changed = True
+            while changed:
+                changed = False
+                for name, target, aliases in taken:
+                    offered = names.get(target) if target is not None and target != name else None
+                    new = (
+                        {
+                            local
+                            for alias in aliases
+                            for local in (offered if alias.name == "*" else {alias.asname or alias.name})
+                            if alias.name in {"*", *offered}
+                        }
+                        if offered
+                        else set()
+                    )
+                    new -= names.get(name, set())
+                    if new and name not in otherwise:
+                        otherwise[name] = _bound_otherwise(package.modules[name].source.tree)
+                    new -= otherwise.get(name, frozenset())
+                    if new:
+                        names.setdefault(name, set()).update(new)
+                        changed = True
+            found.append({name: frozenset(local) for name, local in names.items()})
+        return cls(spaces=found[0], prefixes=found[1])
+
+
+def _import_of(node: ast.ImportFrom) -> Import:
+    return Import(
+        line=node.lineno,
+        column=node.col_offset + 1,
+        level=node.level,
+        module=node.module or "",
+        guard=Guard.IMPORT,
+        statement="",
+    )
+
+
+def _module_names(module: Module) -> frozenset[str]:
+    """Names of the generated module itself: ``from . import _ops``."""
+    return frozenset(
+        alias.asname or alias.name
+        for node, _place in module.source.nodes
+        if isinstance(node, ast.ImportFrom) and node.level and not node.module
+        for alias in node.names
+        if alias.name == GENERATED_OPS
+    )
+
+
+def _bound_otherwise(tree: ast.Module | None) -> frozenset[str]:
+    """Names that a module gives other meanings: parameters, loop variables, definitions, other imports.
+
+    ``ops = None`` beside an import is none.
+    """
+    found: set[str] = set()
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.arg):
+            found.add(node.arg)
+        elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+            found.update(inner.id for inner in ast.walk(node.target) if isinstance(inner, ast.Name))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import):
+            found.update(alias.asname or alias.name.split(".", 1)[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.update(alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.withitem) and isinstance(node.optional_vars, ast.Name):
+            found.add(node.optional_vars.id)
+        elif isinstance(node, ast.Assign):
+            plain = isinstance(node.value, ast.Name | ast.Attribute | ast.Call) or (
+                isinstance(node.value, ast.Constant) and node.value.value is None
+            )
+            if not plain:
+                found.update(
+                    inner.id for target in node.targets for inner in ast.walk(target) if isinstance(inner, ast.Name)
+                )
+    return frozenset(found)
+
+
+# --- the kernel's own ops ---
+
+
+@checks(PythonTree, MISSING)
+def missing_ops(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
+    """Ops that are named and registered nowhere. One finding for each op of a file."""
+    if _has_other_ops(tree):
+        return
+    package, own_id = package_of(tree), tree.variant.id if tree.variant is not None else None
+    generated = _Generated.of(package)
+    readers = [
+        _Reader(generated, module, own_id)
+        for module in package.modules.values()
+        if module.source.tree is not None
+        if module.name != (GENERATED_OPS,)
+    ]
+    in_python = [name for reader in readers for name in reader.defined()]
+    registered = _Registered.of(tree)
+    if registered is None or None in in_python:
+        return
+    known = {*(name for name in in_python if name), *(name for reader in readers for name in reader.probed())}
+    for reader in readers:
+        told: set[str] = set()
+        for use in reader.uses():
+            if use.op in told or use.op in known or use.place.handled or use.place.guard is Guard.TYPING:
+                continue
+            if registered.has(use.op) or (not registered.is_sure and use.place.conditional):
+                continue
+            told.add(use.op)
+            near = get_close_matches(use.op, sorted(known | registered.names), n=1, cutoff=0.6)
+            said = f"{use.how}: the kernel registers no op {use.op}" + (f"; did you mean {near[0]}?" if near else "")
+            yield MISSING.at(reader.module.file, said, line=use.line, symbol=use.op)
+
+
+def _has_other_ops(tree: PythonTree) -> bool:
+    """Whether the kernel's ops are not torch's."""
+    if tree.variant is not None:
+        named = tree.variant.variant
+        return isinstance(named, ArchVariant) and isinstance(named.tag, TvmFfiTag)
+    project = tree.source.project if tree.source is not None else None
+    return project is None or project.framework.kind is FrameworkKind.TVM_FFI
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Registered:
+    """What native code registers: ``names`` as far as they can be listed. ``libraries`` are searched for others.
+
+    ``is_sure``: this is all that any variant registers, so what is missing here is missing everywhere.
+    """
+
+    names: frozenset[str]
+    libraries: tuple[LibraryFile, ...] = ()
+    is_sure: bool = True
+
+    @classmethod
+    def of(cls, tree: PythonTree) -> _Registered | None:
+        """``None`` where it cannot be told."""
+        in_sources = ops_of(tree.source.compiled) if tree.source is not None and tree.source.project else None
+        if tree.variant is None:
+            return None if in_sources is None else cls(names=in_sources)
+        folder = tree.variant.folder
+        variants = folder.variants if folder is not None else (tree.variant,)
+        libraries = tuple(library for variant in variants for library in variant.libraries)
+        if any(library.error is not None for library in libraries):
+            return None
+        backends = {variant.backend for variant in variants}
+        names = frozenset(name for library in libraries for name in op_names(library))
+        sure = in_sources is not None or len(backends) > 1
+        return cls(names=names | (in_sources or frozenset()), libraries=libraries, is_sure=sure)
+
+    def has(self, op: str) -> bool:
+        """Whether the op is registered, or may be."""
+        return op in self.names or any(may_name(library, op) for library in self.libraries)
+
+
+# --- ops of others ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Named:
+    """An op of a namespace, or the namespace alone (``of_op``: which it is), that a module names."""
+
+    namespace: str
+    how: str
+    line: int
+    of_op: bool
+    is_soft: bool
+
+
+@checks(PythonTree, FIXED, FIXED_GUARDED)
+def fixed_namespaces(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
+    """``torch.ops.<namespace>`` that is neither torch's nor the kernel's. One finding for each of a file."""
+    allowed = torch_namespaces() | allowed_modules(tree).modules
+    if tree.variant is not None and tree.variant.id is not None:
+        allowed |= {tree.variant.id}
+    for module in package_of(tree).modules.values():
+        if b"torch" not in module.file.source or not _may_name_namespaces(module):
+            continue
+        found: dict[str, list[_Named]] = {}
+        for named in _named_namespaces(module):
+            if named.namespace not in allowed and not named.namespace.startswith("__"):
+                found.setdefault(named.namespace, []).append(named)
+        for namespace, every in found.items():
+            # A namespace alone raises nothing; its ops do.
+            uses = [named for named in every if named.of_op] or every
+            hard = [named for named in uses if not named.is_soft]
+            first = (hard or uses)[0]
+            said = f"{first.how}: {namespace!r} is an op namespace neither of torch nor of the kernel"
+            yield (FIXED if hard else FIXED_GUARDED).at(module.file, said, line=first.line, symbol=namespace)
+
+
+_OPS_WORD = re.compile(rb"(?<![.\w])ops\b|[\w)]\s*\.\s*_?ops\b")
+
+
+def _may_name_namespaces(module: Module) -> bool:
+    """Whether it is worth looking: the module imports torch, and says ``ops``, not only in relative imports."""
+    return _OPS_WORD.search(module.file.source) is not None and any(
+        entry.top == "torch" and not entry.level for entry in module.source.imports
+    )
+
+
+def _named_namespaces(module: Module) -> Iterator[_Named]:
+    names = FullNames(module.source)
+    nodes = [(node, place) for here in module.source.by_line.values() for node, place in here]
+    registering: set[int] = set()  # what a registration names is judged with it
+    probed: set[str] = set()
+    for node, _place in nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        if any(name.startswith("torch.library.") for name in names.candidates(node.func)):
+            registering.update(id(inner) for argument in node.args for inner in ast.walk(argument))
+        probed.update(_probed(node, names))
+    for node, place in nodes:
+        if not isinstance(node, ast.Attribute | ast.Name | ast.Call) or id(node) in registering:
+            continue
+        if place.guard is Guard.TYPING or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            continue
+        for parts in (name.split(".") for name in names.candidates(node)):
+            if parts[:2] == ["torch", "ops"] and len(parts) in {3, 4}:
+                soft = place.handled or parts[2] in probed
+                how, of_op = ast.unparse(node), len(parts) == 4
+                yield _Named(namespace=parts[2], how=how, line=node.lineno, of_op=of_op, is_soft=soft)
+
+
+def _probed(call: ast.Call, names: FullNames) -> Iterator[str]:
+    """The namespace that ``hasattr``, or ``getattr`` with a default, asks for."""
+    function = dotted_name(call.func)
+    if not (function == "hasattr" and len(call.args) == 2) and not (function == "getattr" and len(call.args) == 3):
+        return
+    parts = (names.of(call.args[0]) or "").split(".")
+    attribute = call.args[1]
+    if parts[:2] == ["torch", "ops"] and isinstance(attribute, ast.Constant):
+        yield str(attribute.value) if len(parts) == 2 else parts[2]
