@@ -72,15 +72,19 @@ class BuiltVariant:
         provenance = _table(self.metadata, "provenance")
         return bool(_table(provenance, "kernel-builder")) and not provenance.get("kernel")
 
+    @property
+    def sources(self) -> Mapping[str, object]:
+        """What it records of the sources that it was built from; empty where it records nothing."""
+        return _table(_table(self.metadata, "provenance"), "sources")
+
     def is_stale(self, sources: Mapping[str, str]) -> bool:
         """Whether it was built from other sources than those with the record ``sources``, as far as it says."""
-        recorded = _table(_table(self.metadata, "provenance"), "sources")
-        return recorded.get("scheme") == sources["scheme"] and recorded.get("sha256") != sources["sha256"]
+        return self.sources.get("scheme") == sources["scheme"] and self.sources.get("sha256") != sources["sha256"]
 
 
 def stale_variants(project: Project, variants: Iterable[BuiltVariant]) -> tuple[str, ...]:
     """The names of those of ``variants`` that were built from other sources than ``project`` has now."""
-    found = tuple(variants)
+    found = tuple(variant for variant in variants if variant.sources)
     sources = sources_of(project, found[0].path.parent) if found else None
     return () if sources is None else tuple(variant.name for variant in found if variant.is_stale(sources))
 

@@ -494,9 +494,12 @@ def _stale(
     source: SourceTree | None, folder: Path, variants: Sequence[VariantDir], settings: Settings
 ) -> Iterator[Finding]:
     project = source.project if source is not None else None
-    now = settings.sources_of(project, folder) if project is not None and settings.sources_of is not None else None
-    for variant in variants if now is not None else ():
-        if BuiltVariant(path=variant.path, metadata=variant.metadata or {}).is_stale(now or {}):
+    built = {variant: BuiltVariant(path=variant.path, metadata=variant.metadata or {}) for variant in variants}
+    if project is None or settings.sources_of is None or not any(one.sources for one in built.values()):
+        return
+    now = settings.sources_of(project, folder)
+    for variant, one in built.items() if now is not None else ():
+        if now is not None and one.is_stale(now):
             said = "built from other sources than those beside it"
             yield STALE.at(_place(variant), said, symbol="provenance.sources", line=_line_of(variant, "sources"))
 

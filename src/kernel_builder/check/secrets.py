@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, cast
 
@@ -182,13 +183,27 @@ def secrets_in(path: Path, library: LibraryFile | None = None) -> Iterator[tuple
 
     Of a library, code and GPU code are passed over. Raises ``OSError`` for a file that cannot be read.
     """
+    if library is None:
+        status = path.stat()
+        yield from _in_file(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
+        return
+    yield from _look(path, library)
+
+
+@lru_cache(maxsize=512)
+def _in_file(path: Path, _stamp: tuple[int, ...]) -> tuple[tuple[str, int | None], ...]:
+    """Variants of several backends are packed from the same files, and each is looked at."""
+    return _look(path, None)
+
+
+def _look(path: Path, library: LibraryFile | None) -> tuple[tuple[str, int | None], ...]:
     with path.open("rb") as file:
         head = file.read(_HEAD)
     ranges = library.text_ranges if library is not None and library.elf is not None else data_ranges(path)
     found: dict[str, int | None] = {}
     _search(pieces(path, ranges), found, is_text=b"\0" not in head, shrinks=_has_wide_letters(head))
     _search(_unpacked(path, head), found, is_text=False, shrinks=False)
-    yield from found.items()
+    return tuple(found.items())
 
 
 def _search(texts: Iterable[bytes], found: dict[str, int | None], *, is_text: bool, shrinks: bool) -> None:
