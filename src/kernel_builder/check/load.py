@@ -16,6 +16,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from kernel_builder.check.behaviour import OP_CRASHED
+from kernel_builder.check.behaviour import RULES as BEHAVIOUR
 from kernel_builder.check.loaded import (
     AUTOGRAD_ONLY,
     CRASHED,
@@ -61,24 +63,6 @@ NOT_COMPILED = rule(
     remedy="Fix the fake: its results must have the same shape, dtype and device as the op's.",
     source="case T13",
 )
-OP_CRASHED = rule(
-    "KB507",
-    "op-crashed",
-    Severity.WARNING,
-    summary="Calling an op with bad arguments raises an error and does not crash the process",
-    rationale="A user's mistake should raise an exception, not crash the program.",
-    remedy="Check shapes and dtypes with TORCH_CHECK at the start of the op.",
-    source="kernel-builder",
-)
-NOT_CALLED = rule(
-    "KB508",
-    "op-not-called",
-    Severity.NOTE,
-    summary="The check calls ops that have a fake",
-    rationale="The check makes up arguments from the schema; the op raised an error with them, so it was not compiled.",
-    remedy="Test the op in the kernel's own tests.",
-    source="kernel-builder",
-)
 
 _ONE_AT_A_TIME = threading.Lock()  # torch takes memory
 
@@ -95,7 +79,7 @@ def confinement(settings: Settings) -> str:
 
 
 _RULES = (NOT_LOADED, STOOD_IN, FAILED, CRASHED, FOREIGN, UNIMPLEMENTED, AUTOGRAD_ONLY, TOGETHER, NOT_COMPILED,
-          OP_CRASHED, NOT_CALLED)  # fmt: skip
+          *BEHAVIOUR)  # fmt: skip
 
 
 @checks(VariantDir, *_RULES)
@@ -120,7 +104,7 @@ def load(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
         yield from judge(variant, result, ops_id=ops_id, backend=backend)
         if result.loaded:
             yield from _second_version(variant, kernel, result, environment, log)
-            yield from _calls(variant, kernel, environment)
+            yield from _calls(variant, kernel, result, environment)
 
 
 def loadable(variant: VariantDir) -> Loadable | None:
@@ -153,7 +137,7 @@ def _second_version(
         if made is None:
             return
         other = replace(kernel, ops_id=made[0], directory=made[1])
-        alone = load_variant(other, environment)
+        alone = load_variant(other, environment, call=False)
         # A copy that keeps some of its names under the old id is no second version, and proves nothing.
         if not alone.loaded or len(alone.ops) != len(first.ops) or alone.foreign != first.foreign:
             yield NOT_LOADED.at(variant, "could not create a second version to load with it")
@@ -163,18 +147,16 @@ def _second_version(
             yield TOGETHER.at(variant, failure_text("cannot load a second version with it", together))
 
 
-def _calls(variant: VariantDir, kernel: Loadable, environment: Environment) -> Iterator[Finding]:
+def _calls(variant: VariantDir, kernel: Loadable, loaded: LoadResult, environment: Environment) -> Iterator[Finding]:
     if not environment.has_device(kernel.variant.backend) or what_is_missing(kernel.variant, environment) is not None:
         return
-    for call in call_ops(kernel, environment):
+    # What cannot be called needs not be compiled.
+    for call in call_ops(kernel, environment, skip=[one.op for one in loaded.behaviour if one.problem]):
         if call.status is CallStatus.NOT_COMPILED:
             yield NOT_COMPILED.at(variant, f"{call.op} does not compile: {call.words}", symbol=call.op)
         elif call.status is CallStatus.CRASHED:
-            said = f"{call.op}, called with small made-up arguments, crashed the process: {call.words}"
+            said = f"{call.op}, compiled and called with small made-up arguments, crashed the process: {call.words}"
             yield OP_CRASHED.at(variant, said, symbol=call.op)
-        elif call.status is CallStatus.NOT_CALLED:
-            said = f"{call.op} raised an error with made-up arguments: {call.words}"
-            yield NOT_CALLED.at(variant, said, symbol=call.op)
 
 
 # --- a second version ---

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kernel_builder.check.behaviour import judge_behaviour
 from kernel_builder.check.model import Finding, Placed, Severity, rule
 from kernel_builder.config.backends import Backend
 from kernel_builder.load.evidence import Foreign, LoadedOp, LoadResult, LoadStatus, Serves
@@ -96,6 +97,7 @@ def judge(place: Placed | str, result: LoadResult, *, ops_id: str, backend: Back
             yield STOOD_IN.at(place, f"{result.told}; {result.reason}" if result.reason else result.told)
         yield from _foreign(place, result.foreign, ops_id)
         yield from _implemented(place, result.ops, backend)
+        yield from judge_behaviour(place, result)
 
 
 def failure_text(what: str, result: LoadResult) -> str:

@@ -21,6 +21,9 @@ from kernel_builder.variants.names import Machine, Platform, System
 _PROBE = Path(__file__).with_name("probe") / "__main__.py"
 _ANSWER = "kernel-builder-probe: "
 _CALLS = "kernel-builder-calls: "
+_BEHAVES = "kernel-builder-behaves: "
+_TIMEOUT = "Timeout ("
+"""What Python's faulthandler writes when it ends a process."""
 _SECONDS = 300
 _EMULATION_FACTOR = 4
 _ELF_MACHINES = {62: Machine.X86_64, 183: Machine.AARCH64}
@@ -31,7 +34,7 @@ class Reply:
     """What the probe answered: ``answer``, or ``problem``, a sentence that says why there is none.
 
     ``log`` is all that the process wrote. ``died`` says that it ended without an answer; ``calling`` is the op that it
-    called at its end, if any.
+    called at its end, if any, and ``ended`` how. ``behaviour`` is what it told of the ops that it called before.
     """
 
     answer: Mapping[str, Any] | None = None
@@ -39,6 +42,8 @@ class Reply:
     log: str = ""
     died: bool = False
     calling: str | None = None
+    ended: str = ""
+    behaviour: tuple[Mapping[str, Any], ...] = ()
 
 
 def platform_of(python: Path) -> Platform:
@@ -97,26 +102,36 @@ def ask(
             completed = run_child(confined, environ=clean_environment(environ, home), cwd=home, seconds=seconds)
         except OSError as error:
             return Reply(problem=f"{python} does not run: {error.strerror}")
-    if completed.stopped is not None:
-        return Reply(problem=f"{python} {completed.stopped}")
     return _reply(completed, command)
 
 
 def _reply(completed: ChildResult, command: list[str]) -> Reply:
     lines = completed.stdout.splitlines()
-    written = "\n".join(line for line in lines if not line.startswith(_ANSWER))
+    told = _told(lines, _BEHAVES)
+    written = "\n".join(line for line in lines if not line.startswith((_ANSWER, _BEHAVES)))
     log = f"{' '.join(command[:-1])}\n{written}\n{completed.stderr}"
-    for line in reversed(lines):
-        if line.startswith(_ANSWER):
-            answer: dict[str, Any] = json.loads(line.removeprefix(_ANSWER))
-            return Reply(answer=answer, log=f"{log}\n{answer.get('traceback', '')}")
-    code = completed.code
-    died = f"died of signal {-code}" if code < 0 else f"ended with code {code}"
-    cause = cause_of(completed.stderr.strip() or completed.stdout.strip())
     calls = [line.removeprefix(_CALLS) for line in lines if line.startswith(_CALLS)]
+    calling = calls[-1] if calls and calls[-1] not in {one["op"] for one in told} else None
+    code = completed.code
+    ended = completed.stopped or (f"died of signal {-code}" if code < 0 else f"ended with code {code}")
+    if _TIMEOUT in completed.stderr:
+        ended = "did not return in time"
+    answers = _told(lines, _ANSWER)
+    if answers:
+        log = f"{log}\n{answers[-1].get('traceback', '')}"
+        return Reply(answer=answers[-1], log=log, behaviour=told, calling=calling, ended=ended)
+    if completed.stopped is not None:
+        return Reply(problem=f"the Python that loads it {ended}", log=log, calling=calling, ended=ended)
+    cause = cause_of(completed.stderr.strip() or completed.stdout.strip())
     return Reply(
-        problem=f"the Python that loads it {died}{f':{chr(10)}{cause}' if cause else ''}",
+        problem=f"the Python that loads it {ended}{f':{chr(10)}{cause}' if cause else ''}",
         log=log,
         died=True,
-        calling=calls[-1] if calls else None,
+        calling=calling,
+        ended=ended,
     )
+
+
+def _told(lines: list[str], mark: str) -> tuple[dict[str, Any], ...]:
+    """What the probe said in the lines with that mark."""
+    return tuple(json.loads(line.removeprefix(mark)) for line in lines if line.startswith(mark))

@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from kernel_builder import __version__
@@ -23,6 +23,7 @@ from kernel_builder.load.cause import without_native_frames
 from kernel_builder.load.child import Reply, ask, launcher, platform_of
 from kernel_builder.load.confinement import Sandbox, find_sandbox
 from kernel_builder.load.evidence import (
+    Behaviour,
     Call,
     CallStatus,
     Foreign,
@@ -35,6 +36,7 @@ from kernel_builder.load.evidence import (
 from kernel_builder.load.standins import stand_ins_for
 from kernel_builder.variants.names import Abi, ArchVariant, Platform, StableAbiTag, System, TorchTag, Variant
 
+_MOST_CRASHES = 3
 # As torch/version.py has them: 13.0, 7.2.53211-e1a6bc5663, 20250302.
 _TOOLKIT = re.compile(r"(20\d\d)0(\d)\d\d\Z|(\d+)\.(\d+)")
 
@@ -290,17 +292,39 @@ def _device_modules(backend: Backend) -> list[str]:
     return [*torch.modules, *filter(None, (torch.plugin,)), *triton]
 
 
-def load_variant(kernel: Loadable, environment: Environment | NoEnvironment, *, log: Path | None = None) -> LoadResult:
+def load_variant(
+    kernel: Loadable, environment: Environment | NoEnvironment, *, log: Path | None = None, call: bool = True
+) -> LoadResult:
     """Load ``kernel`` if this machine can, or, where it lacks only what runs it, with stand-ins for that.
 
-    What is said about a failure is kept in the file ``log``, all of it.
+    What is said about a failure is kept in the file ``log``, all of it. Where the device of the variant is there, and
+    with ``call``, its ops are called to see that they do what their schemas say.
     """
     if isinstance(environment, NoEnvironment):
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=environment.reason)
     reason = _why_not_at_all(kernel.variant, environment)
     if reason is not None:
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=reason)
-    return _load("load", (kernel,), environment, log)
+    called = call and environment.has_device(kernel.variant.backend)
+    return _load("load", (kernel,), environment, log, call=called, skip=[])
+
+
+def _behaviour(kernel: Loadable, environment: Environment, reply: Reply) -> tuple[Behaviour, ...]:
+    """What ``reply`` tells of the ops that were called. Those after one that ended the process are called in another,
+    up to three times.
+    """
+    found = [Behaviour.from_json(one) for one in reply.behaviour]
+    ended = 0
+    while reply.calling is not None and reply.answer is not None:
+        ended += 1
+        crashed = "died of signal" in reply.ended
+        found.append(Behaviour(op=reply.calling, problem=reply.ended, crashed=crashed))
+        if ended == _MOST_CRASHES:
+            break
+        request = kernel.request(call=True, skip=[one.op for one in found])
+        reply = environment.ask("load", request, kernel.directory)
+        found += [Behaviour.from_json(one) for one in reply.behaviour]
+    return tuple(found)
 
 
 def prove(kernel: Loadable, environment: Environment | NoEnvironment, folder: Path, *earlier: Path) -> LoadResult:
@@ -334,7 +358,8 @@ def _load(
     kernel, folders = kernels[0], [one.directory for one in kernels]
     missing = what_is_missing(kernel.variant, environment)
     if missing is None:
-        return _result(environment.ask(task, kernel.request(**more), *folders), log)
+        reply = environment.ask(task, kernel.request(**more), *folders)
+        return replace(_result(reply, log), behaviour=_behaviour(kernel, environment, reply))
     if environment.platform.system is not System.LINUX:
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=missing)
     request = kernel.request(standins=stand_ins_for(kernel.directory, kernel.variant), alone="", **more)
@@ -377,28 +402,20 @@ def _result(reply: Reply, log: Path | None, *, missing: str | None = None) -> Lo
     )
 
 
-_MOST_CRASHES = 3
-
-
-def call_ops(kernel: Loadable, environment: Environment) -> tuple[Call, ...]:
-    """Call the ops that have fakes with small made-up arguments, eagerly and under ``torch.compile(fullgraph=True)``.
+def call_ops(kernel: Loadable, environment: Environment, *, skip: Collection[str] = ()) -> tuple[Call, ...]:
+    """Call the ops that have fakes, but for those of ``skip``, under ``torch.compile(fullgraph=True)``.
 
     An op that ends the process is left out of another attempt, up to three times.
     """
     crashed: list[Call] = []
     while True:
-        request = kernel.request(skip=[call.op for call in crashed])
+        request = kernel.request(skip=[*skip, *(call.op for call in crashed)])
         reply = environment.ask("call", request, kernel.directory)
-        if reply.answer is None:
-            if reply.calling is None:
-                return tuple(crashed)
-            words = reply.problem.splitlines()[0]
-            crashed.append(Call(op=reply.calling, status=CallStatus.CRASHED, words=words))
-            if len(crashed) < _MOST_CRASHES:
-                continue
+        if reply.answer is not None:
+            found = reply.answer.get("results", ())
+            return (*crashed, *(Call(op=op, status=CallStatus(status), words=words) for op, status, words in found))
+        if reply.calling is None:
             return tuple(crashed)
-        found = [
-            Call(op=str(op), status=CallStatus(status), words=str(words))
-            for op, status, words in reply.answer.get("results", ())
-        ]
-        return (*crashed, *found)
+        crashed.append(Call(op=reply.calling, status=CallStatus.CRASHED, words=reply.problem.splitlines()[0]))
+        if len(crashed) == _MOST_CRASHES:
+            return tuple(crashed)

@@ -74,6 +74,11 @@ class LoadedOp:
         """Whether one kernel serves every device."""
         return not _COMPOSITE.isdisjoint(self.keys)
 
+    @property
+    def is_traced(self) -> bool:
+        """Whether torch.compile looks into the op instead of believing its schema."""
+        return "CompositeImplicitAutograd" in self.keys and not self.devices
+
     def serves(self, key: str) -> Serves:
         """Whether it runs on the device with the dispatch key ``key``.
 
@@ -109,12 +114,65 @@ class Foreign:
         return cls(**{key: str(value[key]) for key in ("kind", "namespace", "name", "place")})
 
 
+class Fault(StrEnum):
+    """How an op can differ from its schema, or from its fake."""
+
+    WRITES = "writes"
+    RETURNS = "returns"
+    SHARES = "shares"
+    FAKE_DIFFERS = "fake differs"
+    FAKE_RAISES = "fake raises"
+    FAKE_RETURNS = "fake returns"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deviation:
+    """A fault of an op: ``name`` is the argument that it is about, ``words`` say more of a fake. ``schema`` is what the
+    schema should be.
+    """
+
+    fault: Fault
+    name: str
+    words: str = ""
+    schema: str = ""
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """From the probe's answer, or from what was remembered."""
+        fault = Fault(value.get("kind") or value["fault"])
+        texts = {key: str(value.get(key, "")) for key in ("name", "words", "schema")}
+        return cls(fault=fault, **texts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Behaviour:
+    """What calling an op with made-up arguments showed. ``problem`` says why it could not be called, ``crashed`` that
+    the process ended with it.
+    """
+
+    op: str
+    deviations: tuple[Deviation, ...] = ()
+    problem: str = ""
+    crashed: bool = False
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """From the probe's answer, or from what was remembered."""
+        return cls(
+            op=str(value["op"]),
+            deviations=tuple(Deviation.from_json(one) for one in value["deviations"]),
+            problem=str(value["problem"]),
+            crashed=bool(value.get("crashed", False)),
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoadResult:
     """``reason`` says why a variant was not loaded, what went wrong, or, of one that was loaded with stand-ins, why its
     Python was not run; ``frames`` where in the kernel's files. ``stood_in`` are the libraries that were missing.
 
-    ``ops`` are the ops that the variant registered, ``foreign`` what it registered outside its namespace. ``crashed``:
+    ``ops`` are the ops that the variant registered, ``foreign`` what it registered outside its namespace, ``behaviour``
+    what calling the ops showed. ``crashed``:
     the process died. ``log`` is the file with all that was said about a failure.
     """
 
@@ -123,6 +181,7 @@ class LoadResult:
     frames: tuple[str, ...] = ()
     ops: tuple[LoadedOp, ...] = ()
     foreign: tuple[Foreign, ...] = ()
+    behaviour: tuple[Behaviour, ...] = ()
     crashed: bool = False
     log: Path | None = None
     stood_in: tuple[str, ...] = ()
@@ -183,6 +242,7 @@ def remembered(stamp: Path, key: list[str] | None) -> LoadResult | None:
                 stood_in=tuple(kept["stood-in"]),
                 ops=tuple(LoadedOp.from_json(op) for op in kept["ops"]),
                 foreign=tuple(Foreign.from_json(one) for one in kept["foreign"]),
+                behaviour=tuple(Behaviour.from_json(one) for one in kept["behaviour"]),
             )
     except (OSError, ValueError, KeyError, TypeError):
         pass  # no proof, or not one of ours: it is made again
@@ -202,6 +262,7 @@ def remember(stamp: Path, key: list[str] | None, result: LoadResult) -> None:
         "stood-in": result.stood_in,
         "ops": [asdict(op) for op in result.ops],
         "foreign": [asdict(one) for one in result.foreign],
+        "behaviour": [asdict(one) for one in result.behaviour],
     }
     stamp.parent.mkdir(parents=True, exist_ok=True)
     write_text(stamp, json.dumps(kept))

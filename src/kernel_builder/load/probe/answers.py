@@ -10,6 +10,7 @@ from typing import Any
 
 PREFIX = "kernel-builder-probe: "
 CALLING = "kernel-builder-calls: "
+BEHAVES = "kernel-builder-behaves: "
 _MOST_CAUSES = 5
 
 
@@ -20,6 +21,11 @@ def answer(**values: object) -> None:
 def announce_call(op: str) -> None:
     """Say which op is called next, so that one that ends the process is known by name."""
     print(CALLING + op, flush=True)
+
+
+def tell_behaviour(**values: object) -> None:
+    """Say how an op that was announced behaved."""
+    print(BEHAVES + json.dumps(values), flush=True)
 
 
 def answer_failure(error: BaseException, root: str) -> None:

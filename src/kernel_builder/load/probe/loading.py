@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from .answers import answer, answer_failure, kernel_frames, reason_of
+from .behaviour import tell_all
 from .device_code import Devices
 from .kernel import import_kernel, missing_dependencies, prepared, torch_is_here, unknown_to_client
 from .registry import Registrations, ops_of
@@ -44,6 +45,9 @@ def load_all(request: dict[str, Any], versions: list[dict[str, str]]) -> None:
         return
     ops = [op for version in versions for op in ops_of(version["id"])]
     answer(status="loaded", ops=ops, foreign=seen.foreign(versions[0]["id"]), note=note, missing=missing)
+    if request.get("call") and not wanted:
+        # After the answer: an op that ends the process does not take the proof of loading with it.
+        tell_all([op["name"] for op in ops if op["name"] not in request["skip"]], request["device"])
 
 
 def imported(path: str, request: dict[str, Any]) -> str:

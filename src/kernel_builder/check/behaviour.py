@@ -1,0 +1,104 @@
+"""Whether ops do what their schemas and fakes say: what calling them showed, judged.
+
+torch believes schemas. ``torch.compile`` keeps what an op returns and drops what it writes unless the schema says that
+it writes it, so an op with a wrong schema is right when it is called directly and silently wrong in a compiled model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernel_builder.check.model import Finding, Placed, Severity, rule
+from kernel_builder.load.evidence import Behaviour, Deviation, Fault, LoadedOp, LoadResult
+
+OP_CRASHED = rule(
+    "KB507",
+    "op-crashed",
+    Severity.WARNING,
+    summary="Calling an op with bad arguments raises an error and does not crash the process",
+    rationale="A user's mistake should raise an exception, not crash the program.",
+    remedy="Check shapes and dtypes with TORCH_CHECK at the start of the op.",
+    source="kernel-builder",
+)
+NOT_CALLED = rule(
+    "KB508",
+    "op-not-called",
+    Severity.NOTE,
+    summary="The check calls every op",
+    rationale="The check makes up arguments from the schema; the op takes none of them, so what it does was not"
+    " compared with its schema, and it was not compiled.",
+    remedy="Test the op in the kernel's own tests, with torch.library.opcheck.",
+    source="kernel-builder",
+)
+WRITES = rule(
+    "KB511",
+    "undeclared-write",
+    Severity.ERROR,
+    summary="An op writes only those arguments that its schema says it writes",
+    rationale="Called directly the op is right; torch.compile drops or reorders such writes, and the compiled model is"
+    " silently wrong.",
+    remedy="Mark the argument in the schema: Tensor! instead of Tensor.",
+    source="torch.library.opcheck, test_schema",
+)
+SHARES = rule(
+    "KB512",
+    "undeclared-alias",
+    Severity.ERROR,
+    summary="An op returns new tensors, not its arguments or views of them",
+    rationale="Called directly the op is right; torch.compile takes results to be new tensors, so a later write to one"
+    " of them is lost or shows up where it should not.",
+    remedy="Return a copy (clone()); an op that writes an argument returns nothing.",
+    source="torch.library.opcheck, test_schema; torch.library.custom_op",
+)
+FAKE = rule(
+    "KB513",
+    "wrong-fake",
+    Severity.ERROR,
+    summary="A fake's results have the shapes, strides, dtypes and devices of the op's results",
+    rationale="torch.compile generates code for what the fake answers; the compiled model fails or is silently wrong.",
+    remedy="Fix the fake.",
+    source="torch.library.opcheck, test_faketensor",
+)
+RULES = (OP_CRASHED, NOT_CALLED, WRITES, SHARES, FAKE)
+
+
+def judge_behaviour(place: Placed | str, result: LoadResult) -> Iterator[Finding]:
+    """The findings about what calling the ops of a variant at ``place`` showed."""
+    ops = {op.name: op for op in result.ops}
+    for behaviour in result.behaviour:
+        if behaviour.crashed:
+            said = f"{behaviour.op}, called with small made-up arguments, crashed the process: {behaviour.problem}"
+            yield OP_CRASHED.at(place, said, symbol=behaviour.op)
+        elif behaviour.problem:
+            said = f"{behaviour.op} cannot be called with made-up arguments: {behaviour.problem}"
+            yield NOT_CALLED.at(place, said, symbol=behaviour.op)
+        for deviation in behaviour.deviations:
+            yield from _deviation(place, behaviour, deviation, ops.get(behaviour.op))
+
+
+def _deviation(
+    place: Placed | str, behaviour: Behaviour, deviation: Deviation, op: LoadedOp | None
+) -> Iterator[Finding]:
+    name, argument = behaviour.op, f"its argument {deviation.name!r}"
+    traced = op is not None and op.is_traced
+    if deviation.fault is Fault.WRITES:
+        said = f"{name} writes {argument}, but its schema does not say so"
+        if traced:
+            said += " (torch.compile sees it all the same, for the op is implemented for all devices)"
+        severity = Severity.WARNING if traced else None
+        hint = f"Write {deviation.schema}"
+        yield WRITES.at(place, said, symbol=name, hint=hint, severity=severity)
+    elif deviation.fault in {Fault.RETURNS, Fault.SHARES}:
+        if not traced:
+            what = "returns" if deviation.fault is Fault.RETURNS else "returns a tensor that shares memory with"
+            yield SHARES.at(place, f"{name} {what} {argument}", symbol=name)
+    elif deviation.fault is Fault.FAKE_RAISES:
+        said = f"the fake of {name} raises an error for arguments that the op takes: {deviation.words}"
+        yield FAKE.at(place, said, symbol=name)
+    elif deviation.fault is Fault.FAKE_RETURNS:
+        said = f"the fake of {name} returns {argument} or a view of it, but the op returns a new tensor"
+        yield FAKE.at(
+            place, said, symbol=name, hint=f"Return a new tensor, such as torch.empty_like({deviation.name})."
+        )
+    else:
+        yield FAKE.at(place, f"the fake of {name} answers {deviation.words}", symbol=name)

@@ -1,0 +1,294 @@
+# Runs in the interpreter that kernels are loaded with, not in kernel-builder's own. Python 3.9 syntax.
+"""Whether ops do what their schemas say: each is called with made-up arguments, and what it wrote, what its results
+share memory with and what its fake answers are compared with the schema.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import importlib
+import re
+import time
+from typing import Any
+
+from .answers import announce_call, reason_of, tell_behaviour
+from .made_up import MOST_ATTEMPTS, Arguments, Attempt, ImpossibleError, recipes
+
+SEARCH_SECONDS = 10
+OP_SECONDS = 30
+ALL_SECONDS = 90
+WRITES, RETURNS, SHARES = "writes", "returns", "shares"
+FAKE_DIFFERS, FAKE_RAISES, FAKE_RETURNS = "fake differs", "fake raises", "fake returns"
+
+
+class UnusableError(Exception):
+    """An op cannot be judged by made-up arguments."""
+
+
+def working(overload: Any, device: str) -> Attempt:
+    """Arguments that the op takes. Raises :class:`UnusableError` with the words of the first refusal."""
+    import torch
+
+    schema, first, ends = overload._schema, "", time.monotonic() + SEARCH_SECONDS
+    for count, recipe in enumerate(recipes(schema)):
+        if count >= MOST_ATTEMPTS or time.monotonic() > ends:
+            break
+        try:
+            given = Arguments(schema, recipe, device, 1)
+        except ImpossibleError as error:
+            raise UnusableError(f"no argument can be made up for {error}") from error
+        try:
+            with torch.no_grad():
+                overload(*given.positional, **given.named)
+                settle(device)
+        except Exception as error:
+            first = first or reason_of(error).splitlines()[0]
+            continue
+        if any(tensor.overflows() for tensor in given.tensors):
+            raise UnusableError("it took made-up arguments that are too small for it, and wrote past their end")
+        return recipe
+    raise UnusableError(first)
+
+
+def settle(device: str) -> None:
+    """Wait until the device has done what it was asked."""
+    import torch
+
+    module: Any = getattr(torch, device, None)
+    if hasattr(module, "synchronize"):
+        module.synchronize()
+
+
+def observed(overload: Any, recipe: Attempt, device: str) -> dict[tuple[str, str], dict[str, str]]:
+    """``(kind, argument)`` -> what one kind of call does that the schema does not say; seen twice, with other values.
+
+    Raises :class:`UnusableError` where the op writes where it must not, for nothing can be told then.
+    """
+    rounds = [once(overload, recipe, device, seed) for seed in (2, 3)]
+    return {key: value for key, value in rounds[0].items() if key in rounds[1]}
+
+
+def once(overload: Any, recipe: Attempt, device: str, seed: int) -> dict[tuple[str, str], dict[str, str]]:
+    import torch
+
+    schema = overload._schema
+    given = Arguments(schema, recipe, device, seed)
+    with torch.no_grad():
+        results = flat(overload(*given.positional, **given.named))
+        settle(device)
+    if any(tensor.overflows() for tensor in given.tensors):
+        raise UnusableError("it took made-up arguments that are too small for it, and wrote past their end")
+    infos = {argument.name: argument.alias_info for argument in schema.arguments}
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for tensor in given.tensors:
+        info = infos[tensor.name]
+        if tensor.is_written() and not (info is not None and info.is_write):
+            found[WRITES, tensor.name] = {"schema": schema_that_writes(schema, tensor.name)}
+        for result in results:
+            if tensor.owns(result) and not says_so(schema, info):
+                kind = RETURNS if result is tensor.tensor or same_view(result, tensor.tensor) else SHARES
+                found[kind, tensor.name] = {}
+    return found
+
+
+def same_view(result: Any, tensor: Any) -> bool:
+    return bool(result.shape == tensor.shape and result.stride() == tensor.stride())
+
+
+def says_so(schema: Any, info: Any) -> bool:
+    """Whether the schema says that a result is what an argument with the alias ``info`` is."""
+    if info is None:
+        return False
+    if any(found is not None and set(found.before_set) & set(info.before_set) for found in return_infos(schema)):
+        return True
+    # In lists the sets of the elements are not told.
+    return not info.before_set and any(found is not None for found in return_infos(schema))
+
+
+def return_infos(schema: Any) -> list[Any]:
+    return [result.alias_info for result in schema.returns]
+
+
+def flat(results: Any) -> list[Any]:
+    """The results of a call, one after the other."""
+    if isinstance(results, (list, tuple)):
+        return [one for result in results for one in flat(result)]
+    return [results]
+
+
+# --- the fake ---
+
+
+def has_own_fake(overload: Any) -> bool:
+    """Whether someone wrote a fake for the op, in C++ or Python."""
+    import torch
+    from torch._library.simple_registry import singleton
+
+    name = overload._schema.name
+    decorated = getattr(importlib.import_module("torch._library.custom_ops"), "OPDEFS", {}).get(name)
+    if decorated is not None:
+        # Ops of the decorator custom_op all have a fake, which raises an error until one is registered.
+        return decorated._abstract_fn is not None
+    if torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), "Meta"):
+        return True
+    return singleton.find(name).fake_impl.kernel is not None
+
+
+def judge_fake(overload: Any, recipe: Attempt, device: str) -> dict[tuple[str, str], dict[str, str]]:
+    """``(kind, what)`` -> how the op's fake differs from the op."""
+    import torch
+    from torch._subclasses import fake_tensor
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    given = Arguments(overload._schema, recipe, device, 4)
+    with torch.no_grad():
+        real = flat(overload(*given.positional, **given.named))
+        settle(device)
+    given = Arguments(overload._schema, recipe, device, 4)
+    mode = fake_tensor.FakeTensorMode(shape_env=ShapeEnv())
+    unknowable = (
+        fake_tensor.DataDependentOutputException,
+        fake_tensor.DynamicOutputShapeException,
+        fake_tensor.UnsupportedOperatorException,
+    )
+
+    def faked(value: Any) -> Any:
+        if isinstance(value, list):
+            return [faked(one) for one in value]
+        return mode.from_tensor(value, static_shapes=True) if isinstance(value, torch.Tensor) else value
+
+    positional = [faked(value) for value in given.positional]
+    named = {name: faked(value) for name, value in given.named.items()}
+    try:
+        with mode, torch.no_grad():
+            fake = flat(overload(*positional, **named))
+    except unknowable:
+        return {}
+    except Exception as error:
+        return {(FAKE_RAISES, ""): {"words": reason_of(error).splitlines()[0]}}
+    return compared(real, fake, [*positional, *named.values()], overload._schema)
+
+
+def compared(real: list[Any], fake: list[Any], given: list[Any], schema: Any) -> dict[tuple[str, str], dict[str, str]]:
+    """How the results of the fake, which was given ``given``, differ from the real ones."""
+    import torch
+
+    if len(real) != len(fake):
+        return {(FAKE_DIFFERS, "results"): {"words": f"{len(fake)} results, the op has {len(real)}"}}
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for number, (one, other) in enumerate(zip(real, fake), start=1):
+        which = f"result {number}" if len(real) > 1 else "the result"
+        if isinstance(one, torch.Tensor) != isinstance(other, torch.Tensor):
+            words = f"{which} is {kind_of(other)}, the op's is {kind_of(one)}"
+            found[FAKE_DIFFERS, which] = {"words": words}
+        elif isinstance(one, torch.Tensor):
+            for what, mine, its in facts(one, other):
+                found[FAKE_DIFFERS, f"{what} of {which}"] = {"words": f"{what} {its}, the op's has {mine}"}
+            for argument, value in zip(schema.arguments, given):
+                if shares_memory(other, value) and not says_so(schema, argument.alias_info):
+                    found[FAKE_RETURNS, argument.name] = {}
+    return found
+
+
+def shares_memory(fake: Any, value: Any) -> bool:
+    """Whether a fake tensor is a view of ``value``, of one of them where these are several, or one of them itself."""
+    import torch
+
+    if isinstance(value, list):
+        return any(shares_memory(fake, one) for one in value)
+    return isinstance(value, torch.Tensor) and fake.untyped_storage()._cdata == value.untyped_storage()._cdata
+
+
+def kind_of(value: Any) -> str:
+    import torch
+
+    return "a tensor" if isinstance(value, torch.Tensor) else repr(value)
+
+
+def facts(real: Any, fake: Any) -> list[tuple[str, Any, Any]]:
+    """What differs between a tensor and its fake: ``(what, the tensor's, the fake's)``."""
+    found: list[tuple[str, Any, Any]] = []
+    if real.dtype != fake.dtype:
+        found.append(("dtype", real.dtype, fake.dtype))
+    if real.device.type != fake.device.type:
+        found.append(("device", real.device, fake.device))
+    sizes = [plain(size) for size in fake.shape]
+    if len(sizes) != real.dim() or any(size not in (None, own) for size, own in zip(sizes, real.shape)):
+        found.append(("shape", tuple(real.shape), tuple(fake.shape)))
+    elif real.layout == fake.layout and real.numel() > 0 and None not in sizes:
+        own = [stride for size, stride in zip(real.shape, real.stride()) if size > 1]
+        its = [stride for size, stride in zip(real.shape, fake.stride()) if size > 1]
+        if own != its:
+            found.append(("strides", real.stride(), tuple(fake.stride())))
+    return found
+
+
+def plain(size: Any) -> Any:
+    """A size as a number; ``None`` where the fake leaves it open."""
+    return size if isinstance(size, int) else None
+
+
+# --- schemas as they should be ---
+
+
+def readable(schema: Any) -> str:
+    """A schema as people write it: without the namespace, and with ``Tensor!``."""
+    text = str(schema).partition("::")[2] or str(schema)
+    return re.sub(r"(\??)\((?:\$\d+|[a-z]+)!(?: -> (?:\$\d+|[a-z]+)?)?\)", r"!\1", text)
+
+
+def schema_that_writes(schema: Any, name: str) -> str:
+    """The schema with the mark for an argument that is written."""
+    head, _, rest = readable(schema).partition("(")
+    listed, arrow, results = rest.rpartition(") -> ")
+    parts = [
+        part.replace("Tensor", "Tensor!", 1) if part.split("=")[0].split()[-1] == name else part
+        for part in re.split(r", (?![^\[(]*[\])])", listed)
+    ]
+    return f"{head}({', '.join(parts)}{arrow}{results}"
+
+
+def tell_all(names: list[str], device: str) -> None:
+    """Call the ops ``names`` and tell how each behaves."""
+    ends = time.monotonic() + ALL_SECONDS
+    for name in names:
+        if time.monotonic() > ends:
+            tell_behaviour(op=name, problem=f"no time was left after {ALL_SECONDS} s", deviations=[])
+            continue
+        announce_call(name)
+        # Ends the process even where the op never returns to Python.
+        faulthandler.dump_traceback_later(OP_SECONDS, exit=True)
+        try:
+            deviations, problem = judge(overload_named(name), device), ""
+        except UnusableError as error:
+            deviations, problem = [], str(error)
+        except Exception as error:
+            deviations, problem = [], reason_of(error).splitlines()[0]
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+        tell_behaviour(op=name, problem=problem, deviations=deviations)
+
+
+def overload_named(name: str) -> Any:
+    """The op of a name as the dispatcher has it: ``namespace::op`` or ``namespace::op.overload``."""
+    import torch
+
+    namespace, _, rest = name.partition("::")
+    op, _, overload = rest.partition(".")
+    return getattr(getattr(getattr(torch.ops, namespace), op), overload or "default")
+
+
+def judge(overload: Any, device: str) -> list[dict[str, str]]:
+    """All that an op does that its schema or its fake does not say. Raises :class:`UnusableError`."""
+    recipe = working(overload, device)
+    found = observed(overload, recipe, device)
+    kinds = [str(argument.type) for argument in overload._schema.arguments]
+    if any(kind.startswith("Optional[") and "Tensor" in kind for kind in kinds):
+        with contextlib.suppress(Exception):  # it may not take all of them at once
+            found.update(observed(overload, recipe.with_optional(), device))
+    if has_own_fake(overload):
+        for key, value in judge_fake(overload, recipe, device).items():
+            if key[0] != FAKE_RETURNS or not {(RETURNS, key[1]), (SHARES, key[1])} & found.keys():
+                found[key] = value
+    return [{"kind": kind, "name": name, **more} for (kind, name), more in found.items()]
