@@ -314,7 +314,7 @@ def test_two_releases_of_a_library_in_one_project_stay_apart(tool: Tool, tmp_pat
     result = tool("build", root, "--variant", VARIANT, "--dry-run")
     assert result.code == 3
     assert (
-        "copy/copy.cu is in [kernel.copy] and [kernel.elder], which depend on cutlass_3_8 and cutlass_3_6"
+        "'copy/copy.cu' is in [kernel.copy] and [kernel.elder], which depend on cutlass_3_8 and cutlass_3_6"
         in result.stderr
     )
 

@@ -138,20 +138,25 @@ def _tell_language(entry: TextEntry, backends: set[Backend], report: Report) -> 
 
 
 def two_releases(sections: Sequence[Located], report: Report) -> None:
-    """Notice a source whose sections depend on two releases of one library: it is compiled once, with one of them."""
+    """Notice a source whose sections depend on two releases of one library. Both have the same header names and the
+    same C++ names, so one file can be compiled with one of them only.
+    """
     library = dependencies().library
-    found: dict[tuple[Backend, str], dict[str, str]] = {}
+    first: dict[tuple[Backend, str, str], tuple[str, str]] = {}
     for placed in sections:
-        for source in placed.section.src if placed.known else ():
+        section = placed.section
+        for source in section.src if placed.known else ():
             if PurePosixPath(source).suffix not in COMPILED_SUFFIXES:
                 continue
-            known = found.setdefault((placed.section.backend, plain_path(source)), {})
-            for name in placed.section.depends:
-                other = known.setdefault(library.get(name, name), name)
+            for name in section.depends:
+                key = (section.backend, plain_path(source), library.get(name, name))
+                other, owner = first.setdefault(key, (name, section.id))
                 if other != name:
+                    owners = dict.fromkeys((f"[kernel.{owner}]", f"[kernel.{section.id}]"))
                     report.error(
                         placed.path_of(source),
-                        f"{quoted(source)} would be compiled with both {other} and {name}, two releases of one library",
+                        f"{quoted(plain_path(source))} is in {' and '.join(owners)}, which depend on {other} and"
+                        f" {name}: a file is compiled once, with one release of a library",
                         hint="depend on one of them, or give each section its own copy of the source",
                     )
 

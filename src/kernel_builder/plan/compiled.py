@@ -24,10 +24,10 @@ from kernel_builder.plan import metadata
 from kernel_builder.plan.inspection import covered_files, inspection
 from kernel_builder.plan.model import EffectiveSection, InstalledFile, VariantPlan
 from kernel_builder.plan.remarks import Remarks
-from kernel_builder.plan.units import SectionInput, clashing_libraries, merge, raise_standard
+from kernel_builder.plan.units import SectionInput, merge, raise_standard
 from kernel_builder.project.identity import Identity
 from kernel_builder.project.survey import Survey
-from kernel_builder.toolchain.model import Family, LibraryHeaders, Toolchain
+from kernel_builder.toolchain.model import Family, Toolchain
 from kernel_builder.variants.matrix import Kept, stable_target
 from kernel_builder.variants.names import Abi, TorchTag
 from kernel_builder.variants.support import SupportRow, SupportTable
@@ -110,7 +110,6 @@ class CompiledVariant:
             self.remarks.warn(warning)
         if units.misplaced:
             raise ConfigError("; ".join(units.misplaced) + f"; {backend.value} kernels cannot compile it")
-        self._refuse_clashes(units.units)
         self._refuse_openmp_of_clang(units.units)
         return units.units
 
@@ -183,15 +182,6 @@ class CompiledVariant:
             for source in section.src
             if source not in here
         }
-
-    def _refuse_clashes(self, units: tuple[Unit, ...]) -> None:
-        for unit in units:
-            clash: tuple[LibraryHeaders, ...] = clashing_libraries(unit)
-            if clash:
-                raise ConfigError(
-                    f"{unit.source} is in {' and '.join(unit.sections)}, which depend on"
-                    f" {' and '.join(library.name for library in clash)}: a file is compiled once, with one of them"
-                )
 
     def _refuse_openmp_of_clang(self, units: tuple[Unit, ...]) -> None:
         """torch brings GNU's OpenMP runtime, and clang makes calls to LLVM's alone."""

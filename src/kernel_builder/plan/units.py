@@ -113,18 +113,6 @@ def _merge_units(first: Unit, second: Unit) -> Unit:
     )
 
 
-def clashing_libraries(unit: Unit) -> tuple[LibraryHeaders, ...]:
-    """Two releases of one library that the sections of ``unit`` depend on; empty when there are none.
-
-    Both have the same header names and the same C++ names, so one file can be compiled with one of them only.
-    """
-    for index, first in enumerate(unit.libraries):
-        for second in unit.libraries[index + 1 :]:
-            if first.library == second.library:
-                return first, second
-    return ()
-
-
 def raise_standard(flags: tuple[str, ...], minimum: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Raise every ``-std=`` in ``flags`` that is below C++ ``minimum`` (17, 20) to it.
 

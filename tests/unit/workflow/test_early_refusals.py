@@ -156,7 +156,7 @@ def test_one_mistake_hides_no_other(tmp_path: Path, environ: dict[str, str], cap
         (
             'depends = ["torch"]',
             'depends = ["cutlass_3_8"]\n[kernel.b]\nbackend = "cuda"\ndepends = ["cutlass_4_0"]\nsrc = ["./relu.cu"]',
-            "'./relu.cu' would be compiled with both cutlass_3_8 and cutlass_4_0, two releases of one library",
+            "'relu.cu' is in [kernel.relu] and [kernel.b], which depend on cutlass_3_8 and cutlass_4_0: ",
         ),
     ],
 )
