@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from queue import Empty, Queue
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -302,8 +303,7 @@ class Transport:
             raise self._refused(url, known)
         timeouts = self._timeouts(url)
         try:
-            response = self._session.get(url, headers=dict(headers), stream=True, timeout=timeouts, verify=self._verify)
-            with response:
+            with self._send(url, headers, timeouts) as response:
                 if response.status_code >= 400:
                     self._answered.add(_server(url))
                 _check_status(response, url, self._place)
@@ -317,6 +317,14 @@ class Transport:
                 with self._lock:
                     self._unreachable[_server(getattr(asked, "url", None) or url)] = refusal
             raise self._refused(url, refusal) from error
+
+    def _send(self, url: str, headers: Mapping[str, str], timeouts: tuple[float, float]) -> requests.Response:
+        def send() -> requests.Response:
+            return self._session.get(url, headers=dict(headers), stream=True, timeout=timeouts, verify=self._verify)
+
+        if self._first_seconds is None or not self._is_new(url):
+            return send()
+        return _within(self._first_seconds, send)
 
     def _is_new(self, url: str) -> bool:
         """Whether this server must show first that it is there."""
@@ -356,6 +364,28 @@ class Transport:
         """Raise :class:`CancelledError` after :meth:`cancel`."""
         if self._cancelled.is_set():
             raise CancelledError
+
+
+def _within(seconds: float, send: Callable[[], requests.Response]) -> requests.Response:
+    """What ``send`` returns or raises, if it does within ``seconds``: looking up a name has no limit of its own, and
+    that of a connection counts for each address of a server. Raises ``ConnectTimeout``.
+    """
+    answers: Queue[requests.Response | Exception] = Queue()
+
+    def run() -> None:
+        try:
+            answers.put(send())
+        except Exception as error:  # noqa: BLE001  (it is raised where it is waited for)
+            answers.put(error)
+
+    threading.Thread(target=run, daemon=True, name="first contact").start()
+    try:
+        answer = answers.get(timeout=seconds)
+    except Empty:
+        raise requests.exceptions.ConnectTimeout from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def _existing(certificates: Path | None) -> str | bool:

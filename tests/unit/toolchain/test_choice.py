@@ -144,10 +144,27 @@ def test_a_server_that_nobody_asked_for_and_that_hangs_is_given_up_once_and_soon
         assert len(asked) == 1
     for error in errors:
         assert not isinstance(error, NetworkError)  # it has nothing, as a source without the part
-        assert "redistrib: CUDA 12.7: NVIDIA's archives cannot be reached from here: http://127.0.0.1" in error.message
+        assert "redistrib: CUDA 12.7: NVIDIA's archives cannot be reached from here: no " in error.message
+        assert "http://" not in error.message
         assert "local: CUDA 12.7" in error.message
         assert error.hint == "set KERNEL_BUILDER_REDISTRIB to a mirror of NVIDIA's archives, a URL or a directory"
     assert len(errors) == 6
+
+
+def test_a_name_that_is_looked_up_forever_is_given_up_too(local: LocalCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[object] = []
+
+    def hang(host: object, *_: object, **__: object) -> None:
+        looked_up.append(host)
+        time.sleep(5)
+
+    monkeypatch.setattr("socket.getaddrinfo", hang)
+    source = CudaArchives(Redistrib("http://no.example/redist", transport(0.3)), lambda: None, by_default=True)
+    began = time.monotonic()
+    with pytest.raises(ToolchainError, match="cannot be reached from here: no connection within 0 s"):
+        choose(source, local)
+    assert time.monotonic() - began < 3
+    assert looked_up == ["no.example"]
 
 
 def test_a_server_that_answered_once_is_trusted_with_the_usual_patience() -> None:

@@ -67,7 +67,8 @@ class CudaArchives:
         except NetworkError as error:
             if not self._by_default or isinstance(error, IntegrityError):
                 raise
-            reason = f"NVIDIA's archives cannot be reached from here: {error.message}"
+            _, _, words = error.message.partition(": ")  # behind the URL, which nobody gave
+            reason = f"NVIDIA's archives cannot be reached from here: {words or error.message}"
             return {
                 component.name: replace(self._refuse(component, f"CUDA {version}", reason), unreachable=True)
                 for component in components
