@@ -1,15 +1,47 @@
-"""Writing files so that nobody ever sees half of one."""
+"""Writing files so that nobody ever sees half of one, and reading JSON that anybody may have written."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+from kernel_builder.errors import BuildError
+
+LARGEST_FILE = 50 * 10**9
+"""Bytes of the largest file that the Hub takes, says its documentation on storage limits."""
+
+
+def open_to_hash(path: Path) -> BufferedReader:
+    """Open a file that is going to be read as a whole, piece by piece. Raises ``OSError``, and :class:`BuildError` for
+    one that the Hub does not take: reading it would take minutes, for nothing.
+    """
+    file = path.open("rb")
+    size = os.fstat(file.fileno()).st_size
+    if size > LARGEST_FILE:
+        file.close()
+        raise BuildError(
+            f"{path} has {size / 10**9:.0f} GB, but the Hub takes at most 50 GB a file",
+            hint="split it, or remove it from the kernel",
+        )
+    return file
+
+
+def parse_json(text: str | bytes) -> Any:
+    """What ``text`` says in JSON. Raises ``ValueError`` for everything that is wrong with it: ``json`` itself raises
+    ``RecursionError`` for what is nested too deeply.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 @contextmanager

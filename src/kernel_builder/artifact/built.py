@@ -5,7 +5,6 @@ Reference: interoperability contract 6.1 (where variants are looked for) and 4.1
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +12,10 @@ from pathlib import Path
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError
+from kernel_builder.files import parse_json
 from kernel_builder.project.inputs import sources_of
 
+_MAX_BYTES = 16 * 2**20  # of a metadata file; no honest one has as many
 CARD = "CARD.md"
 """Name of the card's template in a project, and of the filled card beside the variants; on the Hub it is README.md."""
 
@@ -114,7 +115,10 @@ def variants_in(folder: Path) -> tuple[BuiltVariant, ...]:
         if path.name.startswith(".") or not file.is_file():
             continue
         try:
-            document = json.loads(file.read_text(encoding="utf-8"))
+            if file.stat().st_size > _MAX_BYTES:
+                wrong.append(f"{file}: too large for a metadata file")
+                continue
+            document = parse_json(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             wrong.append(f"{file}: {error}")
             continue

@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from kernel_builder.files import open_to_hash
+
 METADATA = "metadata.json"
 SIGNATURE = f"{METADATA}.sigstore"
 _NOT_HASHED = frozenset({METADATA, SIGNATURE})
@@ -32,10 +34,11 @@ def _files(directory: Path) -> Iterator[tuple[str, Path]]:
 def hash_variant(directory: Path) -> dict[str, str]:
     """Path -> base64 SHA-256 of every file of a variant, sorted by the bytes of the path.
 
-    Raises ``OSError`` for a file that cannot be read or a link that leads nowhere.
+    Raises ``OSError`` for a file that cannot be read or a link that leads nowhere, and
+    :class:`BuildError` for one that is larger than the Hub takes.
     """
     found: dict[str, str] = {}
     for relative, path in _files(directory):
-        with path.open("rb") as file:
+        with open_to_hash(path) as file:
             found[relative] = base64.b64encode(hashlib.file_digest(file, "sha256").digest()).decode("ascii")
     return dict(sorted(found.items(), key=lambda item: os.fsencode(item[0])))

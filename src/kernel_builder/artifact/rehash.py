@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kernel_builder.artifact.digest import METADATA, hash_variant
 from kernel_builder.errors import BuildError
-from kernel_builder.files import write_bytes
+from kernel_builder.files import parse_json, write_bytes
 
 _MAX_BYTES = 16 * 2**20
 
@@ -39,7 +39,7 @@ def _read(file: Path) -> tuple[bytes, dict[str, object]]:
         raise BuildError(f"{file} is too large for a metadata file")
     raw = file.read_bytes()
     try:
-        document = json.loads(raw)
+        document = parse_json(raw)
     except (ValueError, RecursionError) as error:
         raise BuildError(f"{file} is not JSON: {error}", hint="rebuild the variant") from error
     if not isinstance(document, dict):
@@ -62,7 +62,7 @@ def _with_digest(document: dict[str, object], files: dict[str, str]) -> dict[str
 
 def _write(file: Path, old: bytes, document: dict[str, object]) -> bool:
     new = (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
-    if new == old or json.loads(old) == document:
+    if new == old or parse_json(old) == document:
         return False
     write_bytes(file, new)
     return True

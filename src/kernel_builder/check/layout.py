@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.namespace import native_sources, without_noise
 from kernel_builder.check.subject import BuildFolder, EntryKind, PythonFile, SourceTree, TreeEntry, VariantDir, join
+from kernel_builder.files import LARGEST_FILE
 from kernel_builder.toml.nodes import printable
 from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.names import ArchVariant
@@ -229,7 +230,6 @@ _STRAY_DIRECTORIES = frozenset(
     {".git", ".hg", ".svn", ".idea", ".vscode", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints"}
     | {".venv", "venv", "node_modules", ".tox", ".nox", "CMakeFiles", "_cmake_build"}
 )
-_LARGEST_HUB_FILE = 50 * 10**9
 _MOST_HUB_ENTRIES = 10_000
 
 
@@ -265,7 +265,7 @@ def _entry(variant: VariantDir, entry: TreeEntry, directory: str, name: str) -> 
         yield LINK_OUT.at(place, f"a link that points {where}: {printable(entry.target or '')}")
     elif entry.target is not None and _is_inside(variant, entry):
         yield LINK.at(place, f"a link to {printable(entry.target)}")
-    if entry.kind is EntryKind.FILE and entry.size > _LARGEST_HUB_FILE:
+    if entry.kind is EntryKind.FILE and entry.size > LARGEST_FILE:
         yield HUB_FILE_SIZE.at(place, f"is {entry.size / 10**9:.0f} GB in size")
     parents = directory.split("/")
     is_stray = name in _STRAY_DIRECTORIES if entry.kind is EntryKind.DIRECTORY else _is_stray(name)

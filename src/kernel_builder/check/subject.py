@@ -36,6 +36,7 @@ from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.config.settings import FILE_NAME as SETTINGS_NAME
 from kernel_builder.config.settings import Acceptance, SettingsFile
 from kernel_builder.errors import ConfigError, Diagnostic, Level, UsageError
+from kernel_builder.files import parse_json
 from kernel_builder.toml.nodes import printable
 from kernel_builder.variants.names import Variant, parse_variant
 
@@ -412,7 +413,7 @@ class VariantDir:
         if raw is None:
             return None, "there is no readable metadata.json", None
         try:
-            document = json.loads(raw)
+            document = parse_json(raw)
         except json.JSONDecodeError as error:
             return None, f"not valid JSON: {error.msg}", error.lineno
         except (ValueError, RecursionError) as error:

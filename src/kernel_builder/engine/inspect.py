@@ -7,7 +7,6 @@ NAME=DIR]``. What is wrong is printed, and the exit code is 1; otherwise the sta
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from kernel_builder.binary.elf import ElfError, read_elf
 from kernel_builder.engine.own_names import Elsewhere, OwnNames
 from kernel_builder.engine.stale import headers
 from kernel_builder.engine.undefined import Missing, UndefinedPolicy, blame, diagnose, find_missing, grouped
+from kernel_builder.files import parse_json
 from kernel_builder.versions import Version
 
 _SYSTEM = Path("/usr")
@@ -84,7 +84,7 @@ def problem_of(request: Mapping[str, object], places: Places, trees: Sequence[Tr
             "    a kernel's name covers only its own files, so it would not change with these; copy them into the"
             " project"
         )
-    listed = json.loads(Path(expand(str(request["covered"]), places)).read_text(encoding="utf-8"))
+    listed = parse_json(Path(expand(str(request["covered"]), places)).read_text(encoding="utf-8"))
     uncovered = sorted(set(read.own) - set(listed))
     if uncovered:
         return (
@@ -150,7 +150,7 @@ def main(argv: Sequence[str]) -> int:
     named = (text.partition("=") for text in options.tree)
     trees = [Tree(name=name, identity="", root=Path(root)) for name, _, root in named]
     try:
-        problem = problem_of(json.loads(options.request.read_text(encoding="utf-8")), places, trees)
+        problem = problem_of(parse_json(options.request.read_text(encoding="utf-8")), places, trees)
     except OSError as error:
         problem = f"it cannot be checked: {error.filename}: {error.strerror}"
     except (ElfError, ValueError) as error:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kernel_builder.actions.model import Action
-from kernel_builder.files import write_text
+from kernel_builder.files import parse_json, write_text
 from kernel_builder.plan.model import BuildPlan
 
 _RECORD = "commands.json"
@@ -62,7 +62,7 @@ def digest_of(plan: BuildPlan, action: Action) -> str:
 
 def _recorded(work: Path) -> Mapping[str, str]:
     try:
-        kept = json.loads((work / _RECORD).read_text(encoding="utf-8"))
+        kept = parse_json((work / _RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return kept if isinstance(kept, dict) else {}

@@ -20,6 +20,7 @@ from kernel_builder.artifact.digest import METADATA, SIGNATURE
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.errors import BuildError, ConfigError, UsageError
+from kernel_builder.files import open_to_hash
 from kernel_builder.hub.plan import BENCHMARK_FILES, BENCHMARKS, BUILD, SMALL, LocalFile
 from kernel_builder.variants.names import parse_variant
 
@@ -224,7 +225,7 @@ def _digest_of(file: LocalFile, algorithm: str) -> str:
 
 def read_file(source: Path, path: str) -> LocalFile:
     """A file on disk, hashed, to be published as ``path``. Raises ``OSError``."""
-    with source.open("rb") as stream:
+    with open_to_hash(source) as stream:
         status = os.fstat(stream.fileno())
         blob = None
         if status.st_size <= SMALL:

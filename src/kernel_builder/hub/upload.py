@@ -10,7 +10,6 @@ Reference: interoperability contract 6.4, sharp edges 33 to 38.
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
@@ -24,6 +23,7 @@ from kernel_builder.artifact.built import BuiltVariant
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.errors import KernelBuilderError, NetworkError, UsageError
 from kernel_builder.events import Notice, Reporter, UploadFinished, UploadStarted, Waiting
+from kernel_builder.files import parse_json
 from kernel_builder.hub.gate import Checked, Proving, check_source, missing_variants
 from kernel_builder.hub.local import UploadSource, benchmark_files, card_text, find_source, has_card, text_file
 from kernel_builder.hub.plan import (
@@ -324,7 +324,7 @@ class _Planner:
             with TemporaryDirectory(prefix="kernel-builder-") as scratch:
                 text = self._remote.download(path, there.commit, Path(scratch)).read_bytes()
             try:
-                document = json.loads(text)
+                document = parse_json(text)
             except ValueError:
                 document = None
             self._read[blob] = document if isinstance(document, dict) else {}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kernel_builder.config.backends import Backend
-from kernel_builder.files import write_text
+from kernel_builder.files import parse_json, write_text
 
 # Keys whose kernels run an op on every device.
 _COMPOSITE = frozenset(
@@ -234,7 +234,7 @@ class Call:
 def remembered(stamp: Path, key: list[str] | None) -> LoadResult | None:
     """What loading gave before under the same ``key``, if it went well (see :func:`remember`)."""
     try:
-        kept = json.loads(stamp.read_text(encoding="utf-8"))
+        kept = parse_json(stamp.read_text(encoding="utf-8"))
         if key is not None and kept["key"] == key:
             return LoadResult(
                 status=LoadStatus(kept["status"]),

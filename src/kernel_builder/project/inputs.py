@@ -20,6 +20,7 @@ from pathlib import Path
 from kernel_builder.config.checks import LEADS_OUT_HINT, leads_out_message
 from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError, Diagnostic, Level
+from kernel_builder.files import open_to_hash
 from kernel_builder.project.tree import (
     HEADER_SUFFIXES,
     OUTPUT_DIRECTORY,
@@ -166,8 +167,12 @@ class _Search:
             self._refuse_leaving()
 
     def read(self, path: str) -> bytes:
-        """The content of a file, which is noted as an input."""
-        data = (self.root / path).read_bytes()
+        """The content of a file, which is noted as an input; nothing for one that is too large to be text."""
+        with open_to_hash(self.root / path) as file:
+            if os.fstat(file.fileno()).st_size > _LARGEST_TEXT:
+                self.contents[path] = hashlib.file_digest(file, "sha256").hexdigest()
+                return b""
+            data = file.read()
         self.contents[path] = hashlib.sha256(data).hexdigest()
         return data
 
@@ -177,8 +182,6 @@ class _Search:
         self._pending += new
 
     def _scan(self, path: str, data: bytes) -> None:
-        if len(data) > _LARGEST_TEXT:
-            return  # data, not text
         said = _what_it_says(data)
         self.is_listed = self.is_listed and said.is_listed
         for wanted in said.included:

@@ -30,6 +30,7 @@ from filelock import FileLock, Timeout
 
 from kernel_builder.errors import IntegrityError, MachineError
 from kernel_builder.events import Notice, Reporter, Silent, Waiting
+from kernel_builder.files import parse_json
 from kernel_builder.store.artefact import Artefact, parse_artefact
 from kernel_builder.store.settings import expanded
 from kernel_builder.store.uses import Uses
@@ -393,7 +394,7 @@ def load_manifest(entry: Path) -> Mapping[str, object]:
     is not as it was written.
     """
     try:
-        manifest = json.loads((entry / MANIFEST).read_text(encoding="utf-8"))
+        manifest = parse_json((entry / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise IntegrityError(f"{entry} is missing from the store, or incomplete") from error
     except (OSError, ValueError, RecursionError) as error:

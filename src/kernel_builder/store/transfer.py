@@ -28,7 +28,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from kernel_builder.errors import IntegrityError, MachineError
-from kernel_builder.files import replacing
+from kernel_builder.files import parse_json, replacing
 from kernel_builder.store.archive import Counted
 from kernel_builder.store.cache import (
     MANIFEST,
@@ -251,7 +251,7 @@ class _Reading:
 
     def _read_head(self, data: bytes) -> None:
         try:
-            head = json.loads(data)
+            head = parse_json(data)
             form = head["format"]
             if form == FORMAT:
                 self._promised = {str(entry["name"]): int(entry["size"]) for entry in head["entries"]}

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kernel_builder.config.backends import HOST, Backend
-from kernel_builder.files import write_text
+from kernel_builder.files import parse_json, write_text
 from kernel_builder.store.artefact import parse_artefact
 from kernel_builder.store.cache import Store
 from kernel_builder.toolchain.choice import Chain, NoSourceError, Refused, Taken, ToolchainRequest
@@ -64,7 +64,7 @@ class Resolutions:
         found: set[ToolchainRequest] = set()
         for path in self._folder.glob("torch-*.json"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                table = json.loads(path.read_text(encoding="utf-8"))
+                table = parse_json(path.read_text(encoding="utf-8"))
                 if (table["recipe"], table["machine"]) != (self._describer.recipes, machine):
                     continue
                 abi = Abi(table["abi"]) if table["abi"] else None
@@ -107,7 +107,7 @@ class Resolutions:
         try:
             if not 0 <= time.time() - path.stat().st_mtime <= max_age:
                 return None
-            table = json.loads(path.read_text(encoding="utf-8"))
+            table = parse_json(path.read_text(encoding="utf-8"))
             return NoSourceError(table["message"], part=table["part"], silent=table["silent"], hint=table["hint"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -127,7 +127,7 @@ class Resolutions:
         """The choice in ``path``, if it is for ``request`` and all that it needs from the network is there."""
         try:
             age = max(0.0, time.time() - path.stat().st_mtime)
-            table = json.loads(path.read_text(encoding="utf-8"))
+            table = parse_json(path.read_text(encoding="utf-8"))
             facts = (table["format"], table["abi"], table["machine"], table["tools"], table["recipe"])
             if facts != (_FORMAT, request.abi, request.machine, build_machine(), self._describer.recipes):
                 return None

@@ -23,7 +23,7 @@ from kernel_builder.config.reader import decode, load_project, read_file
 from kernel_builder.config.settings import FILE_NAME
 from kernel_builder.errors import BuildError, ConfigError, Diagnostic, KernelBuilderError, Level, UsageError
 from kernel_builder.events import Notice, Reporter
-from kernel_builder.files import write_text
+from kernel_builder.files import parse_json, write_text
 from kernel_builder.load.evidence import LoadResult
 from kernel_builder.plan.sections import unreachable_section
 from kernel_builder.project.inputs import build_inputs
@@ -359,7 +359,7 @@ def _listed(findings: Sequence[Finding]) -> str:
 
 def _remembered(stamp: Path, key: str) -> bool:
     try:
-        return bool(json.loads(stamp.read_text(encoding="utf-8")) == key)
+        return bool(parse_json(stamp.read_text(encoding="utf-8")) == key)
     except (OSError, ValueError):
         return False
 

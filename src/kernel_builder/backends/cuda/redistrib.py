@@ -9,7 +9,6 @@ user's options name this source.
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ from html.parser import HTMLParser
 from pathlib import Path, PurePosixPath
 
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
+from kernel_builder.files import parse_json
 from kernel_builder.store.archive import Select, unpack
 from kernel_builder.store.download import OnBytes, Site, kept_download, safe_path
 from kernel_builder.store.transport import NotFoundError, Transport
@@ -85,7 +85,7 @@ class Redistrib:
         name, data = self._manifest(version)
         where = self._site.where(name)
         try:
-            manifest = json.loads(data)
+            manifest = parse_json(data)
         except ValueError as error:
             raise IntegrityError(f"{where} is not valid JSON: {error}") from error
         if not isinstance(manifest, dict):
