@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import CPU, ROOT, Tool, commit, copy_project
+from conftest import CPU, ROOT, ProjectMaker, Tool, commit, copy_project
+from kernel_builder.errors import ExitCode
 
 PROGRAMS = (
     *(
@@ -99,6 +100,45 @@ def test_looking_at_a_project_runs_nothing_of_it(
     path = os.pathsep.join([".", "", "bin", os.environ["PATH"], ""])
     tool(*words, cwd=root, env={"PATH": path})
     assert not marker.exists(), marker.read_text(encoding="utf-8")
+
+
+SEVEN = 'extern "C" __attribute__((visibility("default"))) int seven() { return %d; }\n'
+
+
+def test_objects_that_come_with_a_project_are_not_linked(
+    tool: Tool, make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    """Somebody builds other sources, and sends what came of them with innocent ones in their place."""
+    root = make_project("sent", {"a.cpp": SEVEN % 666})
+    evil = tool("build", root, "--variant", CPU, "--json")
+    (root / ".kernel-builder" / "made-by").write_text("0" * 64, encoding="ascii")  # by a store of theirs
+    assert evil.compiled() == ["a.cpp"], evil.stderr
+    before = (root / "a.cpp").stat()
+    (root / "a.cpp").write_text(SEVEN % 7, encoding="ascii")
+    os.utime(root / "a.cpp", ns=(before.st_atime_ns, before.st_mtime_ns))
+    stray = root / ".kernel-builder" / "generated" / "stray.h"
+    stray.write_text("", encoding="ascii")
+    built = tool("build", root, "--variant", CPU, "--json")
+    assert built.compiled() == ["a.cpp"]
+    assert f"{root}/.kernel-builder was not made by builds on this machine, so nothing of it is used" in built.stderr
+    assert not stray.exists()
+    again = tool("build", root, "--variant", CPU, "--json")
+    assert (again.compiled(), "was not made" in again.stderr) == ([], False)
+
+
+def test_a_work_directory_that_leads_elsewhere_is_not_cleared(
+    tool: Tool, make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    root, mine = make_project("linked", {"a.cpp": SEVEN % 7}), tmp_path / "mine"
+    mine.mkdir()
+    (mine / "precious").touch()
+    (root / ".kernel-builder").symlink_to(mine)
+    refused = tool("build", root, "--variant", CPU)
+    assert refused.code == ExitCode.SYSTEM
+    assert f".kernel-builder is a link to {mine}, which has files that no build on this machine made" in refused.stderr
+    assert [path.name for path in mine.iterdir()] == ["precious"]
+    (mine / "precious").unlink()
+    assert tool("build", root, "--variant", CPU).code == 0  # somebody's own scratch disk, say
 
 
 def test_the_page_lists_these_commands() -> None:

@@ -17,7 +17,7 @@ from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import Project
 from kernel_builder.engine.ninja import NinjaEngine
 from kernel_builder.engine.protocol import EngineOptions
-from kernel_builder.engine.work import exclusive
+from kernel_builder.engine.work import claim, exclusive
 from kernel_builder.errors import BuildError, ConfigError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.files import write_text
@@ -25,6 +25,7 @@ from kernel_builder.load.client import Environment, NoEnvironment, find_environm
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.project.identity import identify
 from kernel_builder.project.inputs import build_inputs
+from kernel_builder.project.tree import WORK_DIRECTORY
 from kernel_builder.toolchain.lock import LockUse
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet
@@ -117,6 +118,7 @@ def build(request: BuildRequest, run: Run) -> BuildOutcome:
     A variant that fails is a value of the outcome. Raises what the earlier stages raise; Ctrl-C leaves no child and no
     half-made variant.
     """
+    claim(request.root.resolve() / WORK_DIRECTORY, run.store.root, run.reporter)
     prepared = prepare_build(request, run)
     told = prepared.plan.notes
     places = prepared.plan.places
@@ -142,7 +144,7 @@ def build(request: BuildRequest, run: Run) -> BuildOutcome:
         verbose=request.verbose,
     )
     finisher = Finisher(prepared=prepared, environment=environment, conformance=conformance, reporter=run.reporter)
-    with exclusive(places.work, run.reporter):
+    with exclusive(places.work, places.store, run.reporter):
         recover(places.output, tuple(variant.name for variant in plan.variants))
         result = NinjaEngine().run(plan, options)
         inputs = build_inputs(prepared.project, places.output)
