@@ -186,14 +186,14 @@ def no_sections(sections: Sequence[Located], report: Report) -> None:
 
 
 def backends_without_sections(
-    sections: Sequence[Located], backends: tuple[Backend, ...], path: Where, report: Report
+    sections: Sequence[Located], backends: tuple[Backend, ...], bindings: Sequence[str], path: Where, report: Report
 ) -> None:
-    """Warn of backends that get Python code alone while others have compiled code: often a forgotten
-    section.
+    """Warn of backends that get Python code alone while others have compiled code, or while there are ``bindings``,
+    which nothing compiles then: often a forgotten section.
     """
     present = {placed.section.backend for placed in sections}
     missing = [backend for backend in backends if backend not in present]
-    if present and missing:
+    if (present or bindings) and missing:
         one = len(missing) == 1
         report.warning(
             path,

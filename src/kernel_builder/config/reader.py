@@ -444,6 +444,7 @@ class _Reader:
             checks.backends_without_sections(
                 known,
                 tuple(b for b in backends if b in COMPILED),
+                framework.src,
                 (*self._top.table("general").path, "backends"),
                 self._report,
             )

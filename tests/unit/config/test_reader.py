@@ -17,7 +17,7 @@ from kernel_builder.config.model import (
     Suffix,
 )
 from kernel_builder.config.reader import MAX_BYTES, load_project, read_project
-from kernel_builder.errors import ConfigError, ExitCode, Level
+from kernel_builder.errors import ConfigError, Diagnostic, ExitCode, Level
 from kernel_builder.versions import Version
 
 MINIMAL = """\
@@ -103,6 +103,16 @@ def test_reads_the_least_that_there_is(tmp_path: Path) -> None:
     assert project.sections == ()
 
 
+def test_bindings_that_nothing_compiles_are_told(tmp_path: Path) -> None:
+    """Without kernel sections the variant is Python alone, whatever the framework's sources are."""
+    text = MINIMAL.replace("[torch-noarch]", '[torch]\nsrc = ["torch-ext/torch_binding.cpp"]')
+    files = ("torch-ext/my_kernel/__init__.py", "torch-ext/torch_binding.cpp")
+    _, warnings = load_project(project_dir(tmp_path, text, *files))
+    assert [one.message for one in warnings] == [
+        "there is no kernel section for cuda, so its variant has only Python code"
+    ]
+
+
 def test_reads_every_key(tmp_path: Path) -> None:
     files = ("torch-ext/my_kernel/__init__.py", "torch-ext/torch_binding.cpp", "a.cpp", "b.cu")
     project, warnings = load_project(project_dir(tmp_path, FULL, *files))
@@ -149,11 +159,15 @@ kernel = {}
     assert (project.name, project.sections, warnings) == ("ab", (), ())
 
 
+def errors_of(error: ConfigError) -> list[Diagnostic]:
+    return [one for one in error.diagnostics if one.severity is Level.ERROR]
+
+
 def test_tvm_ffi_has_a_package_directory_of_its_own(tmp_path: Path) -> None:
     text = MINIMAL.replace("[torch-noarch]", '[tvm-ffi]\nsrc = ["x.cc"]')
     with pytest.raises(ConfigError) as caught:
         load_project(project_dir(tmp_path, text, "x.cc", "torch-ext/my_kernel/__init__.py"))
-    (said,) = caught.value.diagnostics
+    (said,) = errors_of(caught.value)
     assert "tvm-ffi-ext/my_kernel/__init__.py" in said.message
     assert said.hint == "move torch-ext/my_kernel there"
 
@@ -253,7 +267,7 @@ def test_a_source_behind_a_link_out_of_the_project_is_refused(tmp_path: Path) ->
     (root / "b.cu").symlink_to("c.cu")
     with pytest.raises(ConfigError) as caught:
         load_project(root)
-    assert [(one.key, one.message) for one in caught.value.diagnostics] == [
+    assert [(one.key, one.message) for one in errors_of(caught.value)] == [
         ("torch.src[0]", f"'a.cu' is a link that leads out of the project, to '{other / 'a.cu'}'"),
         ("torch.src[1]", f"'inside' is a link that leads out of the project, to '{other}'"),
     ]
@@ -332,7 +346,7 @@ def test_a_link_that_leads_nowhere_is_a_missing_file(tmp_path: Path) -> None:
     (tmp_path / "a.cu").symlink_to("b.cu")
     with pytest.raises(ConfigError) as caught:
         load_project(tmp_path)
-    assert messages(caught.value) == ["file 'a.cu' does not exist"]
+    assert [one.message for one in errors_of(caught.value)] == ["file 'a.cu' does not exist"]
 
 
 def test_a_range_that_only_a_patch_release_is_in_is_not_empty(tmp_path: Path) -> None:
