@@ -7,12 +7,14 @@ followed.
 
 from __future__ import annotations
 
+import os.path
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from kernel_builder.config.model import Project
 
@@ -101,11 +103,10 @@ def read_native(text: str) -> NativeText:
     macros: dict[str, Macro] = {}
     uncertain: set[int] = set()
     conditions = _Conditions()
-    at = 0
+    state, at = conditions.state, 0
     while at < len(lines):
         start, line = at, lines[at]
         if not line.lstrip().startswith("#"):
-            state = conditions.state
             if state is not State.NEVER:
                 kept[at] = line
             if state is State.MAYBE:
@@ -120,16 +121,14 @@ def read_native(text: str) -> NativeText:
         if match is None:
             continue
         word, rest = match[1], match[2].strip()
-        if conditions.take(word, rest) or conditions.state is State.NEVER:
-            continue
-        if word in {"include", "import", "include_next"}:
-            found = _INCLUDED.match(rest)
+        found = _INCLUDED.match(rest) if word in {"include", "import", "include_next"} else None
+        if not conditions.take(word, rest) and state is not State.NEVER:
             if found is not None:
-                certain = conditions.state is State.SEEN
-                includes.append(Include(path=found[1].strip(), line=start + 1, certain=certain))
-        elif word == "define":
-            conditions.defined(rest)
-            _define(rest, macros)
+                includes.append(Include(path=found[1].strip(), line=start + 1, certain=state is State.SEEN))
+            elif word == "define":
+                conditions.defined(rest)
+                _define(rest, macros)
+        state = conditions.state
     return NativeText(code="\n".join(kept), includes=tuple(includes), macros=macros, uncertain=frozenset(uncertain))
 
 
@@ -330,6 +329,7 @@ def compiled_files(project: Project) -> Iterator[ReadFile]:
     An include is looked for beside the file that has it, in the project, and in the directories for headers. Files that
     are too large or cannot be read are left out.
     """
+    root = str(project.root)
     folders = ["", project.framework.directory, "csrc", *project.framework.include]
     folders += [path for section in project.sections for path in section.include]
     certain = [path for path in listed_sources(project) if path.lower().endswith(SUFFIXES)]
@@ -347,21 +347,15 @@ def compiled_files(project: Project) -> Iterator[ReadFile]:
         native = read_native(text)
         yield ReadFile(path=relative, native=native, certain=is_certain)
         for include in native.includes:
-            found = _within(project.root, [str(PurePosixPath(relative).parent), *folders], include.path)
+            found = _within(root, [posixpath.dirname(relative), *folders], include.path)
             if found is not None:
                 (certain if is_certain and include.certain else uncertain).append(found)
 
 
-def _within(root: Path, places: Iterable[str], path: str) -> str | None:
+def _within(root: str, places: Iterable[str], path: str) -> str | None:
     for place in places:
-        parts: list[str] = []
-        for part in (PurePosixPath(place) / path).parts:
-            if part == ".." and parts:
-                parts.pop()
-            elif part not in {".", ""}:
-                parts.append(part)
-        relative = "/".join(parts)
-        if not relative.startswith((".", "/")) and (root / relative).is_file():
+        relative = posixpath.normpath(f"{place}/{path}" if place else path)
+        if not relative.startswith((".", "/")) and os.path.isfile(f"{root}/{relative}"):  # noqa: PTH113  (many)
             return relative
     return None
 

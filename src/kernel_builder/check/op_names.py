@@ -30,7 +30,8 @@ from kernel_builder.check.python_facts import (
 )
 from kernel_builder.check.python_names import FullNames
 from kernel_builder.check.python_rules import allowed_modules
-from kernel_builder.check.subject import LibraryFile, PythonTree
+from kernel_builder.check.subject import PythonTree
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import FrameworkKind
 from kernel_builder.variants.names import ArchVariant, TvmFfiTag
 
@@ -65,6 +66,11 @@ FIXED_GUARDED = rule(
     source=f"{_PAGE}; contract 3.3",
 )
 
+_DEVICES = re.compile(
+    rb"\bis_(?:%s)\b|\bdevice_?type\b|\bdevice\.type\b|\bis_available\s*\(|\btorch\.version\.|\bget_device_capability\b"
+    % "|".join(sorted({backend.torch.device for backend in Backend})).encode()
+)
+"""How Python code asks for a device: then it may name ops that only other variants of the kernel have."""
 _OPS, _PREFIX = "ops", "add_op_namespace_prefix"
 _NO_OPS = frozenset({"name"})
 """Attributes of a namespace that are no ops."""
@@ -360,7 +366,7 @@ def _bound_otherwise(tree: ast.Module | None) -> frozenset[str]:
 
 
 @checks(PythonTree, MISSING)
-def missing_ops(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
+def missing_ops(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
     """Ops that are named and registered nowhere. One finding for each op of a file."""
     if _has_other_ops(tree):
         return
@@ -373,8 +379,8 @@ def missing_ops(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
         if module.name != (GENERATED_OPS,)
     ]
     in_python = [name for reader in readers for name in reader.defined()]
-    registered = _Registered.of(tree)
-    if registered is None or None in in_python:
+    registered = _Registered(tree, settings)
+    if None in in_python or not any(True for reader in readers for _ in reader.uses()) or not registered.is_known:
         return
     known = {*(name for name in in_python if name), *(name for reader in readers for name in reader.probed())}
     for reader in readers:
@@ -382,12 +388,18 @@ def missing_ops(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
         for use in reader.uses():
             if use.op in told or use.op in known or use.place.handled or use.place.guard is Guard.TYPING:
                 continue
-            if registered.has(use.op) or (not registered.is_sure and use.place.conditional):
+            if registered.has(use.op):
                 continue
             told.add(use.op)
             near = get_close_matches(use.op, sorted(known | registered.names), n=1, cutoff=0.6)
             said = f"{use.how}: the kernel registers no op {use.op}" + (f"; did you mean {near[0]}?" if near else "")
-            yield MISSING.at(reader.module.file, said, line=use.line, symbol=use.op)
+            yield MISSING.at(
+                reader.module.file,
+                said if registered.is_sure else f"{said} (in this variant)",
+                line=use.line,
+                symbol=use.op,
+                severity=None if registered.is_sure else Severity.WARNING,
+            )
 
 
 def _has_other_ops(tree: PythonTree) -> bool:
@@ -399,36 +411,59 @@ def _has_other_ops(tree: PythonTree) -> bool:
     return project is None or project.framework.kind is FrameworkKind.TVM_FFI
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Registered:
-    """What native code registers: ``names`` as far as they can be listed. ``libraries`` are searched for others.
+    """What native code registers, as far as it is asked for: reading sources and libraries takes its time."""
 
-    ``is_sure``: this is all that any variant registers, so what is missing here is missing everywhere.
-    """
+    def __init__(self, tree: PythonTree, settings: Settings) -> None:
+        self._tree = tree
+        variant = tree.variant
+        folder = variant.folder if variant is not None else None
+        self._variants = folder.variants if folder is not None else (variant,) if variant is not None else ()
+        loaded = [settings.evidence.get(one.name) for one in self._variants]
+        # What loading showed is exact; bytes are searched where a variant was not loaded.
+        self._loaded = {op.short.split(".", 1)[0] for result in loaded if result is not None for op in result.ops}
+        self._libraries = tuple(
+            library
+            for one, result in zip(self._variants, loaded, strict=True)
+            if result is None or not result.loaded
+            for library in one.libraries
+        )
 
-    names: frozenset[str]
-    libraries: tuple[LibraryFile, ...] = ()
-    is_sure: bool = True
+    @cached_property
+    def _in_sources(self) -> frozenset[str] | None:
+        source = self._tree.source
+        return ops_of(source.compiled) if source is not None and source.project is not None else None
 
-    @classmethod
-    def of(cls, tree: PythonTree) -> _Registered | None:
-        """``None`` where it cannot be told."""
-        in_sources = ops_of(tree.source.compiled) if tree.source is not None and tree.source.project else None
-        if tree.variant is None:
-            return None if in_sources is None else cls(names=in_sources)
-        folder = tree.variant.folder
-        variants = folder.variants if folder is not None else (tree.variant,)
-        libraries = tuple(library for variant in variants for library in variant.libraries)
-        if any(library.error is not None for library in libraries):
-            return None
-        backends = {variant.backend for variant in variants}
-        names = frozenset(name for library in libraries for name in op_names(library))
-        sure = in_sources is not None or len(backends) > 1
-        return cls(names=names | (in_sources or frozenset()), libraries=libraries, is_sure=sure)
+    @property
+    def is_known(self) -> bool:
+        """Whether there is anything to compare with."""
+        if self._tree.variant is None:
+            return self._in_sources is not None
+        return all(library.error is None for library in self._libraries)
+
+    @cached_property
+    def is_sure(self) -> bool:
+        """Whether this is all that any variant registers: the sources are there, variants for several backends are, or
+        the Python code never asks what device it is on.
+        """
+        backends = {variant.backend for variant in self._variants}
+        return (
+            self._in_sources is not None
+            or len(backends) > 1
+            or not any(_DEVICES.search(file.source) for file in self._tree.files)
+        )
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that can be listed."""
+        listed = {name for library in self._libraries for name in op_names(library)}
+        return frozenset(listed | self._loaded | (self._in_sources or frozenset()))
 
     def has(self, op: str) -> bool:
         """Whether the op is registered, or may be."""
-        return op in self.names or any(may_name(library, op) for library in self.libraries)
+        if op in self._loaded or any(may_name(library, op) for library in self._libraries):
+            return True
+        return self._in_sources is not None and op in self._in_sources
 
 
 # --- ops of others ---

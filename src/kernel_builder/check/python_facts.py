@@ -41,8 +41,8 @@ class Guard(IntEnum):
 
 class Position(NamedTuple):
     """Where a node stands: under which ``guard``, whether an ImportError there is ``caught``, whether a test of
-    ``sys.version_info`` decides on it (``versioned``), whether it is in a function's own scope (``local``), whether an
-    AttributeError or an OSError there is ``handled``, and whether only some branches run it (``conditional``).
+    ``sys.version_info`` decides on it (``versioned``), whether it is in a function's own scope (``local``), and whether
+    an AttributeError or an OSError there is ``handled``.
     """
 
     guard: Guard = Guard.IMPORT
@@ -50,7 +50,6 @@ class Position(NamedTuple):
     versioned: bool = False
     local: bool = False
     handled: bool = False
-    conditional: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,9 +290,8 @@ def placed(
                 for item in value:
                     if isinstance(item, ast.AST):
                         children.append((item, inner))
-                        if is_body and not inner.conditional and _may_leave(item):
-                            guard = inner.guard if caller is None else max(inner.guard, Guard.CONDITION)
-                            inner = inner._replace(guard=guard, conditional=True)
+                        if caller is not None and inner.guard < Guard.CONDITION and _may_leave(item):
+                            inner = inner._replace(guard=Guard.CONDITION)
         waiting += reversed(children)
 
 
@@ -351,7 +349,7 @@ def _is_generator(function: ast.FunctionDef) -> bool:
 
 def _inside(node: ast.AST, part: str, place: Position) -> Position:
     """The place of what stands in field ``part`` of ``node``, which itself stands at ``place``."""
-    guard, caught, versioned, local, handled, conditional = place
+    guard, caught, versioned, local, handled = place
     found = Guard.IMPORT
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and part == "body":
         found, local = Guard.FUNCTION, True
@@ -381,8 +379,7 @@ def _inside(node: ast.AST, part: str, place: Position) -> Position:
     elif isinstance(node, (ast.With, ast.AsyncWith)) and part == "body" and _suppress_any(node, _LOOKUP_ERRORS):
         found = Guard.TRY
         handled = handled or _suppress_any(node, _ATTRIBUTE_ERRORS)
-    conditional = conditional or found is Guard.CONDITION
-    return Position(max(guard, found), caught, versioned, local, handled, conditional)
+    return Position(max(guard, found), caught, versioned, local, handled)
 
 
 def _tests_version(test: ast.expr) -> bool:

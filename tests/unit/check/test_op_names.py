@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.check.model import Finding
+from kernel_builder.load.evidence import LoadedOp, LoadResult, LoadStatus
 from kernel_libraries import Workshop
 from kernel_trees import codes, findings, source, variant, write
 
@@ -204,6 +205,7 @@ LIBRARY = """\
 const char *text(void) { return "silu_and_mul(Tensor! out, Tensor x) -> ()"; }
 const char *name(void) { return "inferred"; }
 void in_code(char *to) { memcpy(to, "in_instructions(Tensor x) -> Tensor", 36); }
+const char *longer(void) { return "and_mul(Tensor x) -> Tensor"; }
 void brief(char *to) { memcpy(to, "brief", 6); }
 """
 
@@ -231,10 +233,21 @@ def test_a_build_may_name_its_own_id(tmp_path: Path, library: bytes) -> None:
     assert [found.symbol for found in missing(built(tmp_path, code, library))] == ["gone"]
 
 
-def test_one_variant_alone_says_nothing_of_what_may_be_for_another_backend(tmp_path: Path, library: bytes) -> None:
-    head = "from ._ops import ops\ndef f(x):\n    if x.is_cpu:\n        return "
-    assert missing(built(tmp_path, f"{head}ops.for_cpu(x)\n    return ops.inferred(x)\n", library)) == []
-    assert missing(built(tmp_path / "b", f"{head}ops.inferred(x)\n    return ops.other(x)\n", library)) == []
+@pytest.mark.parametrize("asked", ["x.is_cpu", "x.device.type == 'cpu'", "torch.version.hip", "cuda.is_available()"])
+def test_one_variant_alone_may_use_ops_of_another_backend(tmp_path: Path, library: bytes, asked: str) -> None:
+    code = f"from ._ops import ops\ndef f(x):\n    return ops.for_cpu(x) if {asked} else ops.inferred(x)\n"
+    (found,) = missing(built(tmp_path, code, library))
+    assert (found.severity.value, found.symbol) == ("warning", "for_cpu")
+    (found,) = missing(built(tmp_path / "alike", code.replace(asked, "x"), library))
+    assert found.severity.value == "error"
+
+
+def test_what_loading_showed_is_exact(tmp_path: Path, library: bytes) -> None:
+    root = built(tmp_path, "from ._ops import ops\nops.mul, ops.inferred\n", library)
+    assert missing(root) == []  # a text ends in mul
+    result = LoadResult(status=LoadStatus.LOADED, ops=(LoadedOp(name="x::inferred"), LoadedOp(name="x::f.out")))
+    (found,) = findings(root, "KB207", evidence={root.name: result})
+    assert found.symbol == "mul"
 
 
 def test_all_variants_of_a_folder_count(tmp_path: Path, library: bytes) -> None:
