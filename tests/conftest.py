@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
 import io
 import json
 import os
@@ -131,7 +132,7 @@ class Tool:
                 timeout=1800,
             )
         assert "Traceback" not in completed.stderr, completed.stderr
-        return Result(completed.returncode, completed.stdout, completed.stderr)
+        return recorded(arguments, Result(completed.returncode, completed.stdout, completed.stderr))
 
     def __call__(self, *arguments: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Result:
         """Run it to its end."""
@@ -158,7 +159,52 @@ class Tool:
         gc.collect()  # what a process that ends does: its store is closed
         stdout, stderr = (stream.buffer.getvalue().decode() for stream in (out, err))
         assert "Traceback" not in stderr, stderr
-        return Result(int(code), stdout, stderr)
+        return recorded(arguments, Result(int(code), stdout, stderr))
+
+
+# How each variant that tests build was proven: lines that the end of the session shows. Workers inherit the variable.
+_PROOFS = "TEST_PROOFS"
+
+
+def recorded(arguments: tuple[str | Path, ...], result: Result) -> Result:
+    """``result``; what a build with ``--json`` says of its variants is noted."""
+    if (
+        str(arguments[0]) == "build"
+        and "--json" in arguments
+        and "--dry-run" not in arguments
+        and _PROOFS in os.environ
+    ):
+        with contextlib.suppress(ValueError), Path(os.environ[_PROOFS]).open("a", encoding="utf-8") as file:
+            for variant in result.json.get("variants", ()):  # type: ignore[attr-defined]
+                load = variant["load"] or {"status": variant["status"], "ops": [], "implemented": {}, "reason": None}
+                keys = sorted({key for found in load["implemented"].values() for key in found})
+                told = f"{load['status']}; {len(load['ops'])} ops; {' '.join(keys)}; {load['reason'] or ''}"
+                file.write(f"{variant['name']} {variant['ops-id']}: {told}\n".replace("\n", " ").rstrip(" ;") + "\n")
+    return result
+
+
+def assert_proven(load: object) -> None:
+    """The proof of a variant of torch 2.13 for this platform: on one of the two levels, if torch is here."""
+    assert isinstance(load, dict)
+    if importlib.util.find_spec("torch") is not None:
+        assert load["status"] in {"loaded", "loaded with stand-ins"}, load
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The file for the proofs of this session."""
+    if not hasattr(config, "workerinput"):
+        handle, os.environ[_PROOFS] = tempfile.mkstemp(prefix="proofs-")
+        os.close(handle)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show how the variants that were built were proven."""
+    path = Path(os.environ.pop(_PROOFS))
+    lines = sorted(set(path.read_text(encoding="utf-8").splitlines()))
+    path.unlink()
+    if lines:
+        terminalreporter.section("variants that were built, and how they were proven")
+        terminalreporter.write_line("\n".join(lines))
 
 
 def shared_folder(factory: pytest.TempPathFactory) -> Path:

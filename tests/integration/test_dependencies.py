@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from loopback_index import LoopbackIndex, make_wheel, serve
 
-from conftest import PROJECTS, Tool
+from conftest import PROJECTS, Tool, assert_proven
 from kernel_builder.config.known import dependencies
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.events import Notice, Recorder
@@ -327,6 +327,7 @@ def test_a_kernel_that_uses_cute_compiles_for_sm_90a(tool: Tool, tmp_path: Path)
     result = tool("build", root, "--variant", VARIANT, "--json")
     assert result.code == 0, result.stderr
     assert result.compiled(VARIANT) == ["copy/copy.cu", "copy/elder.cu", "torch-ext/torch_binding.cpp"]
+    assert_proven(result.variant(VARIANT)["load"])
     built = root / "build" / VARIANT
     assert json.loads((built / "metadata.json").read_text(encoding="utf-8"))["backend"]["archs"] == ["9.0a"]
     (library,) = built.glob("*.so")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ProjectMaker, Tool
+from conftest import ProjectMaker, Tool, assert_proven
 from kernel_builder.backends.cuda.redistrib import redist_platform
 from published import serve_folder
 
@@ -90,6 +90,7 @@ def test_a_kernel_is_compiled_out_of_archives_from_a_server(
         result = tool("build", project, "--variant", VARIANT, "--json")
         assert result.code == 0, result.stderr
         assert result.variant(VARIANT)["compiled"] == ["scale.cu"]
+        assert_proven(result.variant(VARIANT)["load"])
         served = [path.rpartition("/")[2].partition("-")[0] for path in site.paths() if path.endswith(".tar.gz")]
         assert sorted(set(served)) == ["cuda_nvcc", "libnvvm"]
         explained = tool("toolchain", "explain", VARIANT, cwd=project)
