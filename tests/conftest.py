@@ -197,8 +197,10 @@ def pytest_configure(config: pytest.Config) -> None:
         os.close(handle)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Show how the variants that were built were proven."""
+    if hasattr(config, "workerinput"):
+        return
     path = Path(os.environ.pop(_PROOFS))
     lines = sorted(set(path.read_text(encoding="utf-8").splitlines()))
     path.unlink()

@@ -109,13 +109,18 @@ def device_kernel(
 
 
 def _stub(folder: Path, soname: str, toolkit: str) -> Path:
-    """A library to link with. The first one of a toolkit has its registering function, with a version."""
+    """A library to link with. The first one of a toolkit has its runtime's functions, with a version."""
     path = folder / soname
     source, script = folder / f"{soname}.c", folder / f"{soname}.map"
     first = soname == NEEDS[toolkit][0]
-    name = {"cu": "__cudaRegisterFatBinary", "rocm": "__hipRegisterFatBinary", "xpu": "__sycl_register_lib"}[toolkit]
-    source.write_text(f"void *{name}(void *x) {{ return x; }}\n" if first else "", encoding="ascii")
-    script.write_text(f"{soname} {{ global: {name}; }};\n", encoding="ascii")
+    names = {
+        "cu": ("__cudaRegisterFatBinary", "__cudaRegisterFunction", "cudaLaunchKernel"),
+        "rocm": ("__hipRegisterFatBinary", "hipLaunchKernel"),
+        "xpu": ("__sycl_register_lib",),
+    }[toolkit]
+    text = "".join(f"void *{name}(void *x) {{ return x; }}\n" for name in names) if first else ""
+    source.write_text(text, encoding="ascii")
+    script.write_text(f"{soname} {{ global: {'; '.join(names)}; }};\n", encoding="ascii")
     versions = [f"-Wl,--version-script={script}"] if first else []
     subprocess.run(
         ["gcc", "-shared", "-nostdlib", "-fPIC", source, *versions, f"-Wl,-soname,{soname}", "-o", path], check=True

@@ -357,12 +357,14 @@ def _load(
 ) -> LoadResult:
     kernel, folders = kernels[0], [one.directory for one in kernels]
     missing = what_is_missing(kernel.variant, environment)
-    if missing is None:
+    is_complete = missing is None and environment.has_device(kernel.variant.backend)
+    if is_complete or environment.platform.system is not System.LINUX:
+        if missing is not None:
+            return LoadResult(status=LoadStatus.NOT_LOADED, reason=missing)
         reply = environment.ask(task, kernel.request(**more), *folders)
         return replace(_result(reply, log), behaviour=_behaviour(kernel, environment, reply))
-    if environment.platform.system is not System.LINUX:
-        return LoadResult(status=LoadStatus.NOT_LOADED, reason=missing)
-    request = kernel.request(standins=stand_ins_for(kernel.directory, kernel.variant), alone="", **more)
+    wanted = stand_ins_for(kernel.directory, kernel.variant)
+    request = kernel.request(standins=asdict(wanted), alone="", **more)
     reply = environment.ask(task, request, *folders)
     called = _CALLED.findall(reply.log) if reply.died else []
     if called:
@@ -370,25 +372,32 @@ def _load(
         request["alone"] = f"its Python calls {readable(called[0])}, which needs a device, and was not run"
         reply = environment.ask(task, request, *folders)
         called = _CALLED.findall(reply.log) if reply.died else []
+    why = missing or f"no device for {kernel.variant.backend.label} is here"
     if called:
-        reason = f"loading its library calls {readable(called[0])}, which needs a device ({missing})"
+        reason = f"loading its library calls {readable(called[0])}, which needs a device ({why})"
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=reason)
-    return _result(reply, log, missing=missing)
+    if reply.died and "\n" not in reply.problem and wanted.has_objects:
+        # It said nothing. Objects that are zero bytes may be why.
+        return LoadResult(status=LoadStatus.NOT_LOADED, reason=f"with stand-ins, {reply.problem} ({why})")
+    return _result(reply, log, why=why, stood_in=missing is not None)
 
 
-def _result(reply: Reply, log: Path | None, *, missing: str | None = None) -> LoadResult:
-    """What the probe answered, as evidence; ``missing``: something was stood in for."""
+def _result(reply: Reply, log: Path | None, *, why: str = "", stood_in: bool = False) -> LoadResult:
+    """What the probe answered, as evidence. ``why`` says what the machine lacks; with ``stood_in``, at least a build of
+    torch was stood in for.
+    """
     answer = reply.answer
     if answer is not None and answer["status"] == "loaded":
+        note, replaced = str(answer.get("note", "")), tuple(map(str, answer.get("missing", ())))
         return LoadResult(
-            status=LoadStatus.LOADED if missing is None else LoadStatus.STOOD_IN,
-            reason=answer.get("note") or None,
+            status=LoadStatus.STOOD_IN if stood_in or note or replaced else LoadStatus.LOADED,
+            reason=note or None,
             ops=tuple(LoadedOp.from_json(op) for op in answer.get("ops", ())),
             foreign=tuple(Foreign.from_json(one) for one in answer.get("foreign", ())),
-            stood_in=tuple(map(str, answer.get("missing", ()))),
+            stood_in=replaced,
         )
     if answer is not None and answer["status"] == "unavailable":
-        because = f" ({missing})" if missing else ""
+        because = f" ({why})" if why else ""
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=f"{answer['reason']}{because}")
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)

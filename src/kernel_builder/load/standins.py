@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.binary.elf import ElfError, ElfFile, Symbol, read_elf_file
@@ -17,7 +18,25 @@ from kernel_builder.variants.support import load_support
 _RUNTIMES = ("GLIBC", "CXXABI", "GCC_", "GOMP_", "OMP_")
 
 
-def stand_ins_for(directory: Path, variant: Variant) -> dict[str, object]:
+@dataclass(frozen=True, kw_only=True)
+class StandIns:
+    """What the probe may stand in for; see ``stand_in`` of :mod:`load.probe.standins` for the fields."""
+
+    files: tuple[str, ...]
+    needed: tuple[str, ...]
+    replaceable: tuple[str, ...]
+    undefined: tuple[tuple[str, str, str, str], ...]
+    quiet: str | None
+    machine: str
+    version: tuple[str, str] | None
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether objects are among the names, whose content nobody here knows."""
+        return any(kind == "object" or name.startswith("_Z") for name, _, _, kind in self.undefined if kind != "func")
+
+
+def stand_ins_for(directory: Path, variant: Variant) -> StandIns:
     """What the probe is asked to stand in for, of what the libraries of a variant in ``directory`` need.
 
     Only libraries that the rules allow may be missing, and only names that look like theirs are stood in for: what
@@ -31,20 +50,20 @@ def stand_ins_for(directory: Path, variant: Variant) -> dict[str, object]:
     tvm_ffi = isinstance(variant, ArchVariant) and isinstance(variant.tag, TvmFfiTag)
     allowed = load_allowed().on_linux(backend.value, tvm_ffi=tvm_ffi)
     undefined = {
-        symbol.name: [symbol.name, symbol.version or "", symbol.library or "", symbol.kind]
+        symbol.name: (symbol.name, symbol.version or "", symbol.library or "", symbol.kind)
         for elf in libraries.values()
         for symbol in elf.undefined
         if symbol.name not in exported and _may_be_stood_in(symbol, backend)
     }
-    return {
-        "files": sorted(str(path.relative_to(directory)) for path in libraries),
-        "needed": list(needed),
-        "replaceable": [name for name in needed if stem(name) in allowed],
-        "undefined": list(undefined.values()),
-        "quiet": backend.registration,
-        "machine": next((elf.machine for elf in libraries.values()), ""),
-        "version": _version(variant),
-    }
+    return StandIns(
+        files=tuple(sorted(str(path.relative_to(directory)) for path in libraries)),
+        needed=tuple(needed),
+        replaceable=tuple(name for name in needed if stem(name) in allowed),
+        undefined=tuple(undefined.values()),
+        quiet=backend.registration,
+        machine=next((elf.machine for elf in libraries.values()), ""),
+        version=_version(variant),
+    )
 
 
 def _libraries(directory: Path) -> dict[Path, ElfFile]:
@@ -72,7 +91,7 @@ def _may_be_stood_in(symbol: Symbol, backend: Backend) -> bool:
     return all(entry.cause is Cause.UNCOMPARED for entry in unsupplied_names([symbol], supply))
 
 
-def _version(variant: Variant) -> list[str] | None:
+def _version(variant: Variant) -> tuple[str, str] | None:
     """The attribute of torch.version that tells the variant's toolkit, and its value there."""
     torch = variant.backend.torch
     if torch.version is None:
@@ -81,4 +100,4 @@ def _version(variant: Variant) -> list[str] | None:
     if found is None:  # any that there is
         rows = (row.variant.compute for row in load_support().rows)
         found = max((row.version for row in rows if row.backend == variant.backend and row.version), default=None)
-    return None if found is None else [torch.version, torch.version_text.format(major=found[0], minor=found[1])]
+    return None if found is None else (torch.version, torch.version_text.format(major=found[0], minor=found[1]))

@@ -42,7 +42,8 @@ def stand_in(request: dict[str, Any]) -> list[str]:
     names: dict[str, set[Name]] = {soname: set() for soname in missing}
     quiet = re.compile(wanted["quiet"] or r"(?!)")
     for name, version, soname, kind in wanted["undefined"]:
-        if not any(has(handle, name) for handle in handles):
+        # A name in the version of a library that is missing is no other library's, whatever that is called.
+        if soname in missing or not any(has(handle, name) for handle in handles):
             made = Name(name, QUIET if quiet.fullmatch(name) else kind_of(name, kind), version)
             names.setdefault(soname if soname in missing else missing[0] if missing else _OTHERS, set()).add(made)
     load_stand_ins(names, wanted["machine"])
