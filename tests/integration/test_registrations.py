@@ -175,12 +175,12 @@ def test_what_ops_do_is_compared_with_their_schemas(
     result = tool("check", path, "--load", "--select", "KB50", "--select", "KB51", "--format", "json")
     findings = result.json["findings"]
     assert isinstance(findings, list)
-    told = {(one["code"], one["severity"], one["message"].replace(f"{OWN}::", "")): one["remedy"] for one in findings}
-    said = "writes its argument 'out', but its schema does not say so"
-    written = told["KB511", "error", f"writes {said}"]
-    assert written == "Write writes(Tensor! out, Tensor x) -> ()"
-    traced = "(torch.compile sees it all the same, for the op is implemented for all devices)"
-    assert ("KB511", "warning", f"writes_traced {said} {traced}") in told
+    told = {(one["code"], one["severity"], one["message"].replace(f"{OWN}::", "")) for one in findings}
+    said = "{0} writes its argument 'out', but its schema does not say so; write the schema as {0}(Tensor! out,"
+    said += " Tensor x) -> ()"
+    assert ("KB511", "error", said.format("writes")) in told
+    traced = " (torch.compile sees it all the same, for the op is implemented for all devices)"
+    assert ("KB511", "warning", said.format("writes_traced") + traced) in told
     crash = "crashes, called with small made-up arguments, crashed the process: died of signal 11"
     assert ("KB507", "warning", crash) in told
     returned = {message for code, severity, message in told if (code, severity) == ("KB512", "error")}
@@ -263,6 +263,85 @@ def test_what_is_registered_elsewhere_is_not_installed(tool: Tool, make_project:
     accepted = tool(*command, "--ignore", "KB503")
     assert accepted.code == 0, accepted.stderr
     assert "KB481" not in tool("check", root, "--select", "KB481").stdout
+
+
+LIAR = """\
+import torch
+from torch.library import Library, custom_op
+
+from . import layers
+from ._ops import add_op_namespace_prefix, ops
+
+__all__ = ["layers"]
+library = Library(add_op_namespace_prefix("x").partition("::")[0], "FRAGMENT")
+library.define("scale(Tensor out, Tensor x, float factor) -> ()")
+
+
+def scale(out, x, factor):
+    out.copy_(x * factor)
+
+
+library.impl("scale", scale, "CPU")
+
+
+@custom_op(add_op_namespace_prefix("double"), mutates_args=())
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@double.register_fake
+def _(x):
+    return x.new_empty(x.shape, dtype=torch.float16)
+"""
+LIAR_LAYERS = """\
+import torch
+from torch import nn
+
+from ._ops import ops
+
+
+class Double(nn.Module):
+    has_backward = True
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return ops.double(x)
+
+
+class Silent(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return ops.double(x)
+"""
+
+
+def test_a_kernel_that_does_not_do_what_it_says_is_not_installed(tool: Tool, make_project: ProjectMaker) -> None:
+    files = {"torch-ext/hidden/__init__.py": LIAR, "torch-ext/hidden/layers.py": LIAR_LAYERS}
+    root = make_project("hidden", files, toml=NOARCH)
+    command = ["build", str(root), "--variant", "torch-cpu", "--ignore", "KB2", "--ignore", "KB3"]
+    refused = tool(*command)
+    assert refused.code == 1
+    assert list((root / "build").iterdir()) == []
+    for words in (
+        "KB511: _hidden_cpu_",
+        "::scale writes its argument 'out', but its schema does not say so",
+        "write the schema as scale(Tensor! out, Tensor x, float factor) -> ()",
+        "::double answers dtype torch.float16, the op's has torch.float32",
+        "layers.Double claims has_backward, but its ops have no gradient: double",
+    ):
+        assert words in refused.stderr
+    assert "layers.Silent" not in refused.stderr  # a warning
+    package, layers = root / "torch-ext/hidden/__init__.py", root / "torch-ext/hidden/layers.py"
+    right = LIAR.replace("scale(Tensor out", "scale(Tensor! out").replace(", dtype=torch.float16", "")
+    package.write_text(right, encoding="ascii")
+    layers.write_text(LIAR_LAYERS.replace("has_backward = True", "has_backward = False"), encoding="ascii")
+    built = tool(*command)
+    assert built.code == 0, built.stderr
+    assert "layers.Silent claims has_backward, as it does not say False, but its ops have no gradient" in built.stderr
+    gradient = "\n\ndouble.register_autograd(lambda context, grad: grad * 2)\n"
+    package.write_text(right + gradient, encoding="ascii")
+    layers.write_text(LIAR_LAYERS, encoding="ascii")
+    trained = tool(*command)
+    assert trained.code == 0, trained.stderr
+    assert "has_backward" not in trained.stderr
 
 
 WRONG = """\

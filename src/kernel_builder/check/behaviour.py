@@ -59,7 +59,17 @@ FAKE = rule(
     remedy="Fix the fake.",
     source="torch.library.opcheck, test_faketensor",
 )
-RULES = (OP_CRASHED, NOT_CALLED, WRITES, SHARES, FAKE)
+NO_BACKWARD = rule(
+    "KB514",
+    "layer-without-backward",
+    Severity.ERROR,
+    summary="A layer that claims has_backward gives gradients",
+    rationale="The client uses the layer for training, where the model trains on missing or wrong gradients. A layer"
+    " that says nothing claims it, too.",
+    remedy="Write has_backward = False in the class, or register a backward with torch.library.register_autograd.",
+    source="contract 5.10",
+)
+RULES = (OP_CRASHED, NOT_CALLED, WRITES, SHARES, FAKE, NO_BACKWARD)
 
 
 def judge_behaviour(place: Placed | str, result: LoadResult) -> Iterator[Finding]:
@@ -82,16 +92,19 @@ def _deviation(
     name, argument = behaviour.op, f"its argument {deviation.name!r}"
     traced = op is not None and op.is_traced
     if deviation.fault is Fault.WRITES:
-        said = f"{name} writes {argument}, but its schema does not say so"
+        said = f"{name} writes {argument}, but its schema does not say so; write the schema as {deviation.schema}"
         if traced:
             said += " (torch.compile sees it all the same, for the op is implemented for all devices)"
         severity = Severity.WARNING if traced else None
-        hint = f"Write {deviation.schema}"
-        yield WRITES.at(place, said, symbol=name, hint=hint, severity=severity)
+        yield WRITES.at(place, said, symbol=name, severity=severity)
     elif deviation.fault in {Fault.RETURNS, Fault.SHARES}:
         if not traced:
             what = "returns" if deviation.fault is Fault.RETURNS else "returns a tensor that shares memory with"
             yield SHARES.at(place, f"{name} {what} {argument}", symbol=name)
+    elif deviation.fault is Fault.NO_GRADIENT:
+        claims = "claims has_backward" if deviation.words else "claims has_backward, as it does not say False"
+        said = f"{name} {claims}, but its ops have no gradient: {deviation.name}"
+        yield NO_BACKWARD.at(place, said, symbol=name, severity=None if deviation.words else Severity.WARNING)
     elif deviation.fault is Fault.FAKE_RAISES:
         said = f"the fake of {name} raises an error for arguments that the op takes: {deviation.words}"
         yield FAKE.at(place, said, symbol=name)

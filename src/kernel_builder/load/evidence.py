@@ -115,7 +115,7 @@ class Foreign:
 
 
 class Fault(StrEnum):
-    """How an op can differ from its schema, or from its fake."""
+    """How an op can differ from its schema, or from its fake, and a layer from what it claims."""
 
     WRITES = "writes"
     RETURNS = "returns"
@@ -123,12 +123,14 @@ class Fault(StrEnum):
     FAKE_DIFFERS = "fake differs"
     FAKE_RAISES = "fake raises"
     FAKE_RETURNS = "fake returns"
+    NO_GRADIENT = "no gradient"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deviation:
     """A fault of an op: ``name`` is the argument that it is about, ``words`` say more of a fake. ``schema`` is what the
-    schema should be.
+    schema should be. A layer without a gradient: ``name`` lists the ops it calls, ``words`` are empty where the layer
+    itself says nothing about a backward.
     """
 
     fault: Fault
@@ -146,8 +148,8 @@ class Deviation:
 
 @dataclass(frozen=True, kw_only=True)
 class Behaviour:
-    """What calling an op with made-up arguments showed. ``problem`` says why it could not be called, ``crashed`` that
-    the process ended with it.
+    """What calling an op or a layer with made-up arguments showed. ``problem`` says why it could not be called,
+    ``crashed`` that the process ended with it.
     """
 
     op: str

@@ -10,6 +10,7 @@ import faulthandler
 import importlib
 import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 from .answers import announce_call, reason_of, tell_behaviour
@@ -249,10 +250,10 @@ def schema_that_writes(schema: Any, name: str) -> str:
     return f"{head}({', '.join(parts)}{arrow}{results}"
 
 
-def tell_all(names: list[str], device: str) -> None:
-    """Call the ops ``names`` and tell how each behaves."""
+def tell_all(judges: dict[str, Callable[[], list[dict[str, str]]]]) -> None:
+    """Tell how everything named behaves, as its judge finds out by calling it."""
     ends = time.monotonic() + ALL_SECONDS
-    for name in names:
+    for name, find_out in judges.items():
         if time.monotonic() > ends:
             tell_behaviour(op=name, problem=f"no time was left after {ALL_SECONDS} s", deviations=[])
             continue
@@ -260,7 +261,7 @@ def tell_all(names: list[str], device: str) -> None:
         # Ends the process even where the op never returns to Python.
         faulthandler.dump_traceback_later(OP_SECONDS, exit=True)
         try:
-            deviations, problem = judge(overload_named(name), device), ""
+            deviations, problem = find_out(), ""
         except UnusableError as error:
             deviations, problem = [], str(error)
         except Exception as error:
@@ -277,6 +278,11 @@ def overload_named(name: str) -> Any:
     namespace, _, rest = name.partition("::")
     op, _, overload = rest.partition(".")
     return getattr(getattr(getattr(torch.ops, namespace), op), overload or "default")
+
+
+def judge_op(name: str, device: str) -> list[dict[str, str]]:
+    """:func:`judge` for the op of a name."""
+    return judge(overload_named(name), device)
 
 
 def judge(overload: Any, device: str) -> list[dict[str, str]]:

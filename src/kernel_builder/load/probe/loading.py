@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
+from functools import partial
 from typing import Any
 
 from .answers import answer, answer_failure, kernel_frames, reason_of
-from .behaviour import tell_all
+from .behaviour import judge_op, tell_all
 from .device_code import Devices
+from .gradients import judge_layer, layers_of
 from .kernel import import_kernel, missing_dependencies, prepared, torch_is_here, unknown_to_client
 from .registry import Registrations, ops_of
 from .standins import stand_in
@@ -47,7 +50,11 @@ def load_all(request: dict[str, Any], versions: list[dict[str, str]]) -> None:
     answer(status="loaded", ops=ops, foreign=seen.foreign(versions[0]["id"]), note=note, missing=missing)
     if request.get("call") and not wanted:
         # After the answer: an op that ends the process does not take the proof of loading with it.
-        tell_all([op["name"] for op in ops if op["name"] not in request["skip"]], request["device"])
+        device, namespace = request["device"], request["id"]
+        judges = {op["name"]: partial(judge_op, op["name"], device) for op in ops}
+        layers = layers_of(sys.modules.get(namespace))
+        judges.update({name: partial(judge_layer, layer, namespace, device) for name, layer in layers.items()})
+        tell_all({name: judge for name, judge in judges.items() if name not in request["skip"]})
 
 
 def imported(path: str, request: dict[str, Any]) -> str:
