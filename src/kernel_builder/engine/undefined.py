@@ -6,7 +6,6 @@ with the export tables of the very release that the variant is for; :mod:`kernel
 
 from __future__ import annotations
 
-import ctypes
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -100,11 +99,6 @@ def diagnose(missing: Missing, own: OwnNames, policy: UndefinedPolicy, release: 
         return missing
     if cause is None and looks_like_torch(missing.symbol):
         cause = framework_cause(missing.symbol, missing.readable, policy.torch, release)
-    if cause is None and _has_libc(missing.symbol):
-        cause = NamedCause(
-            why="this machine's C library has it, but not the oldest one that kernels run with",
-            instead=f'look it up where it is called: dlsym(RTLD_DEFAULT, "{missing.symbol}")',
-        )
     declared = own.declaration(missing.readable) if cause is None else None
     where = f"{declared.place} declares it, but " if declared is not None else ""
     if cause is None and (declared is not None or not looks_like_torch(missing.symbol)):
@@ -113,10 +107,6 @@ def diagnose(missing: Missing, own: OwnNames, policy: UndefinedPolicy, release: 
     if cause is None:
         cause = not_exported(release)
     return replace(missing, reason=cause.why, remedy=cause.instead)
-
-
-def _has_libc(symbol: str) -> bool:
-    return hasattr(ctypes.CDLL(None), symbol)
 
 
 def grouped(missing: Iterable[Missing]) -> Iterator[tuple[tuple[Missing, ...], str, str | None]]:
