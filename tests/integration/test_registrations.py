@@ -249,6 +249,7 @@ def test_what_is_registered_elsewhere_is_not_installed(tool: Tool, make_project:
         assert words in refused.stderr
     assert "for_cuda is implemented for CUDA only, but the variant is for CPU" in refused.stderr
     assert "everywhere" not in refused.stderr
+    assert '-> Name it add_op_namespace_prefix("g"), with: from ._ops import add_op_namespace_prefix' in refused.stderr
     assert tool(*command, "--ignore", "foreign-registration", "--ignore", "KB504").code == 0
     # What was remembered is judged again.
     assert "by_library::g" in tool(*command).stderr

@@ -121,7 +121,30 @@ def _foreign(place: Placed | str, found: tuple[Foreign, ...], ops_id: str) -> It
             "fallback": f"loading it changes what all ops without a kernel do for a dispatch key{listed}",
         }
         ops = f"loading it registers ops in namespace {namespace!r} instead of its own, {ops_id!r}{listed}"
-        yield FOREIGN.at(place, said.get(kind, ops), symbol=namespace)
+        yield FOREIGN.at(place, said.get(kind, ops), symbol=namespace, hint=_remedy(namespace, kind, ones))
+
+
+def _remedy(namespace: str, kind: str, ones: list[Foreign]) -> str:
+    """What to write instead of registrations of one kind in ``namespace``."""
+    if kind in {"kernel", "fallback"}:
+        return "Define an op of the kernel's own and call that one; other ops belong to everybody in the process."
+    first = next((one for one in ones if one.name), ones[0])
+    name = (first.name or "NAME").rpartition("::")[2].rpartition(".")[2]
+    if kind == "class":
+        return (
+            'Register the class in the block of the kernel\'s ops (include "registration.h"):\n'
+            f'TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {{ ops.class_<{name}>("{name}"); }}'
+        )
+    if first.place.rpartition(":")[0].endswith(".py"):
+        return f'Name it add_op_namespace_prefix("{name}"), with: from ._ops import add_op_namespace_prefix'
+    return (
+        f"Instead of torch::RegisterOperators, TORCH_LIBRARY({namespace}, ...) and macros around them, write:\n"
+        '#include "registration.h"\n'
+        f'TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {{ ops.def("{name}", &{name}); }}\n'
+        "REGISTER_EXTENSION(TORCH_EXTENSION_NAME)\n"
+        "(TORCH_LIBRARY_FRAGMENT_EXPAND in all files but one, REGISTER_EXTENSION in one), and call it in Python:\n"
+        f"from ._ops import ops; ops.{name}(...), not torch.ops.{namespace}.{name}(...)"
+    )
 
 
 def _implemented(place: Placed | str, ops: tuple[LoadedOp, ...], backend: Backend) -> Iterator[Finding]:
