@@ -70,12 +70,12 @@ class Diagnostic:
         return ":".join(parts)
 
     def render(self) -> str:
-        """One or two lines of plain text: ``file:line:column: error: key: message`` and an indented hint."""
+        """Lines of plain text: ``file:line:column: error: key: message`` and an indented hint."""
         where = self.location()
         head = f"{where}: " if where else ""
         key = f"{self.key}: " if self.key else ""
         text = f"{head}{self.severity.value}: {key}{self.message}"
-        return f"{text}\n    {self.hint}" if self.hint else text
+        return "\n    ".join((text, *self.hint.split("\n"))) if self.hint else text
 
 
 class KernelBuilderError(Exception):

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
-from kernel_builder.check.native_text import ReadFile, arguments, closing, literal_at
 from kernel_builder.check.subject import SourceTree, join
 from kernel_builder.config.backends import HOST
 from kernel_builder.config.model import FrameworkKind, Project
+from kernel_builder.interface.native import ReadFile, arguments, closing, literal_at
 
 BINDING = rule(
     "KB206",

@@ -16,7 +16,6 @@ from importlib import resources
 
 from kernel_builder.check.library_ops import may_name, op_names
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
-from kernel_builder.check.native_text import ops_of
 from kernel_builder.check.python_facts import (
     GENERATED_OPS,
     Dotted,
@@ -33,6 +32,7 @@ from kernel_builder.check.python_rules import allowed_modules
 from kernel_builder.check.subject import PythonTree
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import FrameworkKind
+from kernel_builder.interface.native import ops_of
 from kernel_builder.variants.names import ArchVariant, TvmFfiTag
 
 _PAGE = "requirements page, Torch extension"

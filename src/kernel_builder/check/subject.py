@@ -30,13 +30,13 @@ from kernel_builder.artifact.digest import METADATA
 from kernel_builder.binary.elf import ElfError, ElfFile, NamedSection, mapped, named_sections, read_elf_file
 from kernel_builder.binary.macho import MAGICS, MachOError, MachOSlice, read_macho
 from kernel_builder.binary.pe import PeError, PeFile, read_pe
-from kernel_builder.check.native_text import ReadFile, compiled_files
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.config.settings import FILE_NAME as SETTINGS_NAME
 from kernel_builder.config.settings import Acceptance, SettingsFile
 from kernel_builder.errors import ConfigError, Diagnostic, Level, UsageError
 from kernel_builder.files import parse_json
+from kernel_builder.interface.native import ReadFile, compiled_files
 from kernel_builder.toml.nodes import printable
 from kernel_builder.variants.names import Variant, parse_variant
 

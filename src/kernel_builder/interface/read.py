@@ -18,6 +18,7 @@ from pathlib import Path
 
 from kernel_builder.config.model import Project
 from kernel_builder.interface.modules import PublicModule, PublicPackage, top_level
+from kernel_builder.interface.native import literal_at, read_native
 
 LAYERS = "layers"
 _OPS = ("ops", "_ops")
@@ -342,12 +343,7 @@ def _fields(node: ast.ClassDef, *, keyword_only: bool) -> Iterator[tuple[str, Pa
 
 _SCHEMA = re.compile(r"(?:[A-Za-z_]\w*::)?([A-Za-z_]\w*(?:\.\w+)?)(\(.*\) ?-> ?\S.*)")
 _LONGEST_SCHEMA = 4096  # bytes
-_STRING = re.compile(
-    r'\s*(?:u8)?(?:R"(?P<mark>[^()\\\s]{0,16})\((?P<raw>.*?)\)(?P=mark)"|"(?P<plain>(?:[^"\\\n]|\\.)*)")', re.DOTALL
-)
 _DEFINITION = re.compile(r"\bdef\s*\(")
-_COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:[^"\\\n]|\\.)*")', re.DOTALL)
-_ESCAPES = {r"\"": '"', r"\n": "\n", r"\t": "\t", r"\\": "\\"}
 
 
 def _add_schema(found: dict[str, str], text: str) -> None:
@@ -386,22 +382,9 @@ def ops_of_sources(sources: Iterable[Path]) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in sources:
         try:
-            text = path.read_text(encoding="utf-8", errors="replace")
+            native = read_native(path.read_text(encoding="utf-8", errors="replace"))
         except OSError:
             continue
-        text = _COMMENT.sub(lambda match: match[1] or " ", text)
-        for match in _DEFINITION.finditer(text):
-            _add_schema(found, _literals(text, match.end()))
+        for match in _DEFINITION.finditer(native.bare):
+            _add_schema(found, literal_at(native.code, match.end(), native.macros)[0])
     return dict(sorted(found.items()))
-
-
-def _literals(text: str, place: int) -> str:
-    """The value of the string literals that stand at ``place``, which C++ joins."""
-    value = ""
-    while match := _STRING.match(text, place):
-        place = match.end()
-        if match["raw"] is not None:
-            value += match["raw"]
-        else:
-            value += re.sub(r"\\.", lambda escape: _ESCAPES.get(escape[0], escape[0]), match["plain"])
-    return value

@@ -45,6 +45,7 @@ _STRING = re.compile(
 _ESCAPES = {r"\"": '"', r"\n": "\n", r"\t": "\t", r"\\": "\\", "\\\n": ""}
 _NAME = re.compile(r"\s*([A-Za-z_]\w*)\s*")
 _DEEPEST = 4
+_LONGEST_CALL = 1 << 16
 
 
 class State(Enum):
@@ -272,9 +273,10 @@ def closing(text: str, position: int) -> int:
 
 def arguments(text: str, position: int) -> tuple[str, ...]:
     """The texts between the commas of the call whose bracket opens at ``position``."""
+    text = text[position : position + _LONGEST_CALL]
     bare = hollowed(text)
-    end = closing(bare, position) - 1
-    inside, bare = text[position + 1 : end], bare[position + 1 : end]
+    end = closing(bare, 0) - 1
+    inside, bare = text[1:end], bare[1:end]
     found: list[str] = []
     depth, start = 0, 0
     for at, character in enumerate(bare):
