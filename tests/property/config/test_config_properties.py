@@ -54,7 +54,7 @@ ROCM = st.lists(st.sampled_from(["gfx90a", "gfx942", "gfx1100"]), unique=True, m
 KERNEL_DEPENDS = st.lists(
     st.one_of(
         st.builds(KernelDependency, repo_id=REPO, version=st.integers(0, 2**32 - 1)),
-        st.builds(KernelDependency, repo_id=REPO, revision=TEXT),
+        st.builds(KernelDependency, repo_id=REPO, revision=NAME),
     ),
     max_size=3,
     unique_by=lambda one: one.repo_id,
