@@ -32,6 +32,9 @@ YEARS |= {"2a": 2020, "20": 2020, "2b": 2023, "23": 2023, "2c": 2026, "26": 2026
 UNKNOWN_YEAR = 9999
 """Later than all that this version knows."""
 
+_PARTS = re.compile(r"-Wl,.*|[^,]+")
+"""What commas separate in a list of flags for another compiler; those of ``-Wl`` are its own."""
+
 _SOURCE = re.compile(r".*\.(c|cc|cpp|cxx|cu|hip|o|obj|a|so|so\..*|dylib|lib|ptx|cubin)", re.IGNORECASE)
 
 
@@ -84,7 +87,7 @@ def judge_flags(entries: Sequence[TextEntry], backend: Backend | None, report: R
             continue
         _judge(flag, report)
         passed = _table().passed.fullmatch(flag.text)
-        for part in passed["value"].split(",") if passed else ():
+        for part in _PARTS.findall(passed["value"]) if passed else ():
             _judge(TextEntry(part.strip("\"'"), flag.path), report)
     for owner, flags in choosing.items():
         _tell_architectures(owner, flags, backend, report)

@@ -201,6 +201,10 @@ def test_a_flag_with_blanks_is_split(flag: str, written: str) -> None:
         assert str(one.hint).endswith(f": {written}")
 
 
+def test_flags_that_are_passed_on_are_told_one_by_one() -> None:
+    assert [one.split(" ", 1)[0] for one in errors("-Xcompiler=-O2,-lfoo,-Wl,-s,-x")] == ["'-lfoo'", "'-Wl,-s,-x'"]
+
+
 def test_what_is_in_it_is_judged_also() -> None:
     first, second = errors("-O3 -lfoo")
     assert "2 words in one string" in first
