@@ -193,6 +193,35 @@ def test_one_broken_source_among_ten(tool: Tool, make_project: ProjectMaker) -> 
     assert "broken.cpp" in checked(tool("build", root, "--variant", CPU, "--json")).compiled()
 
 
+@pytest.mark.parametrize("name", ["a,b", "a:b*[c]?", "a\\'\"$d", "-a{project}"], ids=ascii)
+def test_odd_characters_in_paths(tool: Tool, make_project: ProjectMaker, name: str) -> None:
+    """In the project's path and in a header's, which is seen to change."""
+    files = {"a.cpp": f'#include "{name}.h"\nextern "C" int answer() {{ return ANSWER; }}\n'}
+    if '"' in name or "\\" in name:
+        files = {"a.cpp": '#include "x.h"\nextern "C" int answer() { return ANSWER; }\n'}
+    root = make_project("odd", files, directory=name)
+    header = root / ("x.h" if "x.h" in files["a.cpp"] else f"{name}.h")
+    for answer in (1, 2):
+        header.write_text(f"#define ANSWER {answer}\n", encoding="ascii")
+        checked(tool("build", root, "--variant", CPU))
+        assert library(root).answer() == answer
+
+
+@pytest.mark.parametrize("name", [b"a\xffb", b"a\nb", b"a|b"])
+def test_paths_that_cannot_be_built_are_refused_before_anything(
+    tool: Tool, make_project: ProjectMaker, tmp_path: Path, name: bytes
+) -> None:
+    root = make_project("odd", {"a.cpp": "int a;\n"})
+    moved = tmp_path / os.fsdecode(name)
+    root.rename(moved)
+    result = tool("build", moved, "--variant", CPU)
+    assert result.code == 3
+    assert "cannot be built" in result.stderr
+    assert "hint: rename the file or directory" in result.stderr
+    assert len(result.stderr) < 2000
+    assert not (moved / "build").exists()
+
+
 def test_keep_going_builds_what_can_be_built(tool: Tool, make_project: ProjectMaker) -> None:
     source = "#include <torch/version.h>\n#if TORCH_VERSION_MINOR == 12\n#error too old\n#endif\nint a;\n"
     root = make_project("goes-on", {"a.cpp": source})

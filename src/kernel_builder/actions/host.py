@@ -200,7 +200,7 @@ def link_action(context: Context, objects: tuple[str, ...], library: Path, frame
         "-o",
         word(library),
         f"-Wl,-soname,{library.name}",
-        f"-Wl,--version-script,{exports_map}",
+        *("-Xlinker", f"--version-script={exports_map}"),  # -Wl, would split the path at a comma
         *(["-Wl,--exclude-libs,ALL"] if context.cxx11_abi else []),
         "-Wl,--gc-sections",
         "-Wl,--build-id=sha1",

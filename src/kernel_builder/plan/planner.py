@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from kernel_builder.actions.places import Places, literal
 from kernel_builder.config.model import Project
@@ -17,6 +16,7 @@ from kernel_builder.plan.remarks import Remarks
 from kernel_builder.project.identity import Identity
 from kernel_builder.project.survey import Survey
 from kernel_builder.project.tree import GENERATED_NAMES, GENERATED_OPS, PackageFiles
+from kernel_builder.toml.nodes import printable
 from kernel_builder.toolchain.model import Toolchain
 from kernel_builder.variants.matrix import Kept
 from kernel_builder.variants.support import SupportTable
@@ -50,7 +50,7 @@ def plan_build(planning: Planning) -> BuildPlan:
     if identity.reason is not None:
         (remarks.warn if identity.dirty else remarks.note)(identity.reason)
     _mention_left_out(project, files, remarks)
-    _refuse_unwritable_paths(project, planning.places.store)
+    _refuse_unwritable_paths(planning)
     planned: list[VariantPlan] = []
     problems: list[str] = []
     for kept in planning.variants:
@@ -112,15 +112,30 @@ def _mention_left_out(project: Project, files: PackageFiles, remarks: Remarks) -
         )
 
 
-def _refuse_unwritable_paths(project: Project, store: Path) -> None:
-    """ninja's files have no way to write a path with a line break or a vertical bar."""
-    sources = [*project.framework.src, *(source for section in project.sections for source in section.src)]
-    wrong = [path for path in (str(project.root), str(store), *sources) if "|" in path or "\n" in path]
-    if wrong:
-        raise ConfigError(
-            "paths with a vertical bar or a line break cannot be built: " + ", ".join(repr(path) for path in wrong),
-            hint="rename the file or directory",
-        )
+def _refuse_unwritable_paths(planning: Planning) -> None:
+    """ninja's files have no way to write a path with a line break or a vertical bar, nor most of ours one that is not
+    UTF-8, and device compilers split what they pass on to others at commas.
+    """
+    project, places = planning.project, planning.places
+    paths = [str(path) for path in dict.fromkeys((project.root, places.work, places.store))]
+    paths += [*project.framework.src, *(source for section in project.sections for source in section.src)]
+    has_toolkit = any(toolchain.toolkit is not None for toolchain in planning.toolchains.values())
+    for what, wrong in (
+        ("a vertical bar or a line break", [path for path in paths if "|" in path or "\n" in path]),
+        ("bytes that are not UTF-8", [path for path in (*paths, str(places.output)) if not _is_utf8(path)]),
+        ("a comma, for a device compiler,", [path for path in paths if has_toolkit and "," in path]),
+    ):
+        if wrong:
+            shown = ", ".join(repr(printable(path)) for path in wrong)
+            raise ConfigError(f"paths with {what} cannot be built: {shown}", hint="rename the file or directory")
+
+
+def _is_utf8(path: str) -> bool:
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _installed(planning: Planning, ops_id: str, *, compiled: bool, remarks: Remarks) -> tuple[InstalledFile, ...]:

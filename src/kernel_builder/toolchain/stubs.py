@@ -81,7 +81,7 @@ def write_stub(
         if script:
             script_file = Path(scratch) / "stub.map"
             script_file.write_text(script, encoding="utf-8", errors="surrogateescape")
-            command.append(f"-Wl,--version-script={script_file}")
+            command += ["-Xlinker", f"--version-script={script_file}"]  # -Wl, would split the path at a comma
         completed = subprocess.run(
             command, capture_output=True, text=True, check=False, env=environ, stdin=subprocess.DEVNULL
         )
