@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 _LARGEST = 4 << 20
@@ -59,14 +60,19 @@ def find_written(root: Path, files: Iterable[str], name: str) -> tuple[Written, 
     found: list[Written] = []
     for file in files:
         try:
-            if (root / file).stat().st_size > _LARGEST:
-                continue
-            raw = (root / file).read_text(encoding="utf-8", errors="replace")
+            status = (root / file).stat()
+            text = _code(root / file, status.st_mtime_ns) if status.st_size <= _LARGEST else ""
         except OSError:
             continue
-        if name in raw:
-            found += _in_text(file, _NOISE.sub(_blank, raw), name)
+        if name in text:
+            found += _in_text(file, text, name)
     return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def _code(path: Path, _changed: int) -> str:
+    """A source without comments, directives and what is in literals. Many names are looked for in the same sources."""
+    return _NOISE.sub(_blank, path.read_text(encoding="utf-8", errors="replace"))
 
 
 def _blank(match: re.Match[str]) -> str:
