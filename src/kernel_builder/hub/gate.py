@@ -19,7 +19,7 @@ from kernel_builder.events import Notice, Reporter
 from kernel_builder.hub.local import UploadSource, variant_files
 from kernel_builder.hub.plan import LocalFile
 from kernel_builder.load.client import find_environment, prove
-from kernel_builder.load.evidence import LoadResult
+from kernel_builder.load.evidence import LoadResult, LoadStatus
 from kernel_builder.project.tree import WORK_DIRECTORY
 from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.support import VariantSet, load_support
@@ -68,7 +68,7 @@ def check_source(
     files = tuple(file for variant in source.variants for file in variant_files(variant, source.folder))
     report = check_paths(
         [source.folder] if source.is_whole else [variant.path for variant in source.variants],
-        Settings(required=False, evidence=_evidence(source, proving, ignore) if proving is not None else {}),
+        Settings(required=False, evidence=_evidence(source, proving, reporter, ignore)),
         ignore=ignore,
     )
     report = replace(report, findings=(*report.findings, *_beside(source, ignore)))
@@ -101,9 +101,11 @@ def _beside(source: UploadSource, ignore: Sequence[str]) -> tuple[Finding, ...]:
     return check_found([found], Settings(), chosen=select_rules((SECRET.code,), ignore)).findings
 
 
-def _evidence(source: UploadSource, proving: Proving, ignore: Sequence[str]) -> dict[str, LoadResult]:
-    """What loading each variant shows, by its name."""
-    if not any(code.startswith(_LOADING) for code in select_rules((), ignore)):
+def _evidence(
+    source: UploadSource, proving: Proving | None, reporter: Reporter, ignore: Sequence[str]
+) -> dict[str, LoadResult]:
+    """What loading each variant shows, by its name. What could not be loaded here is told."""
+    if proving is None or not any(code.startswith(_LOADING) for code in select_rules((), ignore)):
         return {}
     environment = find_environment(None, proving.environ)
     found: dict[str, LoadResult] = {}
@@ -112,6 +114,12 @@ def _evidence(source: UploadSource, proving: Proving, ignore: Sequence[str]) -> 
         if kernel is not None:
             built = source.directory / WORK_DIRECTORY / variant.name
             found[variant.name] = prove(kernel, environment, proving.proofs / kernel.ops_id / variant.name, built)
+    unproven: dict[str, list[str]] = {}
+    for name, load in found.items():
+        if load.status is LoadStatus.NOT_LOADED:
+            unproven.setdefault(load.told, []).append(name)
+    for told, names in unproven.items():
+        reporter.emit(Notice(message=f"{', '.join(names)}: {told}"))
     return found
 
 
