@@ -67,7 +67,7 @@ NO_BACKWARD = rule(
     rationale="The client uses the layer for training, where the model trains on missing or wrong gradients. A layer"
     " that says nothing claims it, too.",
     remedy="Write has_backward = False in the class, or register a backward with torch.library.register_autograd.",
-    source="contract 5.10",
+    source="docs/requirements.md, 'Loading'",
 )
 RULES = (OP_CRASHED, NOT_CALLED, WRITES, SHARES, FAKE, NO_BACKWARD)
 

@@ -20,8 +20,6 @@ from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.names import ArchVariant
 from kernel_builder.variants.support import VariantSet, load_support
 
-_PAGE = "requirements page, Directory layout"
-
 VARIANT_NAME = rule(
     "KB401",
     "variant-name",
@@ -30,7 +28,7 @@ VARIANT_NAME = rule(
     rationale="The client chooses by the name what a machine can load, and ignores directories with any other name.",
     remedy="Build it with kernel-builder, or rename it after what it contains, such as"
     " torch213-cxx11-cu130-x86_64-linux.",
-    source="contract 2.1",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 OLD_NAME = rule(
     "KB402",
@@ -39,7 +37,7 @@ OLD_NAME = rule(
     summary="Variants use current names",
     rationale="Clients still load it, but builders no longer produce it.",
     remedy="Build torch-<backend> variants instead.",
-    source="contract 2.1",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 NO_PACKAGE = rule(
     "KB403",
@@ -48,7 +46,7 @@ NO_PACKAGE = rule(
     summary="A variant has an __init__.py",
     rationale="The client runs it; without it, the kernel cannot be imported.",
     remedy="Rebuild the variant; its package comes from torch-ext/<name>/.",
-    source=f"{_PAGE}; contract 5.6",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 NO_COMPATIBILITY = rule(
     "KB404",
@@ -57,7 +55,7 @@ NO_COMPATIBILITY = rule(
     summary="A variant also has <name>/__init__.py, a package named after the kernel",
     rationale="The requirements page demands it; clients from before 2025 and PYTHONPATH find the kernel through it.",
     remedy="Build the variant with kernel-builder, which writes one.",
-    source=_PAGE,
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 EXPORTS_DIFFER = rule(
     "KB405",
@@ -66,7 +64,7 @@ EXPORTS_DIFFER = rule(
     summary="Both packages of a variant export the same names",
     rationale="Otherwise, what users get depends on how they import the kernel.",
     remedy="Make <name>/__init__.py re-export everything from its parent package, as kernel-builder does.",
-    source=_PAGE,
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 STRAY = rule(
     "KB450",
@@ -84,7 +82,7 @@ BYTECODE = rule(
     summary="A variant contains no bytecode",
     rationale="No digest covers it, and Python runs it instead of the source it claims to come from.",
     remedy="Delete the __pycache__ directories.",
-    source="contract 3.7, 4.2",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 LINK_OUT = rule(
     "KB452",
@@ -93,7 +91,7 @@ LINK_OUT = rule(
     summary="No link points outside the variant, to a directory, or to a missing file",
     rationale="Its target is not published, and no digest covers it.",
     remedy="Replace it with a copy of its target.",
-    source="contract 4.2, sharp edge 32",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 LINK = rule(
     "KB453",
@@ -102,7 +100,7 @@ LINK = rule(
     summary="A variant contains no links",
     rationale="The digest lists the file, but the reference uploader skips links, so the file is missing on the Hub.",
     remedy="Replace it with a copy of its target.",
-    source="contract sharp edge 32",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 SPECIAL_FILE = rule(
     "KB454",
@@ -120,7 +118,7 @@ FILE_NAME = rule(
     summary="File names are UTF-8, without control characters or backslashes",
     rationale="metadata.json cannot list such a file, and the Hub or some systems cannot store it.",
     remedy="Rename it.",
-    source="contract 4.2",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 HUB_FILE_SIZE = rule(
     "KB457",
@@ -147,7 +145,7 @@ STRAY_DIRECTORY = rule(
     summary="A build folder contains only variants and files published with them",
     rationale="Nothing loads this directory; it may be a variant without metadata.json.",
     remedy="Delete it, or add its metadata.",
-    source="contract 3.7, 6.1",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 MISSING_VARIANTS = rule(
     "KB460",
@@ -155,8 +153,9 @@ MISSING_VARIANTS = rule(
     Severity.NOTE,
     summary="Every required variant of each backend is built",
     rationale="Users whose machine needs a missing variant cannot load the kernel.",
-    remedy="Build the missing variants before publishing; list them with: kernel-builder list-variants.",
-    source="contract 2.2; compliance of Hub kernels",
+    remedy="Build the missing variants before publishing: kernel-builder build --complete builds all that are required"
+    " on this platform, kernel-builder build --variant NAME one of them.",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 MISSING_VARIANTS_PUBLISHED = rule(
     "KB461",
@@ -164,8 +163,8 @@ MISSING_VARIANTS_PUBLISHED = rule(
     Severity.WARNING,
     summary="A published kernel has every required variant of its backends",
     rationale="Users whose machine needs a missing variant cannot load the kernel.",
-    remedy="Build and upload the missing variants.",
-    source="contract 2.2; compliance of Hub kernels",
+    remedy="Build and upload the missing variants: kernel-builder build --complete, then kernel-builder upload.",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 NATIVE_EXIT = rule(
     "KB470",
@@ -174,7 +173,7 @@ NATIVE_EXIT = rule(
     summary="Native code does not exit the process",
     rationale="exit() and abort() terminate the user's program, which cannot catch them; a notebook loses its state.",
     remedy="Use TORCH_CHECK, which raises an exception in Python, or throw.",
-    source="reports on kernels that exit; case T20",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 
 _OLD_NAMES = frozenset({"torch-universal", "torch-npu"})

@@ -21,7 +21,7 @@ EXPORTED_CXX = rule(
         " and numbers vanished from error messages, whenever torch was imported first."
     ),
     remedy="Link with -Wl,--exclude-libs,ALL, or with a version script that exports only PyInit_*.",
-    source="DESIGN.md F7; cases T17",
+    source="docs/requirements.md, 'Libraries'",
 )
 PRIVATE_UNWINDER = rule(
     "KB111",
@@ -30,7 +30,7 @@ PRIVATE_UNWINDER = rule(
     summary="A library uses the process's unwinder, libgcc_s.so.1, and does not bring its own",
     rationale="An exception that crosses from the frames of one unwinder to another's aborts the process (measured).",
     remedy="Link without -static-libgcc (libgcc_s.so.1 is always present, because torch needs it too).",
-    source="DESIGN.md F7; cases T17",
+    source="docs/requirements.md, 'Libraries'",
 )
 # Functions and objects of the runtime that are no templates: whoever exports one exports the runtime. Templates such
 # as std::vector<int> are instantiated in any library, and are exported from most.

@@ -20,7 +20,7 @@ NO_CODE = rule(
     summary="The libraries have GPU code for every architecture in the metadata",
     rationale="Users and tools rely on the metadata; without the code, the first launch fails on that GPU.",
     remedy="Build for these architectures, or remove them from backend.archs.",
-    source="contract 4.1 (archs) and 2.7; sharp edge 20",
+    source="docs/requirements.md, 'Libraries'",
 )
 UNNAMED_CODE = rule(
     "KB142",
@@ -29,7 +29,7 @@ UNNAMED_CODE = rule(
     summary="The libraries have no GPU code for architectures missing from the metadata",
     rationale="The metadata is wrong: it does not describe what was built.",
     remedy="Add the architectures to backend.archs, or do not build for them.",
-    source="contract 4.1 (archs)",
+    source="docs/requirements.md, 'Libraries'",
 )
 UNREAD_CODE = rule(
     "KB143",

@@ -16,7 +16,7 @@ UNREADABLE_LIBRARY = rule(
     rationale="A library that cannot be parsed is not checked by any other rule, and the dynamic linker"
     " rejects it too.",
     remedy="Rebuild the library. A file that is not a library should not be named like one.",
-    source="kernel-builder; interoperability contract, sharp edges 25 and 26",
+    source="docs/requirements.md, 'Libraries'",
 )
 WRONG_MACHINE = rule(
     "KB102",
@@ -25,7 +25,7 @@ WRONG_MACHINE = rule(
     summary="A library matches the system and processor in its variant's name",
     rationale="The client chooses a variant by its name only, and then fails to load the library.",
     remedy="Move the library to the variant it was built for.",
-    source="requirements page, 'Directory layout'",
+    source="docs/requirements.md, 'Libraries'",
 )
 _FORMATS = {System.LINUX: "ELF", System.DARWIN: "Mach-O", System.WINDOWS: "PE"}
 _SYSTEMS = {form: system.value for system, form in _FORMATS.items()}

@@ -41,7 +41,7 @@ UNIQUE_SYMBOLS = rule(
         " variables, and neither library can be unloaded."
     ),
     remedy="Compile with -fno-gnu-unique.",
-    source="contract 3.5; DESIGN.md F7",
+    source="docs/requirements.md, 'Libraries'",
 )
 BUILD_PATHS = rule(
     "KB151",
@@ -50,7 +50,7 @@ BUILD_PATHS = rule(
     summary="A library does not reveal where it was built",
     rationale="Source paths from __FILE__ or debug information reveal user names and make builds irreproducible.",
     remedy="Compile with -ffile-prefix-map=$PWD=. (nvcc: through -Xcompiler), and strip debug information.",
-    source="kernel-builder; cases T18",
+    source="docs/requirements.md, 'Libraries'",
 )
 DEBUG_SECTIONS = rule(
     "KB152",

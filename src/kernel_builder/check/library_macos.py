@@ -14,7 +14,7 @@ MACOS_VERSION = rule(
     summary="A library declares the macOS it needs, no newer than 15.0, or 26.0 for Metal",
     rationale="The loader of an older macOS rejects the library.",
     remedy="Compile with -mmacosx-version-min=15.0 (26.0 for Metal).",
-    source="contract 7.6 and 3.5; sharp edge 28",
+    source="docs/requirements.md, 'Libraries'",
     acceptable=True,
 )
 _OLDEST = (15, 0)

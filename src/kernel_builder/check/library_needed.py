@@ -24,7 +24,7 @@ DYNAMIC_CXX = rule(
         "Link with -static-libstdc++ and -Wl,--exclude-libs,ALL (but not -static-libgcc), or use a policy that"
         " allows a dynamic one: --policy manylinux_2_28."
     ),
-    source="requirements page, 'Native Python module'",
+    source="docs/requirements.md, 'Libraries'",
 )
 NEEDED = rule(
     "KB106",
@@ -33,7 +33,7 @@ NEEDED = rule(
     summary="A library needs only torch, the GPU runtimes that torch depends on, and the C runtime",
     rationale="A kernel bundles nothing: any other library is missing on most machines, or has a different version.",
     remedy="Link it statically, or avoid it.",
-    source="requirements page, 'Native Python module'",
+    source="docs/requirements.md, 'Libraries'",
 )
 APART = rule(
     "KB113",
@@ -57,7 +57,7 @@ RUN_PATH = rule(
         " other machines it may load whatever library somebody put there."
     ),
     remedy="Link without -rpath, or remove it: patchelf --remove-rpath FILE.",
-    source="contract 3.7, step 6, and cases T18",
+    source="docs/requirements.md, 'Libraries'",
 )
 _HASHED = re.compile(r"-[0-9a-f]{8}$")
 _OWN_SYSTEM_PATHS = ("/usr/lib/", "/System/Library/")

@@ -22,7 +22,7 @@ TOO_NEW_API = rule(
     summary="A library uses only functions in the limited API of the oldest supported Python",
     rationale="An older interpreter lacks the function, so the library does not load.",
     remedy="Compile with -DPy_LIMITED_API=0x03090000, which hides newer functions.",
-    source="requirements page, 'Native Python module': Python 3.9; contract 7.4",
+    source="docs/requirements.md, 'Libraries'",
     acceptable=True,
 )
 NOT_LIMITED = rule(
@@ -33,7 +33,7 @@ NOT_LIMITED = rule(
     rationale="Other functions, and all private ones, change between Python versions, but one library must"
     " work on all.",
     remedy="Compile with -DPy_LIMITED_API=0x03090000; avoid pybind11 and <torch/extension.h>.",
-    source="requirements page, 'Native Python module': ABI3/Limited API; contract 7.4",
+    source="docs/requirements.md, 'Libraries'",
 )
 EXTENSION_NAME = rule(
     "KB123",
@@ -42,7 +42,7 @@ EXTENSION_NAME = rule(
     summary="The extension module is named <id>.abi3.so (Windows: <id>.pyd)",
     rationale="Python looks for the module under that name; a name with a Python version works only with that version.",
     remedy="Rename the file, or build it with the suffix .abi3.so.",
-    source="contract 3.5",
+    source="docs/requirements.md, 'Libraries'",
 )
 FREE_THREADED = rule(
     "KB124",
@@ -51,7 +51,7 @@ FREE_THREADED = rule(
     summary="A library is not built for a free-threaded Python",
     rationale="Free-threaded Python has no limited API before 3.15, and a regular Python cannot load the library.",
     remedy="Build with a regular Python.",
-    source="contract 5.2; cases T18",
+    source="docs/requirements.md, 'Libraries'",
 )
 INIT_FUNCTION = rule(
     "KB125",
@@ -60,7 +60,7 @@ INIT_FUNCTION = rule(
     summary="The extension module exports exactly one PyInit function, the one for its own name",
     rationale="Python calls PyInit_<module name>; without it, the import fails.",
     remedy="Compile REGISTER_EXTENSION(TORCH_EXTENSION_NAME) with TORCH_EXTENSION_NAME set to the kernel's id.",
-    source="contract 3.2 and 3.4",
+    source="docs/requirements.md, 'Libraries'",
 )
 _FREE_THREADED_NAME = re.compile(r"\.(cpython-3[0-9]+t|abi3t)\b|\.cp3[0-9]+t-")
 _VERSIONED_NAME = re.compile(r"\.(cpython-3[0-9]+|cp3[0-9]+-)")

@@ -26,7 +26,7 @@ MISSING = rule(
     summary="torch, the GPU runtimes, Python or the C runtime define every undefined symbol of a library",
     rationale="The library does not load, or fails at the first call.",
     remedy="Add the source that defines the symbol, or use a function that this torch release has.",
-    source="DESIGN.md F2; cases T20 (b)",
+    source="docs/requirements.md, 'Libraries'",
 )
 UNKNOWN = rule(
     "KB134",
@@ -36,7 +36,7 @@ UNKNOWN = rule(
     rationale="The library most likely does not load. This is not an error because the variant's torch is"
     " not installed here.",
     remedy="Add the source that defines the symbol; to be sure, run the check where that torch release is installed.",
-    source="DESIGN.md F2; cases T20 (b)",
+    source="docs/requirements.md, 'Libraries'",
 )
 UNCOMPARED = rule(
     "KB132",
@@ -45,7 +45,7 @@ UNCOMPARED = rule(
     summary="Undefined torch symbols are compared with the exports of that torch release",
     rationale="A symbol may look like torch's and still be missing from the release that the variant is for.",
     remedy="Run the check where that torch release is installed; kernel-builder build always compares them.",
-    source="DESIGN.md F2",
+    source="docs/requirements.md, 'Libraries'",
 )
 UNSTABLE = rule(
     "KB133",
@@ -54,7 +54,7 @@ UNSTABLE = rule(
     summary="A library for torch's stable ABI uses nothing else from torch, and nothing newer than it declares",
     rationale="torch keeps only its stable ABI from release to release; everything else breaks without notice.",
     remedy="Use only torch/csrc/stable and torch/headeronly, with TORCH_TARGET_VERSION set to the oldest release.",
-    source="contract 7.5; torch's notes on its stable ABI",
+    source="docs/requirements.md, 'Libraries'",
 )
 # The names that runtimes which torch depends on have.
 _RUNTIMES = {backend.value: re.compile(backend.symbols) for backend in Backend if backend.symbols is not None}

@@ -26,7 +26,7 @@ TOO_NEW = rule(
         " whether or not the symbol is ever used; weak symbols count too."
     ),
     remedy="Build against an older glibc (kernel-builder does), or avoid the function.",
-    source="requirements page, 'Native Python module': glibc 2.27; contract 7.3",
+    source="docs/requirements.md, 'Libraries'",
     acceptable=True,
 )
 PRIVATE_VERSION = rule(
@@ -42,7 +42,7 @@ PRIVATE_VERSION = rule(
         "Avoid the function; for GLIBC_ABI_DT_RELR link with -Wl,-z,nopack-relative-relocs or without"
         " --pack-dyn-relocs=relr."
     ),
-    source="contract, sharp edge 27",
+    source="docs/requirements.md, 'Libraries'",
 )
 _VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI|GCC)_(.+)")
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)*")

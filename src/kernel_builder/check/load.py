@@ -52,7 +52,7 @@ TOGETHER = rule(
     summary="Two versions of the kernel can be loaded in one process",
     rationale="Libraries pin different versions of a kernel; a program that uses two of them breaks.",
     remedy="Keep every process-wide name (ops, classes, modules) in the kernel's own namespace.",
-    source="requirements page, Torch extension; case T13",
+    source="docs/requirements.md, 'Loading'",
 )
 NOT_COMPILED = rule(
     "KB506",
@@ -61,7 +61,7 @@ NOT_COMPILED = rule(
     summary="Ops that have a fake work under torch.compile(fullgraph=True)",
     rationale="The op works when called directly, but breaks compiled models.",
     remedy="Fix the fake: its results must have the same shape, dtype and device as the op's.",
-    source="case T13",
+    source="docs/requirements.md, 'Loading'",
 )
 
 _ONE_AT_A_TIME = threading.Lock()  # torch takes memory

@@ -28,7 +28,7 @@ FAILED = rule(
     summary="The client can load the variant",
     rationale="Users get this error.",
     remedy="Fix what the message reports.",
-    source="contract 5.6",
+    source="docs/requirements.md, 'Loading'",
 )
 CRASHED = rule(
     "KB502",
@@ -37,7 +37,7 @@ CRASHED = rule(
     summary="Loading the variant does not crash the process",
     rationale="Users lose their program.",
     remedy="Look for failing static initializers, ops registered twice, and clashing C++ runtimes.",
-    source="contract 5.6, cases T13 and T17",
+    source="docs/requirements.md, 'Loading'",
 )
 FOREIGN = rule(
     "KB503",
@@ -47,7 +47,7 @@ FOREIGN = rule(
     rationale="Two versions of the kernel in one process would register the same op, which aborts the process or makes"
     " one version run the other's code.",
     remedy="Use add_op_namespace_prefix in Python, and TORCH_EXTENSION_NAME with registration.h in C++.",
-    source="requirements page, Torch extension; case T12",
+    source="docs/requirements.md, 'Loading'",
 )
 UNIMPLEMENTED = rule(
     "KB504",
@@ -56,7 +56,7 @@ UNIMPLEMENTED = rule(
     summary="Every declared op has an implementation for the variant's backend",
     rationale="Calling it raises an error.",
     remedy="Add an impl() for the backend, or declare the op only where it has one.",
-    source="case T20",
+    source="docs/requirements.md, 'Loading'",
     acceptable=True,
 )
 AUTOGRAD_ONLY = rule(

@@ -34,7 +34,7 @@ MISSING = rule(
     summary="Every variant has a metadata.json that is a JSON object",
     rationale="The client reads it first, and loads nothing without it.",
     remedy=_MEND,
-    source="contract 4.1, 5.6",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 INCOMPLETE = rule(
     "KB411",
@@ -43,7 +43,7 @@ INCOMPLETE = rule(
     summary="metadata.json has every key the client requires, with the right type",
     rationale="The client rejects a variant whose metadata lacks a key or has one of the wrong type.",
     remedy=_MEND,
-    source="contract 4.1",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 MALFORMED = rule(
     "KB412",
@@ -52,7 +52,7 @@ MALFORMED = rule(
     summary="The values in metadata.json are well-formed",
     rationale="The id becomes the name of a module and an op namespace; the other values decide what is loaded.",
     remedy="Fix build.toml and rebuild the variant.",
-    source="contract 1.2, 3.2, 4.1",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 UNKNOWN_KEY = rule(
     "KB413",
@@ -61,7 +61,7 @@ UNKNOWN_KEY = rule(
     summary="metadata.json has only known keys",
     rationale="Clients ignore unknown keys; this one may be misspelled, or newer than this checker.",
     remedy="Remove it, unless a newer kernel-builder wrote it.",
-    source="contract 4.1",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 ID_MISMATCH = rule(
     "KB414",
@@ -70,7 +70,7 @@ ID_MISMATCH = rule(
     summary="The id is also the library's name and the op namespace in _ops.py",
     rationale="The client registers the kernel under its id; ops under a different name belong to another version.",
     remedy=_MEND,
-    source="contract 3.2",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 DISAGREES = rule(
     "KB415",
@@ -79,7 +79,7 @@ DISAGREES = rule(
     summary="metadata.json agrees with the directory name, build.toml and the other variants",
     rationale="A variant whose metadata disagrees was copied, or is older than build.toml.",
     remedy="Rebuild the variant, or remove it.",
-    source="contract 2.1, 4.1",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 ARCHS = rule(
     "KB416",
@@ -89,7 +89,7 @@ ARCHS = rule(
     " for those backends only",
     rationale="Users choose by this list; other values mean nothing to them.",
     remedy="Fix the capabilities in build.toml and rebuild the variant.",
-    source="contract 4.1, case T4",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 NO_DIGEST = rule(
     "KB420",
@@ -98,7 +98,7 @@ NO_DIGEST = rule(
     summary="metadata.json has a digest of the variant's files",
     rationale="Without it, nobody can tell whether the files are the ones that were built; signatures cover it.",
     remedy="Add it with: kernel-builder hash.",
-    source="contract 4.2, 5.7",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 DIGEST_MALFORMED = rule(
     "KB421",
@@ -107,7 +107,7 @@ DIGEST_MALFORMED = rule(
     summary="The digest has a known algorithm and a hash for each file",
     rationale="The client rejects metadata whose digest it cannot read.",
     remedy="Regenerate it with: kernel-builder hash.",
-    source="contract 4.2",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 DIGEST_MISMATCH = rule(
     "KB422",
@@ -116,7 +116,7 @@ DIGEST_MISMATCH = rule(
     summary="The files match the digest: none changed, missing or added",
     rationale="A file was edited, lost or added after the build; verifying the kernel fails.",
     remedy="Rebuild the variant; if the change is intended, regenerate the digest with: kernel-builder hash.",
-    source="contract 4.2, case T20",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 PROVENANCE = rule(
     "KB430",
@@ -125,7 +125,7 @@ PROVENANCE = rule(
     summary="Provenance has the builder's version, full commits, and whether the trees were dirty",
     rationale="The client rejects metadata whose provenance it cannot read.",
     remedy=_MEND,
-    source="contract 4.1, case T14",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 DIRTY = rule(
     "KB431",
@@ -134,7 +134,7 @@ DIRTY = rule(
     summary="Variants are built from a commit, without local changes",
     rationale="Nobody can reproduce the build; the client warns users about it.",
     remedy="Commit the changes and rebuild.",
-    source="contract 4.3, case T14",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 NO_PROVENANCE = rule(
     "KB432",
@@ -143,7 +143,7 @@ NO_PROVENANCE = rule(
     summary="metadata.json records the commit that the variant was built from",
     rationale="Nobody can tell which sources it was built from.",
     remedy="Build it from a git repository.",
-    source="contract 4.3",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 STALE = rule(
     "KB433",
@@ -161,7 +161,7 @@ SHARED_ID = rule(
     summary="Variants of different commits have different ids",
     rationale="Two versions with the same id cannot be loaded in one process: the second registers the same ops again.",
     remedy="Rebuild the variants; let kernel-builder choose the id instead of passing --unique-id.",
-    source="requirements page, Torch extension; case T13",
+    source="docs/requirements.md, 'Layout, names and metadata'",
 )
 
 _Kind = tuple[type, ...]

@@ -20,8 +20,6 @@ from kernel_builder.check.python_facts import Module, Position, assigned_values,
 from kernel_builder.check.scan import pieces
 from kernel_builder.check.subject import LibraryFile, PythonTree, SourceTree, join
 
-_PAGE = "requirements page, Torch extension"
-
 FIXED_NAMESPACE = rule(
     "KB201",
     "fixed-op-namespace",
@@ -30,7 +28,7 @@ FIXED_NAMESPACE = rule(
     rationale="Two versions of the kernel in one process would register the same op twice, which aborts the process or"
     " makes one version run the other's code.",
     remedy="Write add_op_namespace_prefix('name') of ._ops in the registration itself.",
-    source=f"{_PAGE}; case T12",
+    source="docs/requirements.md, 'Op namespace'",
 )
 PREFIX_FALLBACK = rule(
     "KB202",
@@ -59,7 +57,7 @@ FIXED_NAMESPACE_NATIVE = rule(
     rationale="Two versions of the kernel in one process would define the same op twice, which aborts the process.",
     remedy="Include registration.h and write TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops), and"
     " TORCH_LIBRARY_IMPL_EXPAND for implementations.",
-    source=f"{_PAGE}; contract 3.4",
+    source="docs/requirements.md, 'Op namespace'",
 )
 FOREIGN_NAMESPACE = rule(
     "KB205",
@@ -68,7 +66,7 @@ FOREIGN_NAMESPACE = rule(
     summary="A library registers ops in its own namespace only",
     rationale="Two versions of the kernel in one process would define the same op twice, which aborts the process.",
     remedy="Register with TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) and rebuild.",
-    source=f"{_PAGE}; contract 3.2",
+    source="docs/requirements.md, 'Op namespace'",
 )
 
 # --- Python ---

@@ -25,7 +25,7 @@ BINDING = rule(
     " limited API, and the build makes the module.",
     remedy="Include registration.h, register the ops with TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops), and write"
     " REGISTER_EXTENSION(TORCH_EXTENSION_NAME).",
-    source="requirements page, Torch extension; contract 3.3 and 3.4",
+    source="docs/requirements.md, 'Op namespace'",
 )
 _MODULE = re.compile(r"\b(PYBIND11_(?:EMBEDDED_)?MODULE|PYBIND11_PLUGIN|NB_MODULE_?|BOOST_PYTHON_MODULE)\s*\(")
 _INIT = re.compile(r"\b(PyInit_\w+)\s*\(")

@@ -35,8 +35,6 @@ from kernel_builder.config.model import FrameworkKind
 from kernel_builder.interface.native import ops_of
 from kernel_builder.variants.names import ArchVariant, TvmFfiTag
 
-_PAGE = "requirements page, Torch extension"
-
 MISSING = rule(
     "KB207",
     "missing-op",
@@ -44,7 +42,7 @@ MISSING = rule(
     summary="Python code uses only ops that the kernel registers",
     rationale="The op does not exist: using it raises an AttributeError, and what is registered for it never runs.",
     remedy="Fix the name, or define the op.",
-    source=f"{_PAGE}; contract 3.3",
+    source="docs/requirements.md, 'Op namespace'",
 )
 FIXED = rule(
     "KB208",
@@ -54,7 +52,7 @@ FIXED = rule(
     rationale="The kernel's op namespace differs for every version, and nobody else registers the one that is named:"
     " using it raises an AttributeError, or runs the ops of a package that happens to be installed.",
     remedy="Write: from ._ops import ops, and use ops.<name>.",
-    source=f"{_PAGE}; contract 3.3",
+    source="docs/requirements.md, 'Op namespace'",
 )
 FIXED_GUARDED = rule(
     "KB209",
@@ -63,7 +61,7 @@ FIXED_GUARDED = rule(
     summary="Not even where failure is allowed does Python code use ops of others",
     rationale="Whether the op exists depends on what else is installed; for most users this code never runs.",
     remedy="Write: from ._ops import ops, and use ops.<name>; or remove it.",
-    source=f"{_PAGE}; contract 3.3",
+    source="docs/requirements.md, 'Op namespace'",
 )
 
 _DEVICES = re.compile(

@@ -17,8 +17,6 @@ from kernel_builder.check.python_names import FullNames
 from kernel_builder.check.python_rules import TORCH_BRINGS, allowed_modules
 from kernel_builder.check.subject import PythonTree
 
-_PAGE = "requirements page, Python requirements"
-
 METADATA = rule(
     "KB317",
     "distribution-metadata",
@@ -27,7 +25,7 @@ METADATA = rule(
     rationale="The client downloads a kernel and installs nothing: there is no distribution of that name, and"
     " PackageNotFoundError is raised.",
     remedy="Write the version into the package (__version__ = '1.2'), or read it from the kernel's metadata.json.",
-    source=f"{_PAGE}; contract 5.4",
+    source="docs/requirements.md, 'Python code'",
 )
 METADATA_GUARDED = rule(
     "KB318",
@@ -36,7 +34,7 @@ METADATA_GUARDED = rule(
     summary="Python code does not look for the kernel's own distribution even where failure is allowed",
     rationale="There never is one, unless another package of that name happens to be installed.",
     remedy="Write the version into the package (__version__ = '1.2').",
-    source=f"{_PAGE}; contract 5.4",
+    source="docs/requirements.md, 'Python code'",
 )
 LIBRARY = rule(
     "KB321",
@@ -46,7 +44,7 @@ LIBRARY = rule(
     rationale="The kernel's library is loaded by ._ops, under the kernel's own namespace; other files and paths are not"
     " there on users' machines, or register the same ops twice.",
     remedy="Write: from ._ops import ops, and remove what loads the library.",
-    source=f"{_PAGE}, Torch extension; contract 3.3",
+    source="docs/requirements.md, 'Python code'",
 )
 LIBRARY_LATER = rule(
     "KB322",
@@ -55,7 +53,7 @@ LIBRARY_LATER = rule(
     summary="Code that runs later or may fail loads no library of its own or by an absolute path either",
     rationale="The file is not there on users' machines; then this part of the kernel does not work.",
     remedy="Use ops of ._ops, or look the library up by its name.",
-    source=f"{_PAGE}, Torch extension; contract 3.3",
+    source="docs/requirements.md, 'Python code'",
 )
 COMPILES = rule(
     "KB323",
@@ -64,7 +62,7 @@ COMPILES = rule(
     summary="Importing the kernel compiles no native code",
     rationale="Users have no compiler, no toolkit and no headers; with them, the import takes minutes.",
     remedy="List the sources in build.toml, and use the ops of ._ops.",
-    source=f"{_PAGE}; contract 3",
+    source="docs/requirements.md, 'Python code'",
 )
 COMPILES_LATER = rule(
     "KB324",
@@ -73,7 +71,7 @@ COMPILES_LATER = rule(
     summary="No code in the kernel compiles native code",
     rationale="Users may have no compiler, no toolkit and no headers; then this part of the kernel does not work.",
     remedy="List the sources in build.toml, and use the ops of ._ops.",
-    source=f"{_PAGE}; contract 3",
+    source="docs/requirements.md, 'Python code'",
 )
 
 _WORDS = (

@@ -30,8 +30,6 @@ from kernel_builder.config.known import dependencies
 from kernel_builder.config.model import FrameworkKind
 from kernel_builder.variants.names import ArchVariant, TvmFfiTag
 
-_PAGE = "requirements page, Python requirements"
-
 SYNTAX = rule(
     "KB301",
     "python-syntax",
@@ -39,7 +37,7 @@ SYNTAX = rule(
     summary="Every Python file parses with the oldest supported Python",
     rationale="Kernels must work with Python 3.9 and later; a file that does not parse cannot be imported at all.",
     remedy="Write it in the older syntax, or accept it in kernel-builder.toml with a reason.",
-    source=_PAGE,
+    source="docs/requirements.md, 'Python code'",
     acceptable=True,
 )
 NEWER = rule(
@@ -50,7 +48,7 @@ NEWER = rule(
     rationale="That Python cannot import the kernel: the name is missing, or 'int | None' raises a TypeError.",
     remedy="Use the older spelling ('Optional[int]', or 'from __future__ import annotations' at the top of the file),"
     " or branch on sys.version_info.",
-    source=_PAGE,
+    source="docs/requirements.md, 'Python code'",
     acceptable=True,
 )
 NEWER_LATER = rule(
@@ -60,7 +58,7 @@ NEWER_LATER = rule(
     summary="No code needs anything newer than the oldest supported Python",
     rationale="The kernel can be imported with that Python, but fails when this code runs.",
     remedy="Use the older spelling, or branch on sys.version_info.",
-    source=_PAGE,
+    source="docs/requirements.md, 'Python code'",
 )
 REMOVED_MODULE = rule(
     "KB304",
@@ -69,7 +67,7 @@ REMOVED_MODULE = rule(
     summary="Importing the kernel needs no module that a later Python removed",
     rationale="Kernels must work with Python 3.9 and later; later versions do not have this module.",
     remedy="Use its successor, or catch the ImportError.",
-    source=f"{_PAGE}; PEP 594, PEP 632",
+    source="docs/requirements.md, 'Python code'",
 )
 SELF_IMPORT = rule(
     "KB310",
@@ -79,7 +77,7 @@ SELF_IMPORT = rule(
     rationale="The client loads a kernel under a unique name, so that versions can coexist: the absolute"
     " name finds nothing, or an installed package of that name, whose code runs instead of the kernel's.",
     remedy="Write a relative import.",
-    source=f"{_PAGE}; case T10",
+    source="docs/requirements.md, 'Python code'",
 )
 GUARDED_SELF_IMPORT = rule(
     "KB311",
@@ -89,7 +87,7 @@ GUARDED_SELF_IMPORT = rule(
     rationale="Under the name the client gives it, the kernel never finds them, so that code never runs; or"
     " it finds an installed package of that name.",
     remedy="Write a relative import, or build the name from __package__.",
-    source=f"{_PAGE}; case T10",
+    source="docs/requirements.md, 'Python code'",
 )
 UNDECLARED = rule(
     "KB312",
@@ -100,7 +98,7 @@ UNDECLARED = rule(
     " missing, the kernel cannot be imported.",
     remedy="Avoid it, vendor it with relative imports, import it in the function that needs it, or declare it in"
     " python-depends, where that is allowed.",
-    source=_PAGE,
+    source="docs/requirements.md, 'Python code'",
 )
 OPTIONAL = rule(
     "KB313",
@@ -109,7 +107,7 @@ OPTIONAL = rule(
     summary="Code that runs later or conditionally needs nothing undeclared either",
     rationale="Users may not have it; then this part of the kernel does not work.",
     remedy="Avoid it, vendor it with relative imports, or declare it in python-depends, where that is allowed.",
-    source=_PAGE,
+    source="docs/requirements.md, 'Python code'",
 )
 UNRESOLVED = rule(
     "KB314",
@@ -118,7 +116,7 @@ UNRESOLVED = rule(
     summary="Relative imports resolve, also those in functions",
     rationale="The import fails, and so does whatever needs it: importing the kernel, or calling the function.",
     remedy="Fix the number of dots or the name, or add the file.",
-    source=_PAGE,
+    source="docs/requirements.md, 'Python code'",
 )
 UNRESOLVED_GUARDED = rule(
     "KB315",
@@ -127,7 +125,7 @@ UNRESOLVED_GUARDED = rule(
     summary="Relative imports for type checkers, and those that may fail, resolve",
     rationale="They never find anything: what is there for the case that they do is never used.",
     remedy="Fix the number of dots or the name, add the file, or remove the import.",
-    source=_PAGE,
+    source="docs/requirements.md, 'Python code'",
 )
 TRITON = rule(
     "KB316",
@@ -147,7 +145,7 @@ SHADOWING = rule(
     rationale="A variant's directory is put on PYTHONPATH to test it, and its files are at the top: Python and torch"
     " would import this file instead of the standard module.",
     remedy="Rename it, for example with a leading underscore.",
-    source="flat layout of variants (contract 3.5); a published kernel had to rename types.py",
+    source="docs/requirements.md, 'Python code'",
     acceptable=True,
 )
 NO_ALL = rule(
@@ -157,7 +155,7 @@ NO_ALL = rule(
     summary="The package's __init__.py has __all__",
     rationale="It defines the kernel's public interface; the kernel's page on the Hub lists these functions.",
     remedy="Add __all__ = [...] with the names of the public functions.",
-    source="contract 6.3",
+    source="docs/requirements.md, 'Python code'",
 )
 ALL_UNDEFINED = rule(
     "KB331",
@@ -176,7 +174,7 @@ IMPURE_LAYER = rule(
     rationale="kernelize() puts a layer's forward into a module of the user's model, and rejects (TypeError) a layer"
     " with its own __init__ or with members that torch.nn.Module does not have.",
     remedy="Move state into the model and helpers into functions; has_backward and can_torch_compile are allowed.",
-    source="contract 5.10; the client's layer validation",
+    source="docs/requirements.md, 'Python code'",
 )
 EXIT_ON_IMPORT = rule(
     "KB350",
