@@ -203,6 +203,7 @@ def test_python_only_kernels_need_no_toolchain(tool: Tool, make_project: Project
     }
     result = checked(tool("build", root, "--json", env=nowhere))
     assert not (tmp_path / "store").exists()
+    assert str(result.json["confinement"]).startswith("loaded ")
     load = result.variant("torch-cpu")["load"]
     double = f"{result.variant('torch-cpu')['ops-id']}::double"
     assert isinstance(load, dict)
