@@ -40,13 +40,15 @@ def check_space(output: Path, needed: int) -> None:
     """Raise :class:`MachineError` before any work when ``output`` cannot take ``needed`` bytes."""
     existing = next(path for path in (output, *output.parents) if path.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise MachineError(f"cannot write to {output}", hint="choose another directory with --output")
+        raise MachineError(
+            f"cannot write to {output}", hint="choose another directory: kernel-builder build --output DIR"
+        )
     usage = shutil.disk_usage(existing)
     free = usage.free
     if usage.total and free < needed:
         raise MachineError(
             f"not enough disk space for {output}: about {needed / 2**20:.0f} MiB needed, {free / 2**20:.0f} MiB free",
-            hint="free some space, or choose another directory with --output",
+            hint="free some space, or choose another directory: kernel-builder build --output DIR",
         )
 
 

@@ -18,7 +18,7 @@ NO_GRADIENT = rule(
     summary="A layer with has_backward = True calls ops that have a gradient",
     rationale="The client uses the layer for training, where the model trains on missing or wrong gradients.",
     remedy="Write has_backward = False, or register a backward with torch.library.register_autograd.",
-    source="contract 5.10",
+    source="docs/requirements.md, 'Python code'",
 )
 
 _AUTOGRAD = re.compile("autograd", re.IGNORECASE)

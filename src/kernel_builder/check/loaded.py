@@ -18,7 +18,7 @@ NOT_LOADED = rule(
     Severity.NOTE,
     summary="The check loads every variant",
     rationale="A variant that this machine cannot load is not proven to load anywhere.",
-    remedy="Run the check with --python set to an environment whose torch fits the variant.",
+    remedy="Run kernel-builder check --load --python FILE with an environment whose torch fits the variant.",
     source="kernel-builder",
 )
 FAILED = rule(

@@ -68,7 +68,7 @@ def command(
         return _about_rules(explain)
     settings = make_settings(policy=policy, python_floor=python_floor, torch_stable_abi=torch_stable_abi)
     if python is not None and not load:
-        raise UsageError("--python needs --load", hint="add --load")
+        raise UsageError("--python needs --load", hint="run kernel-builder check --load --python FILE")
     if load:
         from kernel_builder.store.cache import default_root  # noqa: PLC0415  (start-up time)
 

@@ -65,7 +65,10 @@ def of_revision(remote: Remote, revision: str, scratch: Path) -> Side:
     files = remote.snapshot(revision).files
     names = sorted({path.split("/")[1] for path in files if path.startswith(f"{BUILD}/") and path.endswith(METADATA)})
     if not names:
-        raise UsageError(f"{remote.repo_id} has no variants at {revision}", hint="pass another revision with --against")
+        raise UsageError(
+            f"{remote.repo_id} has no variants at {revision}",
+            hint="name another revision: kernel-builder api-diff --against REVISION",
+        )
     first = _reference(names)
     wanted = [
         path

@@ -366,7 +366,8 @@ class Remote:
             return ConflictError(f"cannot {doing}: somebody else changed it in the meantime{said}")
         if status == 413:
             return NetworkError(
-                f"cannot {doing}: the Hub says it is too large{said}", hint="make commits smaller with --commit-size"
+                f"cannot {doing}: the Hub says it is too large{said}",
+                hint="make commits smaller: kernel-builder upload --commit-size N",
             )
         if status == 429:
             return NetworkError(
@@ -396,7 +397,8 @@ class Remote:
             )
         return NetworkError(
             f"cannot {doing}: {who} may not write to {self.repo_id}{said}",
-            hint="use a token with the scope 'write' from an account that may, or propose the change with --create-pr",
+            hint="use a token with the scope 'write' from an account that may, "
+            "or propose the change: kernel-builder upload --create-pr",
         )
 
 

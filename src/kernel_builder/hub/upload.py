@@ -142,7 +142,7 @@ def prepare(request: UploadRequest, reporter: Reporter) -> PreparedUpload:
     if repo_id is None:
         raise UsageError(
             "no repository to upload to",
-            hint='pass --repo-id owner/name, or set repo-id = "owner/name" in [general.hub] of build.toml',
+            hint="run kernel-builder upload --repo-id owner/name, or set repo-id in [general.hub] of build.toml",
         )
     if repo_id.count("/") != 1 or not all(repo_id.split("/")):
         raise UsageError(f"{repo_id!r} is not a valid repository name", hint="use the form owner/name")

@@ -60,7 +60,10 @@ def parse_repo_id(text: str) -> tuple[ProjectName, tuple[str, ...]]:
     """
     *owners, repo = text.split("/")
     if len(owners) > 1 or not repo or (owners and not owners[0]):
-        raise UsageError(f"--name takes OWNER/REPO or REPO, not {text!r}", hint="for example --name myorg/my-kernel")
+        raise UsageError(
+            f"--name takes OWNER/REPO or REPO, not {text!r}",
+            hint="for example: kernel-builder init --name myorg/my-kernel",
+        )
     owner = owners[0] if owners else None
     if owner is not None and _OWNER.fullmatch(owner) is None:
         raise UsageError(
@@ -81,7 +84,7 @@ def parse_name(text: str) -> tuple[str, tuple[str, ...]]:
         near = nearest(text)
         raise UsageError(
             f"{text!r} is not a valid kernel name: {RULE}",
-            hint=f"use {near!r}" if near is not None else "choose another with --name OWNER/REPO",
+            hint=f"use {near!r}" if near is not None else "choose another: kernel-builder init --name OWNER/REPO",
         )
     python_name = name.replace("-", "_")
     if keyword.iskeyword(python_name) or python_name in _TAKEN:

@@ -98,7 +98,8 @@ def _refuse_clashes(root: Path, files: Mapping[str, str], *, overwrite: bool) ->
     if existing and not overwrite:
         raise UsageError(
             f"{root} already has {', '.join(existing)}",
-            hint="pass --overwrite to replace these files, or choose another directory; nothing was written",
+            hint="run kernel-builder init --overwrite to replace these files, or choose another directory; nothing was"
+            " written",
         )
 
 

@@ -263,7 +263,7 @@ class Conformance:
             anyway = "" if _NEVER & slugs else f"; --ignore {codes} builds it anyway"
             raise BuildError(
                 "the kernel breaks rules of Hub kernels, so it was not built:\n" + _listed(errors),
-                hint=f"run 'check --explain {errors[0].rule.code}' for details{anyway}",
+                hint=f"run 'kernel-builder check --explain {errors[0].rule.code}' for details{anyway}",
             )
         for finding in findings:
             if finding.accepted is not None:

@@ -91,7 +91,12 @@ def _choose_project(request: FetchRequest, run: Run) -> tuple[Matrix, Chosen]:
     matrix = select_variants(project, selection, run)
     chosen = choose_toolchains(project, matrix, run, ToolchainOptions())
     if chosen.unavailable and (not request.available or len(chosen.unavailable) == len(matrix.kept)):
-        raise refuse(chosen.unavailable, matrix, selection, others="pass --available to fetch the other {count}")
+        raise refuse(
+            chosen.unavailable,
+            matrix,
+            selection,
+            others="run kernel-builder toolchain fetch --available to fetch the other {count}",
+        )
     return matrix, chosen
 
 
@@ -151,7 +156,9 @@ def _refusal(unavailable: list[Unavailable], total: int) -> ToolchainError:
         f"  {entry.name}: {entry.reason}" + (f" ({entry.remedy})" if entry.remedy else "") for entry in unavailable
     ]
     some = len(unavailable) < total
-    return ToolchainError("\n".join(lines), hint="pass --available to fetch the others" if some else None)
+    return ToolchainError(
+        "\n".join(lines), hint="run kernel-builder toolchain fetch --available to fetch the others" if some else None
+    )
 
 
 def _provider(run: Run, settings: Path | None, platform: Platform | None = None) -> Toolchains:
