@@ -118,7 +118,15 @@ def test_a_variant_for_aarch64_conforms(built: tuple[Path, Result], name: str) -
     (library,) = (root / "build" / name).glob("*.abi3.so")
     elf = read_elf(library.read_bytes())
     assert elf.machine == "aarch64"
-    foreign = {"libtorch.so", "libtorch_cpu.so", "libc10.so", "libgcc_s.so.1", "libc.so.6", "libm.so.6"}
+    foreign = {
+        "libtorch.so",
+        "libtorch_cpu.so",
+        "libc10.so",
+        "libgcc_s.so.1",
+        "libc.so.6",
+        "libm.so.6",
+        "libpthread.so.0",
+    }
     cuda = {"libtorch_cuda.so", "libc10_cuda.so", "libcudart.so.13"} if "cu130" in name else set()
     assert set(elf.needed) <= foreign | cuda
     assert ("libcudart.so.13" in elf.needed) == ("cu130" in name)
