@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from kernel_builder.check.behaviour import judge_behaviour
 from kernel_builder.check.model import Finding, Placed, Severity, rule
+from kernel_builder.check.namespace import registration_instead
 from kernel_builder.config.backends import Backend
 from kernel_builder.load.evidence import Foreign, LoadedOp, LoadResult, LoadStatus, Serves
 
@@ -92,6 +93,7 @@ def judge(place: Placed | str, result: LoadResult, *, ops_id: str, backend: Back
         yield (CRASHED if result.crashed else FAILED).at(
             place, failure_text("the kernels client cannot load it", result)
         )
+        yield from _foreign(place, result.foreign, ops_id)  # why its Python does not find its ops, perhaps
     else:
         if result.status is LoadStatus.STOOD_IN:
             yield STOOD_IN.at(place, f"{result.told}; {result.reason}" if result.reason else result.told)
@@ -137,14 +139,7 @@ def _remedy(namespace: str, kind: str, ones: list[Foreign]) -> str:
         )
     if first.place.rpartition(":")[0].endswith(".py"):
         return f'Name it add_op_namespace_prefix("{name}"), with: from ._ops import add_op_namespace_prefix'
-    return (
-        f"Instead of torch::RegisterOperators, TORCH_LIBRARY({namespace}, ...) and macros around them, write:\n"
-        '#include "registration.h"\n'
-        f'TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {{ ops.def("{name}", &{name}); }}\n'
-        "REGISTER_EXTENSION(TORCH_EXTENSION_NAME)\n"
-        "(TORCH_LIBRARY_FRAGMENT_EXPAND in all files but one, REGISTER_EXTENSION in one), and call it in Python:\n"
-        f"from ._ops import ops; ops.{name}(...), not torch.ops.{namespace}.{name}(...)"
-    )
+    return registration_instead(namespace, name)
 
 
 def _implemented(place: Placed | str, ops: tuple[LoadedOp, ...], backend: Backend) -> Iterator[Finding]:

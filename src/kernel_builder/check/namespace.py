@@ -372,6 +372,53 @@ def without_noise(text: str) -> str:
     return _NOISE.sub(lambda match: "\n" * match[0].count("\n") if match[0][0] == "/" else '""', text)
 
 
+def registration_instead(namespace: str, name: str) -> str:
+    """The lines to write instead of a registration of op ``name`` in ``namespace``."""
+    return (
+        f"Instead of torch::RegisterOperators, TORCH_LIBRARY({namespace}, ...) and macros around them, write:\n"
+        '#include "registration.h"\n'
+        "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {\n"
+        f'  ops.def("{name}(Tensor x) -> Tensor");  // the op\'s own schema, with Tensor! for what it writes\n'
+        f'  ops.impl("{name}", c10::DispatchKey::..., &{name});  // one for each device that it runs on\n'
+        "}\n"
+        "REGISTER_EXTENSION(TORCH_EXTENSION_NAME)\n"
+        "(TORCH_LIBRARY_FRAGMENT_EXPAND in all files but one, REGISTER_EXTENSION in one), and call it in Python:\n"
+        f"from ._ops import ops; ops.{name}(...), not torch.ops.{namespace}.{name}(...)"
+    )
+
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|(\"(?:\\.|[^\"\\\n])*\")", re.DOTALL)
+_REGISTRAR = re.compile(r"\bRegisterOperators\b")
+_NAMED_OP = re.compile(r'"\s*([A-Za-z_]\w*)::([A-Za-z_]\w*)')
+
+
+@checks(SourceTree, FIXED_NAMESPACE_NATIVE)
+def registrar_objects(source: SourceTree, _settings: Settings) -> Iterator[Finding]:
+    """``torch::RegisterOperators`` with names of ops, and macros around it, in the sources that are listed."""
+    for relative, text in native_sources(source):
+        if "RegisterOperators" not in text:
+            continue
+        code = _COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
+        told: set[int] = set()
+        for match in _REGISTRAR.finditer(code):
+            end = code.find(";", match.start())
+            for op in _NAMED_OP.finditer(code, match.start(), end if end >= 0 else len(code)):
+                if op.start() in told:
+                    continue
+                told.add(op.start())
+                said = (
+                    f"torch::RegisterOperators registers {op[1]}::{op[2]} in the namespace {op[1]!r}, which all"
+                    " versions of the kernel share"
+                )
+                yield FIXED_NAMESPACE_NATIVE.at(
+                    join(source.shown, relative),
+                    said,
+                    line=code.count("\n", 0, op.start()) + 1,
+                    symbol=op[1],
+                    hint=registration_instead(op[1], op[2]),
+                )
+
+
 @checks(SourceTree, FIXED_NAMESPACE_NATIVE)
 def native_registrations(source: SourceTree, _settings: Settings) -> Iterator[Finding]:
     """``TORCH_LIBRARY`` and its like in the sources that ``build.toml`` lists."""

@@ -653,6 +653,8 @@ def _names(tree: Package, name: Dotted, seen: set[Dotted]) -> frozenset[str] | N
     seen.add(name)
     found = set(module.source.definitions)
     for entry in module.source.imports:
+        if entry.level == 1 and not entry.module and module.is_package:
+            found -= set(entry.names)  # "from . import x" of a package itself takes a submodule, and defines nothing
         if entry.names != ("*",):
             continue
         target = module.resolve(entry) if entry.level else None

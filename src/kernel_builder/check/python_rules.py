@@ -7,7 +7,7 @@ client loads every version of a kernel under a name of its own.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -308,7 +308,7 @@ def _judge(
 ) -> Finding | None:
     top, always = entry.top, package.always_runs(module, entry.guard)
     if package.name is not None and top == package.name and top not in allowed.modules:
-        return _self_import(module, entry)
+        return _self_import(package, module, entry)
     if entry.indirect:
         return None
     if entry.open_ended and "." not in entry.module and not entry.statement.count("."):
@@ -373,10 +373,13 @@ def _undeclared(package: Package, module: Module, entry: Import, *, always: bool
     return OPTIONAL.at(module.file, said, line=entry.line, symbol=top, hint=hint)
 
 
-def _self_import(module: Module, entry: Import) -> Finding:
+def _self_import(package: Package, module: Module, entry: Import) -> Finding:
     dots = "." * (len(module.package) + 1)
     rest = entry.module.partition(".")[2]
-    if entry.dynamic:
+    target = tuple(rest.split(".")) if rest else ()
+    if not entry.dynamic and _lacking(package, target, entry.names):
+        hint = _instead_of_a_module(dots)
+    elif entry.dynamic:
         hint = f"build the name from __package__, or use a relative import of {dots}{rest}"
     elif entry.names:
         hint = f"write: from {dots}{rest} import {', '.join(entry.names)}"
@@ -403,9 +406,35 @@ def relative_imports(tree: PythonTree, _settings: Settings) -> Iterator[Finding]
             if problem is None:
                 continue
             soft = entry.caught or entry.guard is Guard.TYPING
+            target = module.resolve(entry)
+            extension = target is not None and any(map(_is_extension, _lacking(package, target, entry.names)))
             yield (UNRESOLVED_GUARDED if soft else UNRESOLVED).at(
-                module.file, f"{entry.statement}: {problem}", line=entry.line, symbol=entry.module or None
+                module.file,
+                f"{entry.statement}: {problem}",
+                line=entry.line,
+                symbol=entry.module or None,
+                hint=_instead_of_a_module("." * (len(module.package) + 1)) if extension else None,
             )
+
+
+def _lacking(package: Package, target: Dotted, names: Sequence[str]) -> tuple[str, ...]:
+    """What an import of ``names`` from ``target`` does not find: the module itself, or some of the names."""
+    for length in range(1, len(target) + 1):
+        if not package.exists(target[:length]):
+            return (target[length - 1],)
+    known = package.names_of(target)
+    if known is None or "*" in names:
+        return ()
+    return tuple(name for name in names if name not in known and not package.exists((*target, name)))
+
+
+def _is_extension(name: str) -> bool:
+    """Whether a module is called as compiled ones are by those that build them with setuptools: ``_C``."""
+    return name.startswith("_") and not name.startswith("__")
+
+
+def _instead_of_a_module(dots: str) -> str:
+    return f"write: from {dots}_ops import ops; the build makes no module of C++ functions: call its ops, ops.NAME(...)"
 
 
 def _unresolved(package: Package, module: Module, entry: Import) -> str | None:
@@ -422,7 +451,7 @@ def _unresolved(package: Package, module: Module, entry: Import) -> str | None:
     known = package.names_of(target)
     if known is None:
         return None
-    missing = [name for name in entry.names if name not in known and not package.exists((*target, name))]
+    missing = _lacking(package, target, entry.names)
     if not missing:
         return None
     return f"{_module_name(target)} defines no {' and no '.join(missing)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -114,7 +114,7 @@ class OwnNames:
             return self._of_class(readable.partition(" for ")[2])
         spelled = spell(readable)
         rivals = self._rivals(symbol, spelled)
-        written = find_written(self.root, self.files, spelled.base)
+        written = self._written(spelled.base)
         fitting = [entry for entry in written if entry.is_definition and _fits(entry, spelled)]
         declared = next((entry for entry in written if not entry.is_definition and _fits(entry, spelled)), None)
         return (
@@ -125,10 +125,18 @@ class OwnNames:
             or self._written_otherwise(written, spelled, declared)
         )
 
+    def _written(self, base: str) -> tuple[Written, ...]:
+        """Where the texts have a function ``base``. A definition has the linkage of a declaration that came before it,
+        out of a header mostly.
+        """
+        found = find_written(self.root, self.files, base)
+        c_names = {(entry.scope, entry.parameters) for entry in found if entry.is_c}
+        return tuple(replace(entry, is_c=entry.is_c or (entry.scope, entry.parameters) in c_names) for entry in found)
+
     def definitions(self, readable: str) -> tuple[Written, ...]:
         """Where the texts of the project define what is called so, headers last."""
         spelled = spell(readable)
-        written = find_written(self.root, self.files, spelled.base)
+        written = self._written(spelled.base)
         found = [entry for entry in written if entry.is_definition and _fits(entry, spelled)]
         return tuple(sorted(found, key=lambda entry: (entry.file in self.headers, entry.file, entry.line)))
 
@@ -146,7 +154,7 @@ class OwnNames:
     def declaration(self, readable: str) -> Written | None:
         """Where the project declares what nobody defines."""
         spelled = spell(readable)
-        written = find_written(self.root, self.files, spelled.base)
+        written = self._written(spelled.base)
         return next((entry for entry in written if not entry.is_definition and _fits(entry, spelled)), None)
 
     def _hidden(self, fitting: list[Written], rivals: list[_Defined], readable: str) -> NamedCause | None:

@@ -406,6 +406,7 @@ def _result(reply: Reply, log: Path | None, *, why: str = "", stood_in: bool = F
         status=LoadStatus.FAILED,
         reason=reply.problem if answer is None else without_native_frames(str(answer["reason"])),
         frames=() if answer is None else tuple(map(str, answer["trace"])),
+        foreign=() if answer is None else tuple(Foreign.from_json(one) for one in answer.get("foreign", ())),
         crashed=reply.died,
         log=log,
     )

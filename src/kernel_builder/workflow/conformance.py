@@ -259,8 +259,8 @@ class Conformance:
         errors = [finding for finding in findings if finding.severity is Severity.ERROR]
         if errors:
             slugs = {finding.rule.slug for finding in errors}
-            codes = ", ".join(sorted({finding.rule.code for finding in errors}))
-            anyway = "" if _NEVER & slugs else f"; --ignore {codes} builds it anyway"
+            codes = " ".join(f"--ignore {code}" for code in sorted({finding.rule.code for finding in errors}))
+            anyway = "" if _NEVER & slugs else f"; 'kernel-builder build {codes}' builds it anyway"
             raise BuildError(
                 "the kernel breaks rules of Hub kernels, so it was not built:\n" + _listed(errors),
                 hint=f"run 'kernel-builder check --explain {errors[0].rule.code}' for details{anyway}",

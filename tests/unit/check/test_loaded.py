@@ -17,7 +17,7 @@ def found(result: LoadResult, backend: str = "cuda") -> list[tuple[str, str, str
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        (Foreign(kind="op", namespace="ns", name="ns::f", place="a.cpp:3"), 'ops.def("f", &f)'),
+        (Foreign(kind="op", namespace="ns", name="ns::f", place="a.cpp:3"), 'ops.impl("f", '),
         (Foreign(kind="op", namespace="ns", name="ns::f"), "ops.f(...), not torch.ops.ns.f(...)"),
         (Foreign(kind="op", namespace="ns", name="ns::f", place="part/a.py:3"), 'add_op_namespace_prefix("f")'),
         (Foreign(kind="op", namespace="ns", name="", place="a.py:3"), 'add_op_namespace_prefix("NAME")'),

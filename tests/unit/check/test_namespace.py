@@ -129,6 +129,12 @@ src = ["kernel.cpp"]
         ("TORCH_LIBRARY(myns, ops) {}\n", ["KB204"]),
         ("\nTORCH_LIBRARY_IMPL(myns, CUDA, ops) {}\nTORCH_LIBRARY_FRAGMENT(myns, m) {}\n", ["KB204", "KB204"]),
         ("TORCH_LIBRARY(TORCH_EXTENSION_NAME, ops) {}\n", ["KB204"]),
+        ('static auto r = torch::RegisterOperators().op("ns::f", &f).op("ns::g", &g);\n', ["KB204", "KB204"]),
+        ('static auto r = c10::RegisterOperators("ns::f(Tensor x) -> Tensor", &f);\n', ["KB204"]),
+        ('static torch::RegisterOperators r{torch::RegisterOperators()\n  .op("ns::f", &f)};\n', ["KB204"]),
+        ('#define ADD(n) torch::RegisterOperators().op("ns::" #n, &n);\n', []),
+        ('// torch::RegisterOperators().op("ns::f", &f);\nconst char *t = "RegisterOperators";\n', []),
+        ("#include <torch/csrc/RegisterOperators.h>\nint a;\n", []),
     ],
 )
 def test_registrations_in_c_plus_plus(tmp_path: Path, text: str, expected: list[str]) -> None:

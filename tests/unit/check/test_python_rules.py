@@ -168,6 +168,26 @@ def test_an_absolute_self_import_is_told_with_its_relative_form(tmp_path: Path) 
     assert found.hint == "write: from ..a.c import y"
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import my_kernel._C as core\n",
+        "from my_kernel import _C as core\n",
+        "from my_kernel._C import scale\n",
+        "from my_kernel.deep._ext import scale\n",
+        "from . import _C\n",
+        "from ._C import scale\n",
+        "def f():\n    from . import _scale_ext as ext\n",
+    ],
+)
+def test_a_compiled_module_of_its_own_is_told_with_what_there_is_instead(tmp_path: Path, code: str) -> None:
+    files = {"__init__.py": f"__all__ = []\n{code}", "deep/__init__.py": ""}
+    (found,) = findings(source(tmp_path, files), "KB31")
+    assert found.severity.value == "error"
+    assert found.hint is not None
+    assert found.hint.startswith("write: from ._ops import ops;")
+
+
 def test_modules_that_importing_the_kernel_does_not_run_may_need_more(tmp_path: Path) -> None:
     files = {"__init__.py": "__all__ = []\n", "part.py": "import numpy\n", "part_test.py": "import pytest\n"}
     assert codes(source(tmp_path, files), "KB31") == ["KB313", "KB313"]

@@ -105,6 +105,19 @@ OWN: dict[str, tuple[tuple[str, str], dict[str, Any], list[str]]] = {
         {"unlisted": {"src/more.cpp": "// k::f(int, float) { is here\nint k::f(int a, float b) { return a; }\n"}},
         ["k::f(int, float) (used by use.cpp)", "src/more.cpp:2 defines it, but no section", 'add "src/more.cpp" to'],
     ),
+    "with the C linkage of a header, in a file that is not listed": (
+        (
+            '#ifdef __cplusplus\nextern "C" {\n#endif\nint f(int a, float b);\n#ifdef __cplusplus\n}\n#endif',
+            "::f(n, f)",
+        ),
+        {"unlisted": {"more.cu": '#include "decl.h"\nint f(int a, float b) { return a; }\n'}},
+        ["f (used by use.cpp)", "more.cu:2 defines it, but no section", 'add "more.cu" to'],
+    ),
+    "with the C linkage of one declaration, in a file that is not listed": (
+        ('extern "C" int f(int);', "::f(n)"),
+        {"unlisted": {"more.cpp": '#include "decl.h"\nint f(int a) { return a; }\n'}},
+        ["more.cpp:2 defines it, but no section", 'add "more.cpp" to'],
+    ),
     "in a namespace of a file that is not listed": (
         ("namespace k::v2 { int f(int); }", "k::v2::f(n)"),
         {"unlisted": {"more.cc": "namespace k {\nnamespace v2 {\nint f(int a)\n{ return a; }\n} }\n"}},

@@ -28,10 +28,11 @@ def tell_behaviour(**values: object) -> None:
     print(BEHAVES + json.dumps(values), flush=True)
 
 
-def answer_failure(error: BaseException, root: str) -> None:
-    """Answer that importing the kernel in ``root`` raised ``error``."""
+def answer_failure(error: BaseException, root: str, foreign: list[dict[str, str]]) -> None:
+    """Answer that importing the kernel in ``root`` raised ``error``, and what it had registered elsewhere by then."""
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    answer(status="failed", reason=reason_of(error), trace=kernel_frames(error, root), traceback=trace)
+    frames = kernel_frames(error, root)
+    answer(status="failed", reason=reason_of(error), trace=frames, traceback=trace, foreign=foreign)
 
 
 def reason_of(error: BaseException) -> str:

@@ -31,7 +31,7 @@ def call(request: dict[str, Any]) -> None:
     try:
         import_kernel(request["path"], request)
     except Exception as error:
-        answer_failure(error, request["path"])
+        answer_failure(error, request["path"], [])
         return
     results: list[list[str]] = []
     for name in [op["name"] for op in ops_of(request["id"])]:

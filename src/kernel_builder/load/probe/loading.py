@@ -41,7 +41,7 @@ def load_all(request: dict[str, Any], versions: list[dict[str, str]]) -> None:
         try:
             note = bring_in(version["path"], request) if wanted else imported(version["path"], request)
         except Exception as error:
-            answer_failure(error, version["path"])
+            answer_failure(error, version["path"], seen.foreign(versions[0]["id"]))
             return
     if note and not wanted["files"]:
         answer(status="unavailable", reason=note)
