@@ -5,7 +5,7 @@ Nothing is loaded here. :mod:`kernel_builder.load` brings the evidence, whoever 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kernel_builder.check.behaviour import judge_behaviour
 from kernel_builder.check.model import Finding, Placed, Severity, rule
@@ -105,6 +105,8 @@ def judge(place: Placed | str, result: LoadResult, *, ops_id: str, backend: Back
 def failure_text(what: str, result: LoadResult) -> str:
     """What went wrong, where in the kernel's files, and where all that was said is kept."""
     lines = [f"{what}: {result.reason}", *(f"    {frame}" for frame in result.frames)]
+    if result.foreign:
+        lines.append(f"  by then it had registered outside its own namespace: {_names(result.foreign)}")
     return "\n".join([*lines, f"  all that was said: {result.log}"] if result.log is not None else lines)
 
 
@@ -114,8 +116,7 @@ def _foreign(place: Placed | str, found: tuple[Foreign, ...], ops_id: str) -> It
     for one in found:
         groups.setdefault((one.namespace, one.kind), []).append(one)
     for (namespace, kind), ones in groups.items():
-        names = [f"{one.name} ({one.place})" if one.place else one.name for one in ones if one.name]
-        shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+        shown = _names(ones)
         listed = f": {shown}" if shown else ""
         said = {
             "kernel": f"loading it changes ops of namespace {namespace!r} for the whole process{listed}",
@@ -124,6 +125,12 @@ def _foreign(place: Placed | str, found: tuple[Foreign, ...], ops_id: str) -> It
         }
         ops = f"loading it registers ops in namespace {namespace!r} instead of its own, {ops_id!r}{listed}"
         yield FOREIGN.at(place, said.get(kind, ops), symbol=namespace, hint=_remedy(namespace, kind, ones))
+
+
+def _names(found: Sequence[Foreign]) -> str:
+    """The first of them, with the places where they are registered."""
+    names = [f"{one.name} ({one.place})" if one.place else one.name for one in found if one.name]
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
 def _remedy(namespace: str, kind: str, ones: list[Foreign]) -> str:

@@ -79,3 +79,13 @@ def test_how_far_the_proof_goes_is_a_note() -> None:
             "",
         )
     ]
+
+
+def test_a_kernel_that_fails_after_registering_elsewhere_is_told_both() -> None:
+    """Its Python looks for its ops where they are not, so the error alone leads astray."""
+    foreign = (Foreign(kind="op", namespace="ns", name="ns::f", place="a.cpp:3"),)
+    result = LoadResult(status=LoadStatus.FAILED, reason="AttributeError: no attribute 'f'", foreign=foreign)
+    failed, elsewhere = found(result)
+    assert failed[0] == "KB501"
+    assert "outside its own namespace: ns::f (a.cpp:3)" in failed[1]
+    assert elsewhere[0] == "KB503"
