@@ -389,6 +389,7 @@ def registration_instead(namespace: str, name: str) -> str:
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|(\"(?:\\.|[^\"\\\n])*\")", re.DOTALL)
 _REGISTRAR = re.compile(r"\bRegisterOperators\b")
+_SHOWN = 5
 _NAMED_OP = re.compile(r'"\s*([A-Za-z_]\w*)::([A-Za-z_]\w*)')
 
 
@@ -399,24 +400,21 @@ def registrar_objects(source: SourceTree, _settings: Settings) -> Iterator[Findi
         if "RegisterOperators" not in text:
             continue
         code = _COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
-        told: set[int] = set()
+        found: dict[str, dict[str, int]] = {}
         for match in _REGISTRAR.finditer(code):
             end = code.find(";", match.start())
             for op in _NAMED_OP.finditer(code, match.start(), end if end >= 0 else len(code)):
-                if op.start() in told:
-                    continue
-                told.add(op.start())
-                said = (
-                    f"torch::RegisterOperators registers {op[1]}::{op[2]} in the namespace {op[1]!r}, which all"
-                    " versions of the kernel share"
-                )
-                yield FIXED_NAMESPACE_NATIVE.at(
-                    join(source.shown, relative),
-                    said,
-                    line=code.count("\n", 0, op.start()) + 1,
-                    symbol=op[1],
-                    hint=registration_instead(op[1], op[2]),
-                )
+                found.setdefault(op[1], {}).setdefault(op[2], code.count("\n", 0, op.start()) + 1)
+        for namespace, ops in found.items():
+            names = ", ".join(list(ops)[:_SHOWN]) + (f" and {len(ops) - _SHOWN} more" if len(ops) > _SHOWN else "")
+            yield FIXED_NAMESPACE_NATIVE.at(
+                join(source.shown, relative),
+                f"torch::RegisterOperators registers {names} in the namespace {namespace!r}, which all versions of the"
+                " kernel share",
+                line=next(iter(ops.values())),
+                symbol=namespace,
+                hint=registration_instead(namespace, next(iter(ops))),
+            )
 
 
 @checks(SourceTree, FIXED_NAMESPACE_NATIVE)
