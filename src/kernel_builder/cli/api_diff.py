@@ -77,7 +77,8 @@ def _remote(directory: Path, revision: str | None, repo_id: str | None, new: Sid
     if repo_id is None:
         raise UsageError(
             "no repository to compare with",
-            hint="set repo-id in [general.hub] of build.toml, pass --repo-id, or pass a directory with --against",
+            hint="set repo-id in [general.hub] of build.toml, or run: kernel-builder api-diff --repo-id owner/name, or"
+            " kernel-builder api-diff --against DIR",
         )
     with ConsoleReporter() as reporter, tempfile.TemporaryDirectory(prefix="kernel-builder-api-") as scratch:
         remote = Remote(repo_id, "kernel", reporter)

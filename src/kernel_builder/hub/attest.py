@@ -187,7 +187,9 @@ def make_verifier(*, offline: bool, trust_config: Path | None = None) -> Verifie
         return Verifier.production(offline=offline)
     except (Error, ValueError) as error:
         what = f"{trust_config} is not a Sigstore trust configuration" if trust_config else "no trust root is available"
-        raise KernelBuilderError(f"{what}: {error}", hint="try --offline, which uses the local trust root") from error
+        raise KernelBuilderError(
+            f"{what}: {error}", hint="try: kernel-builder attest --verify --offline, which uses the local trust root"
+        ) from error
 
 
 def identity_policy(identity: str | None, issuer: str | None) -> VerificationPolicy:
@@ -199,7 +201,8 @@ def identity_policy(identity: str | None, issuer: str | None) -> VerificationPol
     if identity is None or issuer is None:
         raise UsageError(
             "a signature means nothing unless the signer is known",
-            hint="pass --identity (an e-mail address or a workflow URI) and --issuer (its OIDC issuer)",
+            hint="run: kernel-builder attest --verify --identity WHO --issuer URL (WHO is an e-mail address or a workflow"
+            " URI, URL its OIDC issuer)",
         )
     return policy.Identity(identity=identity, issuer=issuer)
 

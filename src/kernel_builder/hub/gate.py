@@ -84,7 +84,7 @@ def check_source(
         codes = ", ".join(sorted({finding.rule.code for finding in errors}))
         raise BuildError(
             f"the kernel in {source.folder} breaks conformance rules, so nothing was uploaded:{listed}{more}",
-            hint=f"fix it and build again, or skip a rule with --ignore ({codes})",
+            hint=f"fix it and build again, or skip a rule: kernel-builder upload --ignore CODE ({codes})",
         )
     dirty = tuple(variant.name for variant in source.variants if variant.is_dirty)
     uncommitted = tuple(variant.name for variant in source.variants if variant.is_uncommitted)

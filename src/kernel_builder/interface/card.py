@@ -62,7 +62,8 @@ def fill_card(project: Project, variants: Sequence[BuiltVariant], *, repo_id: st
     if repo_id is None:
         raise ConfigError(
             "the card needs the kernel's repository on the Hub, but none is set",
-            hint='set repo-id = "owner/name" in [general.hub] of build.toml, or pass --repo-id',
+            hint='set repo-id = "owner/name" in [general.hub] of build.toml, or run:'
+            " kernel-builder card --repo-id owner/name",
         )
     path = project.root / CARD
     has_own = path.is_file()

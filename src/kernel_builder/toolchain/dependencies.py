@@ -197,7 +197,8 @@ class Libraries:
         if release.refusal:
             raise ToolchainError(
                 f"{name} cannot be provided: {release.refusal}",
-                hint=f"{release.library.variable} does not help here; choose other backends with --backend",
+                hint=f"{release.library.variable} does not help here; choose other backends: kernel-builder build"
+                " --backend NAME",
             )
         local = self._local(release)
         digest = release.headers
