@@ -201,8 +201,8 @@ def identity_policy(identity: str | None, issuer: str | None) -> VerificationPol
     if identity is None or issuer is None:
         raise UsageError(
             "a signature means nothing unless the signer is known",
-            hint="run: kernel-builder attest --verify --identity WHO --issuer URL (WHO is an e-mail address or a workflow"
-            " URI, URL its OIDC issuer)",
+            hint="run: kernel-builder attest --verify --identity WHO --issuer URL (WHO is an e-mail address or a"
+            " workflow URI, URL its OIDC issuer)",
         )
     return policy.Identity(identity=identity, issuer=issuer)
 
