@@ -64,6 +64,12 @@ NOT_COMPILED = rule(
     source="docs/requirements.md, 'Loading'",
 )
 
+_TRACED = (
+    "The op is registered for all devices, so torch.compile runs its code on tensors without data. Define it with a"
+    ' schema, def("NAME(Tensor x) -> Tensor"), implement it for each device, impl("NAME", c10::DispatchKey::...,'
+    " &NAME), and register a fake in Python."
+)
+
 _ONE_AT_A_TIME = threading.Lock()  # torch takes memory
 
 
@@ -150,10 +156,12 @@ def _second_version(
 def _calls(variant: VariantDir, kernel: Loadable, loaded: LoadResult, environment: Environment) -> Iterator[Finding]:
     if not environment.has_device(kernel.variant.backend) or what_is_missing(kernel.variant, environment) is not None:
         return
+    traced = {op.name for op in loaded.ops if op.is_traced}
     # What cannot be called needs not be compiled.
     for call in call_ops(kernel, environment, skip=[one.op for one in loaded.behaviour if one.problem]):
         if call.status is CallStatus.NOT_COMPILED:
-            yield NOT_COMPILED.at(variant, f"{call.op} does not compile: {call.words}", symbol=call.op)
+            hint = _TRACED if call.op in traced else None
+            yield NOT_COMPILED.at(variant, f"{call.op} does not compile: {call.words}", symbol=call.op, hint=hint)
         elif call.status is CallStatus.CRASHED:
             said = f"{call.op}, compiled and called with small made-up arguments, crashed the process: {call.words}"
             yield OP_CRASHED.at(variant, said, symbol=call.op)

@@ -13,9 +13,12 @@ from .registry import ops_of
 
 
 def has_fake(overload: Any, name: str) -> bool:
-    """Whether torch knows what the op gives without calling it."""
+    """Whether torch knows what the op gives without calling it. An op that gives no tensor is never compiled."""
     import torch
 
+    given = [str(result.type) for result in overload._schema.returns]
+    if given and not any("Tensor" in kind for kind in given):
+        return False
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return has_own_fake(overload) or has(name, "CompositeImplicitAutograd") or has(name, "CompositeExplicitAutograd")
 
