@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
+from kernel_builder.check.model import Finding, Settings, Severity, checks, few, rule
 from kernel_builder.check.namespace import native_sources, without_noise
 from kernel_builder.check.subject import BuildFolder, EntryKind, PythonFile, SourceTree, TreeEntry, VariantDir, join
 from kernel_builder.files import LARGEST_FILE
@@ -308,8 +308,7 @@ def folder(folder: BuildFolder, settings: Settings) -> Iterator[Finding]:
     wanted, missing = _missing(folder)
     if missing:
         which = MISSING_VARIANTS_PUBLISHED if folder.repository else MISSING_VARIANTS
-        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-        said = f"{len(missing)} of {wanted} required variants are missing: {', '.join(missing[:_NAMED])}{more}"
+        said = f"{len(missing)} of {wanted} required variants are missing: {few(missing, _NAMED)}"
         yield which.at(folder.shown, said)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kernel_builder.check.behaviour import judge_behaviour
-from kernel_builder.check.model import Finding, Placed, Severity, rule
+from kernel_builder.check.model import Finding, Placed, Severity, few, rule
 from kernel_builder.check.namespace import registration_instead
 from kernel_builder.config.backends import Backend
 from kernel_builder.load.evidence import Foreign, LoadedOp, LoadResult, LoadStatus, Serves
@@ -82,7 +82,6 @@ STOOD_IN = rule(
 )
 
 CANNOT_LOAD = "the kernels client cannot load it"
-_SHOWN = 5
 
 
 def judge(place: Placed | str, result: LoadResult, *, ops_id: str, backend: Backend) -> Iterator[Finding]:
@@ -130,7 +129,7 @@ def _foreign(place: Placed | str, found: tuple[Foreign, ...], ops_id: str) -> It
 def _names(found: Sequence[Foreign]) -> str:
     """The first of them, with the places where they are registered."""
     names = [f"{one.name} ({one.place})" if one.place else one.name for one in found if one.name]
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return few(names)
 
 
 def _remedy(namespace: str, kind: str, ones: list[Foreign]) -> str:

@@ -16,7 +16,7 @@ cannot be looked at, KB1xx libraries, KB2xx op namespace, KB3xx Python, KB4xx la
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
@@ -26,6 +26,11 @@ from typing import Any, Protocol, TypeVar
 from kernel_builder.config.model import Project
 from kernel_builder.load.evidence import LoadResult
 from kernel_builder.variants.names import Variant
+
+
+def few(names: Sequence[str], most: int = 5) -> str:
+    """The first ``most`` of some names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 class Severity(StrEnum):

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
+from kernel_builder.check.model import Finding, Settings, Severity, checks, few, rule
 from kernel_builder.check.python_facts import Module, Position, assigned_values, dotted_name, package_of
 from kernel_builder.check.scan import pieces
 from kernel_builder.check.subject import LibraryFile, PythonTree, SourceTree, join
+from kernel_builder.interface.native import without_comments
 
 FIXED_NAMESPACE = rule(
     "KB201",
@@ -387,9 +388,7 @@ def registration_instead(namespace: str, name: str) -> str:
     )
 
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|(\"(?:\\.|[^\"\\\n])*\")", re.DOTALL)
 _REGISTRAR = re.compile(r"\bRegisterOperators\b")
-_SHOWN = 5
 _NAMED_OP = re.compile(r'"\s*([A-Za-z_]\w*)::([A-Za-z_]\w*)')
 
 
@@ -399,18 +398,17 @@ def registrar_objects(source: SourceTree, _settings: Settings) -> Iterator[Findi
     for relative, text in native_sources(source):
         if "RegisterOperators" not in text:
             continue
-        code = _COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
+        code = without_comments(text)
         found: dict[str, dict[str, int]] = {}
         for match in _REGISTRAR.finditer(code):
             end = code.find(";", match.start())
             for op in _NAMED_OP.finditer(code, match.start(), end if end >= 0 else len(code)):
                 found.setdefault(op[1], {}).setdefault(op[2], code.count("\n", 0, op.start()) + 1)
         for namespace, ops in found.items():
-            names = ", ".join(list(ops)[:_SHOWN]) + (f" and {len(ops) - _SHOWN} more" if len(ops) > _SHOWN else "")
             yield FIXED_NAMESPACE_NATIVE.at(
                 join(source.shown, relative),
-                f"torch::RegisterOperators registers {names} in the namespace {namespace!r}, which all versions of the"
-                " kernel share",
+                f"torch::RegisterOperators registers {few(list(ops))} in the namespace {namespace!r}, which all"
+                " versions of the kernel share",
                 line=next(iter(ops.values())),
                 symbol=namespace,
                 hint=registration_instead(namespace, next(iter(ops))),

@@ -402,12 +402,12 @@ def relative_imports(tree: PythonTree, _settings: Settings) -> Iterator[Finding]
         for entry in module.source.imports:
             if not entry.level or entry.indirect:
                 continue
-            problem = _unresolved(package, module, entry)
-            if problem is None:
+            found = _unresolved(package, module, entry)
+            if found is None:
                 continue
+            problem, lacking = found
             soft = entry.caught or entry.guard is Guard.TYPING
-            target = module.resolve(entry)
-            extension = target is not None and any(map(_is_extension, _lacking(package, target, entry.names)))
+            extension = any(_is_extension(name[-1]) for name in lacking)
             yield (UNRESOLVED_GUARDED if soft else UNRESOLVED).at(
                 module.file,
                 f"{entry.statement}: {problem}",
@@ -417,15 +417,30 @@ def relative_imports(tree: PythonTree, _settings: Settings) -> Iterator[Finding]
             )
 
 
-def _lacking(package: Package, target: Dotted, names: Sequence[str]) -> tuple[str, ...]:
-    """What an import of ``names`` from ``target`` does not find: the module itself, or some of the names."""
+def _unresolved(package: Package, module: Module, entry: Import) -> tuple[str, tuple[Dotted, ...]] | None:
+    """What is wrong with a relative import, and what it does not find; ``None`` when it resolves."""
+    target = module.resolve(entry)
+    if target is None:
+        return "it has more dots than parent packages", ()
+    if entry.dynamic and entry.open_ended:
+        return None
+    lacking = _lacking(package, target, entry.names)
+    if not lacking:
+        return None
+    if len(lacking[0]) <= len(target):
+        return f"the kernel has no module {'.'.join(lacking[0])}", lacking
+    return f"{_module_name(target)} defines no {' and no '.join(name[-1] for name in lacking)}", lacking
+
+
+def _lacking(package: Package, target: Dotted, names: Sequence[str]) -> tuple[Dotted, ...]:
+    """What an import of ``names`` from ``target`` does not find: the module or a package above it, or some names."""
     for length in range(1, len(target) + 1):
         if not package.exists(target[:length]):
-            return (target[length - 1],)
+            return (target[:length],)
     known = package.names_of(target)
     if known is None or "*" in names:
         return ()
-    return tuple(name for name in names if name not in known and not package.exists((*target, name)))
+    return tuple((*target, name) for name in names if name not in known and not package.exists((*target, name)))
 
 
 def _is_extension(name: str) -> bool:
@@ -435,26 +450,6 @@ def _is_extension(name: str) -> bool:
 
 def _instead_of_a_module(dots: str) -> str:
     return f"write: from {dots}_ops import ops; the build makes no module of C++ functions: call its ops, ops.NAME(...)"
-
-
-def _unresolved(package: Package, module: Module, entry: Import) -> str | None:
-    target = module.resolve(entry)
-    if target is None:
-        return "it has more dots than parent packages"
-    if entry.dynamic and entry.open_ended:
-        return None
-    for length in range(1, len(target) + 1):
-        if not package.exists(target[:length]):
-            return f"the kernel has no module {'.'.join(target[:length])}"
-    if "*" in entry.names:
-        return None
-    known = package.names_of(target)
-    if known is None:
-        return None
-    missing = _lacking(package, target, entry.names)
-    if not missing:
-        return None
-    return f"{_module_name(target)} defines no {' and no '.join(missing)}"
 
 
 def _module_name(name: Dotted) -> str:

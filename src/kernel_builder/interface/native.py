@@ -96,9 +96,14 @@ class NativeText:
         return hollowed(self.code)
 
 
+def without_comments(text: str) -> str:
+    """A source without its comments; literals and lines stay."""
+    return _TOKEN.sub(_without_comment, text)
+
+
 def read_native(text: str) -> NativeText:
     """Read a source."""
-    lines = _TOKEN.sub(_without_comment, text).split("\n")
+    lines = without_comments(text).split("\n")
     kept = [""] * len(lines)
     includes: list[Include] = []
     macros: dict[str, Macro] = {}

@@ -22,7 +22,7 @@ from kernel_builder.errors import BuildError, ConfigError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.files import write_text
 from kernel_builder.load.client import Environment, NoEnvironment, find_environment
-from kernel_builder.plan.model import BuildPlan
+from kernel_builder.plan.model import BuildPlan, VariantPlan
 from kernel_builder.project.identity import identify
 from kernel_builder.project.inputs import build_inputs
 from kernel_builder.project.tree import WORK_DIRECTORY
@@ -129,8 +129,10 @@ def build(request: BuildRequest, run: Run) -> BuildOutcome:
     if request.verbose:
         run.reporter.emit(Notice(message=f"variants are {environment.confinement}"))
     conformance.remember_sources(prepared.identity.unique)
+    knew = prepared.has_compilers
     fetched = provide(prepared.chosen, prepared.matrix, run)
-    prepared = prepared.planned_again()
+    if not knew:
+        prepared = prepared.planned_again()
     plan = prepared.plan
     _tell_notes(plan, run.reporter, told=told)
     refuse_unknown_architectures(plan, prepared.chosen)
@@ -222,6 +224,11 @@ def _space_needed(plan: BuildPlan) -> int:
     for variant in plan.variants:
         needed += sum(plan.places.path(file.origin).stat().st_size for file in variant.installed if file.origin)
         if variant.library is not None:
-            architectures = sum(action.threads.most for action in variant.actions if action.threads is not None)
-            needed += _SPACE_PER_LIBRARY + architectures * _SPACE_PER_ARCHITECTURE
+            needed += _SPACE_PER_LIBRARY + _architectures(variant) * _SPACE_PER_ARCHITECTURE
     return needed
+
+
+def _architectures(variant: VariantPlan) -> int:
+    """How many times code for one architecture is made: by actions of their own, or by one for several."""
+    several = sum(action.threads.most for action in variant.actions if action.threads is not None)
+    return several + sum(action.architecture is not None for action in variant.actions)

@@ -57,6 +57,12 @@ class Prepared:
     planning: Planning
     plan: BuildPlan
 
+    @property
+    def has_compilers(self) -> bool:
+        """Whether every toolkit's compiler is at hand, and could be asked how it works."""
+        toolkits = [toolchain.toolkit for toolchain in self.planning.toolchains.values()]
+        return all(toolkit is None or toolkit.compiler.is_file() for toolkit in toolkits)
+
     def planned_again(self) -> Prepared:
         """With the plan that follows now that compilers are in the store, which can be asked how they work."""
         return replace(self, plan=plan_build(self.planning))

@@ -81,13 +81,18 @@ class Pipeline:
         """All chains: each is one action."""
         return (self.split, *self.devices, self.compile)
 
+    @property
+    def stubs(self) -> tuple[str, ...]:
+        """What the host's half includes by name."""
+        wanted = {after(step, "--stub_file_name") for step in self.split}
+        made = [name for chain in self.devices for step in chain for name in step.made]
+        return tuple(name for name in made if PurePosixPath(name).name in wanted)
+
     def passed_on(self, group: tuple[Step, ...]) -> tuple[str, ...]:
         """What ``group`` makes for others: the object, what others read, the stub that the host's half includes."""
         wanted = {name for other in self.groups if other is not group for step in other for name in step.read}
-        stubs = [after(step, "--stub_file_name") for step in self.split]
-        made = [name for step in group for name in step.made]
-        last = self.compile[-1].made
-        return tuple(name for name in made if name in wanted or name in last or PurePosixPath(name).name in stubs)
+        wanted |= {*self.stubs, *self.compile[-1].made}
+        return tuple(name for step in group for name in step.made if name in wanted)
 
 
 @dataclass(frozen=True, kw_only=True)

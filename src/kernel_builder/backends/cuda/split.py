@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from kernel_builder.actions.context import Context
@@ -10,23 +9,11 @@ from kernel_builder.actions.host import GIB, HEAVY_MEMORY
 from kernel_builder.actions.model import Action, ActionKind, Tool, action_id
 from kernel_builder.actions.places import tool_word
 from kernel_builder.actions.units import Unit
-from kernel_builder.backends.cuda.driver import (
-    CICC,
-    CUDAFE,
-    FATBINARY,
-    HOST,
-    PTXAS,
-    Pipeline,
-    Question,
-    Step,
-    after,
-    pipeline,
-)
+from kernel_builder.backends.cuda.driver import CICC, HOST, Question, Step, after, pipeline
 from kernel_builder.backends.protocol import UnitActions
 from kernel_builder.toolchain.model import ToolkitSdk
 
 _MEMORY = int(1.5 * GIB)
-_HOST_MEMORY = int(1.5 * GIB)
 
 
 def split_actions(context: Context, toolkit: ToolkitSdk, unit: Unit, options: tuple[str, ...]) -> UnitActions:
@@ -48,36 +35,31 @@ class _Splitter:
             nvcc=toolkit.compiler, cxx=context.host.cxx, digest=toolkit.identity + context.cxx.digest, options=options
         )
         self._pipeline = pipeline(question, source=self._source, target=self._target, folder=self._folder)
+        # Once: an action has thousands of words, and finding the word of a path takes its time.
+        self._programs = context.word(Path(self._pipeline.programs))
 
     def actions(self) -> UnitActions:
-        steps: Pipeline = self._pipeline
-        split = self._action(ActionKind.SPLIT, steps.split, memory=_MEMORY)
-        devices = [
-            self._action(ActionKind.DEVICE, chain, memory=_MEMORY, architecture=self._architecture(chain))
-            for chain in steps.devices
-        ]
-        last = self._action(ActionKind.COMPILE, steps.compile, memory=_HOST_MEMORY)
+        steps = self._pipeline
+        split = self._action(ActionKind.SPLIT, steps.split)
+        devices = [self._action(ActionKind.DEVICE, chain, self._architecture(chain)) for chain in steps.devices]
+        last = self._action(ActionKind.COMPILE, steps.compile)
         return UnitActions(actions=(split, *devices, last), objects=(self._target,))
 
     def _architecture(self, chain: tuple[Step, ...]) -> str:
         compiler = next(step for step in chain if step.program == CICC)
         return after(compiler, "-arch") or PurePosixPath(chain[-1].made[0]).name
 
-    def _action(
-        self, kind: ActionKind, group: tuple[Step, ...], *, memory: int, architecture: str | None = None
-    ) -> Action:
+    def _action(self, kind: ActionKind, group: tuple[Step, ...], architecture: str | None = None) -> Action:
         context, steps = self._context, self._pipeline
         outputs = steps.passed_on(group)
         scratch = tuple(name for step in group for name in step.made if name not in outputs)
         own = {name for step in group for name in step.made}
         given = dict.fromkeys(name for step in group for name in step.read if name not in own)
         reads_source = any(step.preprocesses for step in group)
-        implicit = () if reads_source else self._stubs(steps)
         name = self._unit.source if architecture is None else f"{self._unit.source}.{architecture}"
         log = context.layout.log_for(name if kind is not ActionKind.SPLIT else f"{name}.split")
         depfile = context.places.word(log.with_suffix(".d")) if reads_source else None
         commands = [self._command(step, depfile, outputs[0]) for step in group]
-        heavy = self._unit.source in context.heavy
         return Action(
             id=action_id(context.variant, kind, self._unit.source, architecture),
             kind=kind,
@@ -86,46 +68,33 @@ class _Splitter:
             before=tuple(commands[:-1]),
             command=commands[-1],
             inputs=((self._source, *given) if reads_source else tuple(given)),
-            implicit=implicit,
+            implicit=() if reads_source else steps.stubs,
             outputs=outputs,
             scratch=scratch,
             depfile=depfile,
             log=context.places.word(log),
-            memory=max(memory, HEAVY_MEMORY) if heavy else memory,
-            tools=self._tools(group),
+            memory=HEAVY_MEMORY if self._unit.source in context.heavy else _MEMORY,
+            tools=tuple({step.program: self._tool(step) for step in group}.values()),
             trees=context.trees(*(library.name for library in self._unit.libraries)),
             architecture=architecture,
         )
 
-    def _stubs(self, steps: Pipeline) -> tuple[str, ...]:
-        """What the host's half includes by name."""
-        wanted = {after(step, "--stub_file_name") for step in steps.split}
-        made = [name for chain in steps.devices for step in chain for name in step.made]
-        return tuple(name for name in made if PurePosixPath(name).name in wanted)
-
     def _command(self, step: Step, depfile: str | None, made: str) -> tuple[str, ...]:
-        context = self._context
-        settings = [f"{name}={self._placed(value)}" for name, value in self._pipeline.settings]
         words = [self._placed(argument) for argument in step.arguments]
         if step.preprocesses and depfile is not None:
             words += ["-MMD", "-MF", depfile, "-MQ", made]
-        if step.program == CICC and settings:
-            return ("env", *settings, tool_word(self._tool(step)), *words)
-        program = context.cxx if step.program == HOST else self._tool(step)
-        return (tool_word(program), *words)
+        settings = [f"{name}={self._placed(value)}" for name, value in self._pipeline.settings]
+        before = ("env", *settings) if step.program == CICC and settings else ()
+        return (*before, tool_word(self._tool(step)), *words)
 
     def _placed(self, text: str) -> str:
         """``text`` of the driver's with the place of its programs as a word."""
-        programs = self._pipeline.programs
-        return text.replace(programs, self._context.word(Path(programs))) if programs else text
+        return text.replace(self._pipeline.programs, self._programs) if self._pipeline.programs else text
 
     def _tool(self, step: Step) -> Tool:
+        if step.program == HOST:
+            return self._context.cxx
         path = Path(step.path)
         if not path.is_absolute():
             path = Path(self._pipeline.programs) / path
         return Tool(name=step.program, path=path, digest=self._toolkit.identity)
-
-    def _tools(self, group: Iterable[Step]) -> tuple[Tool, ...]:
-        own = {step.program: self._tool(step) for step in group if step.program in {CUDAFE, CICC, PTXAS, FATBINARY}}
-        host = (self._context.cxx,) if any(step.program == HOST for step in group) else ()
-        return (*own.values(), *host)
