@@ -17,10 +17,11 @@ from kernel_builder.config.editions.v1 import ARCHS, DEFAULT_LANGUAGE, LANGUAGES
 from kernel_builder.config.editions.v2 import BOUNDED, BOUNDS, MOVED_PYTHON_DEPENDS
 from kernel_builder.config.known import dependencies
 from kernel_builder.config.model import FrameworkKind, Project
-from kernel_builder.config.reader import decode, read_project
+from kernel_builder.config.reader import read_project
 from kernel_builder.config.schema import CURRENT_EDITION, FRAMEWORKS
 from kernel_builder.errors import ConfigError, Diagnostic, Level, UsageError
 from kernel_builder.files import write_bytes
+from kernel_builder.toml.document import decode
 from kernel_builder.toml.editor import CannotEditError, Editor
 from kernel_builder.toml.nodes import Leaf, ListNode, TableNode, table_of
 

@@ -41,9 +41,9 @@ from kernel_builder.config.schema import (
 )
 from kernel_builder.config.tables import TableReader, TextEntry
 from kernel_builder.errors import ConfigError, Diagnostic, Level
-from kernel_builder.toml.nodes import TableNode, describe, quoted, table_of
+from kernel_builder.toml.document import open_document
+from kernel_builder.toml.nodes import TableNode, describe, quoted
 from kernel_builder.toml.report import Report
-from kernel_builder.toml.scan import Source
 from kernel_builder.versions import Version
 
 FILE_NAME = "build.toml"
@@ -89,18 +89,14 @@ def read_project(
     """Read ``data``, the content of ``file``, as :func:`load_project` does. Without ``tree``, only the text
     is judged.
     """
-    text, problems = decode(data)
-    source = Source(text)
-    report = Report(source, file)
-    for problem in problems:
-        report.error((), problem.message, hint=problem.hint, offset=problem.offset)
+    tables, report = open_document(data, file)
     if data.startswith(b"\xef\xbb\xbf"):
         report.warning(
             (),
             "the file starts with a byte-order mark, which other tools reject",
             hint="save it as UTF-8 without BOM",
         )
-    project = _read(source, report, root.resolve(), tree=tree, to_build=to_build)
+    project = _read(tables, report, root.resolve(), tree=tree, to_build=to_build)
     diagnostics = report.diagnostics()
     errors = sum(diagnostic.severity is Level.ERROR for diagnostic in diagnostics)
     if errors or project is None:
@@ -114,34 +110,8 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-class _Undecodable(NamedTuple):
-    offset: int
-    message: str
-    hint: str
-
-
-def decode(data: bytes) -> tuple[str, tuple[_Undecodable, ...]]:
-    """The text of a file, with ``\\n`` line ends and without byte-order mark, and what keeps it from being
-    UTF-8.
-    """
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return "", (_Undecodable(0, "the file is UTF-16", "save it as UTF-8"),)
-    data = data.removeprefix(b"\xef\xbb\xbf")
-    try:
-        return data.decode("utf-8").replace("\r\n", "\n"), ()
-    except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8", "replace").replace("\r\n", "\n")
-        text = data.decode("utf-8", "replace").replace("\r\n", "\n")
-        message = f"the byte 0x{data[error.start]:02x} here is not UTF-8"
-        return text, (_Undecodable(len(before), message, "save the file as UTF-8"),)
-
-
-def _read(source: Source, report: Report, root: Path, *, tree: bool, to_build: bool) -> Project | None:
-    data, problems = source.parse()
-    for problem in problems:
-        report.error(problem.path, problem.message, hint=problem.hint, offset=problem.offset)
-        report.broken.add(problem.path)
-    top = _only_tables(table_of(data), report)
+def _read(tables: TableNode, report: Report, root: Path, *, tree: bool, to_build: bool) -> Project | None:
+    top = _only_tables(tables, report)
     edition = edition_of(top, report)
     if edition.number < CURRENT_EDITION and "general" in top.items:
         _warn_of_edition(top, edition, report)

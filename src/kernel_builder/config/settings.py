@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_builder.config.reader import decode
 from kernel_builder.config.schema import Key, Kind, Table
 from kernel_builder.config.tables import TableReader, text_of
 from kernel_builder.errors import ConfigError, Level
-from kernel_builder.toml.nodes import TableNode, describe, table_of
+from kernel_builder.toml.document import open_document
+from kernel_builder.toml.nodes import TableNode, describe
 from kernel_builder.toml.report import Report
-from kernel_builder.toml.scan import Source
 
 FILE_NAME = "kernel-builder.toml"
 MAX_BYTES = 1 << 20
@@ -81,16 +80,8 @@ class SettingsFile:
             raise ConfigError(
                 f"{path} is larger than {MAX_BYTES >> 20} MiB", hint="is it a different file with that name?"
             )
-        text, problems = decode(data)
-        source = Source(text)
-        report = Report(source, path)
-        for problem in problems:
-            report.error((), problem.message, hint=problem.hint, offset=problem.offset)
-        table, mistakes = source.parse()
-        for mistake in mistakes:
-            report.error(mistake.path, mistake.message, hint=mistake.hint, offset=mistake.offset)
-            report.broken.add(mistake.path)
-        return cls(path=path, top=table_of(table), report=report)
+        top, report = open_document(data, path)
+        return cls(path=path, top=top, report=report)
 
     def table(self, name: str) -> TableNode:
         """The table of that name, an empty one where there is none. Anything else of that name is noticed."""

@@ -18,13 +18,12 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from kernel_builder.config.reader import decode
 from kernel_builder.errors import ConfigError, ToolchainError
 from kernel_builder.files import write_text
 from kernel_builder.store.artefact import Artefact, ArtefactKind
-from kernel_builder.toml.nodes import Leaf, ListNode, Node, TableNode, describe, quoted, table_of
+from kernel_builder.toml.document import open_document
+from kernel_builder.toml.nodes import Leaf, ListNode, Node, TableNode, describe, quoted
 from kernel_builder.toml.report import Report
-from kernel_builder.toml.scan import Source
 from kernel_builder.toolchain.model import Family, HostCompiler
 
 LOCK_NAME = "kernel-builder.lock"
@@ -195,15 +194,8 @@ def read_lock(root: Path) -> Lock | None:
 
 def parse_lock(data: bytes, file: Path) -> Lock:
     """:func:`read_lock` for contents that are there; ``file`` is for messages."""
-    text, undecodable = decode(data)
-    source = Source(text)
-    report = Report(source, file)
-    for mistake in undecodable:
-        report.error((), mistake.message, hint=mistake.hint, offset=mistake.offset)
-    values, problems = source.parse()
-    for problem in problems:
-        report.error(problem.path, problem.message, hint=problem.hint, offset=problem.offset)
-    lock = None if report.has_errors else _Reader(report).lock(table_of(values))
+    tables, report = open_document(data, file)
+    lock = None if report.has_errors else _Reader(report).lock(tables)
     if lock is None or report.has_errors:
         diagnostics = report.diagnostics()
         what = "a mistake" if len(diagnostics) == 1 else f"{len(diagnostics)} mistakes"

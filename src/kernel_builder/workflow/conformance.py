@@ -19,7 +19,7 @@ from kernel_builder import __version__
 from kernel_builder.config.backends import Role
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME as BUILD_TOML
-from kernel_builder.config.reader import decode, load_project, read_file
+from kernel_builder.config.reader import load_project, read_file
 from kernel_builder.config.settings import FILE_NAME
 from kernel_builder.errors import BuildError, ConfigError, Diagnostic, KernelBuilderError, Level, UsageError
 from kernel_builder.events import Notice, Reporter
@@ -28,8 +28,7 @@ from kernel_builder.load.evidence import LoadResult
 from kernel_builder.plan.sections import unreachable_section
 from kernel_builder.project.inputs import build_inputs
 from kernel_builder.project.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY
-from kernel_builder.toml.report import Report
-from kernel_builder.toml.scan import Source
+from kernel_builder.toml.document import open_document
 from kernel_builder.toolchain.lock import read_lock
 from kernel_builder.toolchain.settings import load_settings
 from kernel_builder.variants.matrix import Matrix, all_variants, choose
@@ -160,7 +159,7 @@ def _in_other_files(root: Path, environ: Mapping[str, str]) -> tuple[Diagnostic,
 def _not_planned(project: Project, everything: Matrix, required: Matrix) -> tuple[Diagnostic, ...]:
     """What ``build.toml`` asks for and no toolkit does, as far as the tables tell."""
     file = project.root / BUILD_TOML
-    report = Report(Source(decode(read_file(file))[0]), file)
+    _, report = open_document(read_file(file), file)  # the project was read from it: no mistake is in there
     if not everything.kept:
         reasons = dict.fromkeys(entry.reason for entry in everything.dropped)
         report.error((), f"no variant is left to build: {'; '.join(list(reasons)[:_FEW])}", at_key=True)
