@@ -81,7 +81,7 @@ class Pipeline:
         """All chains: each is one action."""
         return (self.split, *self.devices, self.compile)
 
-    @property
+    @functools.cached_property
     def stubs(self) -> tuple[str, ...]:
         """What the host's half includes by name."""
         wanted = {after(step, "--stub_file_name") for step in self.split}
