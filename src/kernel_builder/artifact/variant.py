@@ -37,12 +37,18 @@ def metadata_text(plan: VariantPlan, digest: dict[str, str]) -> str:
 
 
 def check_space(output: Path, needed: int) -> None:
-    """Raise :class:`MachineError` before any work when ``output`` cannot take ``needed`` bytes."""
+    """Raise :class:`MachineError` before any work when ``output`` cannot take ``needed`` bytes.
+
+    Permissions do not tell whether a directory can be made in a place (``/proc``), so one is made there.
+    """
     existing = next(path for path in (output, *output.parents) if path.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+    try:
+        Path(tempfile.mkdtemp(prefix=".kernel-builder-", dir=existing)).rmdir()
+    except OSError as error:
         raise MachineError(
-            f"cannot write to {output}", hint="choose another directory: kernel-builder build --output DIR"
-        )
+            f"cannot write to {output}: {existing} takes no new directory ({os.strerror(error.errno or errno.EIO)})",
+            hint="pass a directory that you can write to: kernel-builder build --output DIR",
+        ) from error
     usage = shutil.disk_usage(existing)
     free = usage.free
     if usage.total and free < needed:

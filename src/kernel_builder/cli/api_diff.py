@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kernel_builder.cli.options import PathName
 from kernel_builder.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="api-diff")
-@click.argument("directory", default=".", type=click.Path(path_type=Path))
+@click.argument("directory", default=".", type=PathName())
 @click.option(
     "--against",
     metavar="REVISION|DIR",

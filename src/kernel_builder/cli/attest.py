@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kernel_builder.cli.options import PathName
 from kernel_builder.cli.session import environment
 from kernel_builder.errors import ExitCode, UsageError
 
@@ -16,17 +17,15 @@ if TYPE_CHECKING:
 
 
 @click.command(name="attest")
-@click.argument("directory", default=".", type=click.Path(path_type=Path))
-@click.option(
-    "--output", "-o", type=click.Path(path_type=Path), help="Write the statements to this file ('-': stdout)."
-)
+@click.argument("directory", default=".", type=PathName())
+@click.option("--output", "-o", type=PathName(), help="Write the statements to this file ('-': stdout).")
 @click.option("--sign", "signs", is_flag=True, help="Sign each variant's metadata with Sigstore.")
 @click.option("--verify", "verifies", is_flag=True, help="Verify existing signatures; write nothing.")
 @click.option("--identity", help="With --verify: the expected signer (e-mail address or workflow URI).")
 @click.option("--issuer", help="With --verify: the OIDC issuer of --identity.")
 @click.option(
     "--trust-config",
-    type=click.Path(path_type=Path, exists=True),
+    type=PathName(exists=True),
     help="With --verify: trust configuration of your own Sigstore instance.",
 )
 @click.option("--offline", is_flag=True, help="With --verify: use the local trust root, contact no server.")

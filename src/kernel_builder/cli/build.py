@@ -17,7 +17,14 @@ import click
 from kernel_builder.cli.console import errors_as_json, mebibytes, show_error, width_of_stdout
 from kernel_builder.cli.dry_run import dry_run_json, dry_run_text
 from kernel_builder.cli.fitting import wrapped
-from kernel_builder.cli.options import how_many_at_once, offline_option, platform_option, source_option, together
+from kernel_builder.cli.options import (
+    PathName,
+    how_many_at_once,
+    offline_option,
+    platform_option,
+    source_option,
+    together,
+)
 from kernel_builder.cli.session import environment, open_run
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ExitCode, UsageError
@@ -72,7 +79,7 @@ class BuildOptions(TypedDict):
 
 
 build_options = together(
-    click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False),
+    click.argument("directory", metavar="[DIR]", type=PathName(), required=False),
     click.option(
         "--variant",
         "variants",
@@ -157,7 +164,7 @@ build_options = together(
     offline_option,
     click.option(
         "--python",
-        type=click.Path(path_type=Path),
+        type=PathName(),
         metavar="FILE",
         help="Interpreter with torch and kernels to load variants with. Default: the first of this one,"
         " the active environment's and python3 on PATH that has both.",
@@ -209,7 +216,7 @@ def build_request(
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=PathName(file_okay=False),
     metavar="DIR",
     help="Where to install variants. Default: build/ in the project.",
 )

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import click
 
+from kernel_builder.cli.options import PathName
+
 
 @click.command(name="card")
-@click.argument("directory", default=".", type=click.Path(path_type=Path))
+@click.argument("directory", default=".", type=PathName())
 @click.option("--repo-id", help="Repository on the Hub (default: general.hub.repo-id of build.toml).")
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the card to this file instead of stdout.")
+@click.option("--output", "-o", type=PathName(), help="Write the card to this file instead of stdout.")
 def command(directory: Path, *, repo_id: str | None, output: Path | None) -> int:
     """Render CARD.md of the project in DIRECTORY and print it.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kernel_builder.cli.options import PathName
 from kernel_builder.cli.session import environment
 from kernel_builder.errors import ExitCode, UsageError
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="check")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=PathName())
 @click.option("--format", "form", type=click.Choice(["text", "json", "github", "sarif"]), default="text",
               show_default=True, help="Output format.")  # fmt: skip
 @click.option("--select", multiple=True, metavar="RULE", help="Apply only these rules: KB103, KB1 or run-path.")
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 @click.option("--load", is_flag=True,
               help="Load the variants that fit this machine, each in its own process, with another version"
               " of it, and call its ops. This runs the kernel's code.")  # fmt: skip
-@click.option("--python", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--python", type=PathName(), metavar="FILE",
               help="Interpreter with torch and kernels for --load. Default: the first of the active"
               " environment's, this one and python3 on PATH that has both.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Let warnings fail the check too.")

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from kernel_builder.cli.check import make_settings, run_check
+from kernel_builder.cli.options import PathName
 
 
 @click.command(name="check-abi")
-@click.argument("directory", default=".", type=click.Path(path_type=Path))
+@click.argument("directory", default=".", type=PathName())
 @click.option(
     "--manylinux",
     "-m",

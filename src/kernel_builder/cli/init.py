@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from kernel_builder.cli.options import PathName
 from kernel_builder.cli.session import environment
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import read_license
@@ -74,7 +75,7 @@ class _InitCommand(click.Command):
 
 
 @click.command("init", cls=_InitCommand)
-@click.argument("path", required=False, type=click.Path(path_type=Path, file_okay=False))
+@click.argument("path", required=False, type=PathName(file_okay=False))
 @click.option(
     "--name",
     "repo_id",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,6 +18,19 @@ OFFLINE, SOURCES = "kernel_builder.offline", "kernel_builder.sources"
 """Where ``ctx.meta`` keeps what the options of the same name say; :mod:`kernel_builder.cli.session` reads it."""
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+class PathName(click.Path):
+    """The path of a file or directory; an empty one, which a variable that is not set gives, is refused."""
+
+    def __init__(self, **options: bool) -> None:
+        super().__init__(path_type=Path, **options)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The ``Path`` of ``value``; ``Path("")`` would be the current directory."""
+        if not os.fspath(value):
+            self.fail("the path is empty; is a variable not set?", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:

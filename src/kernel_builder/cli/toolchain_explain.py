@@ -10,7 +10,7 @@ import click
 
 from kernel_builder.backends import toolkit_kinds
 from kernel_builder.cli.console import size_text
-from kernel_builder.cli.options import offline_option, source_option
+from kernel_builder.cli.options import PathName, offline_option, source_option
 from kernel_builder.cli.session import open_run
 from kernel_builder.config.backends import Backend
 from kernel_builder.toolchain.choice import Taken
@@ -21,7 +21,7 @@ from kernel_builder.workflow.explain import Explanation, explain
 @click.argument("variant")
 @click.option(
     "--project",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=PathName(exists=True, file_okay=False),
     metavar="DIR",
     help="The project whose kernel-builder.toml applies. Default: here.",
 )

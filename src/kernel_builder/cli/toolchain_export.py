@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from kernel_builder.cli.console import mebibytes
+from kernel_builder.cli.options import PathName
 from kernel_builder.cli.session import open_run
 from kernel_builder.config.reader import FILE_NAME
 from kernel_builder.errors import UsageError
@@ -15,11 +16,11 @@ from kernel_builder.workflow.fetch import FetchRequest, everything, portion
 
 
 @click.command(name="export")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=PathName(dir_okay=False))
 @click.argument("variants", metavar="[VARIANT]...", nargs=-1)
 @click.option(
     "--project",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=PathName(exists=True, file_okay=False),
     metavar="DIR",
     help=f"The project whose variants to use. Default: here, if there is a {FILE_NAME}.",
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kernel_builder.cli.console import mebibytes
-from kernel_builder.cli.options import offline_option, platform_option, source_option
+from kernel_builder.cli.options import PathName, offline_option, platform_option, source_option
 from kernel_builder.cli.session import open_run
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.reader import FILE_NAME
@@ -23,7 +23,7 @@ from kernel_builder.workflow.fetch import Fetched, FetchRequest, fetch
 @click.argument("variants", metavar="[VARIANT]...", nargs=-1)
 @click.option(
     "--project",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=PathName(exists=True, file_okay=False),
     metavar="DIR",
     help=f"The project whose variants to use. Default: here, if there is a {FILE_NAME}.",
 )

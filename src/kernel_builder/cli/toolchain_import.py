@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from kernel_builder.cli.options import PathName
 from kernel_builder.cli.session import open_run
 from kernel_builder.store.transfer import import_store
 
 
 @click.command(name="import")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=PathName(dir_okay=False))
 def command(file: Path) -> None:
     """Import the toolchains in FILE into the store of this machine.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from kernel_builder.cli.options import together
+from kernel_builder.cli.options import PathName, together
 from kernel_builder.cli.session import environment
 from kernel_builder.errors import ExitCode
 
@@ -81,7 +81,7 @@ upload_options = together(
     click.option("--json", "as_json", is_flag=True, help="Print the result (the plan with --dry-run) as JSON."),
     click.option(
         "--output-json",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=PathName(dir_okay=False),
         metavar="FILE",
         help="Also write the result as JSON to FILE.",
     ),
@@ -90,7 +90,7 @@ upload_options = together(
 
 
 @click.command(short_help="Publish built variants on the Hub.")
-@click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="[DIR]", default=".", type=PathName())
 @upload_options
 @click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
 def command(directory: Path, *, quiet: bool, **options: Unpack[UploadOptions]) -> int:

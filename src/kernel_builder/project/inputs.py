@@ -143,7 +143,7 @@ class _Search:
         self.contents: dict[str, str] = {}
         self.is_listed = True
         self._work = project.root / WORK_DIRECTORY
-        self._folders = _include_folders(project)
+        self._folders = include_folders(project)
         self._flags = _flags(project)
         self._by_name: dict[bytes, list[str]] = {}
         for path in (*self.tree.files, *self.tree.aside):
@@ -246,8 +246,8 @@ class _Search:
         )
 
 
-def _include_folders(project: Project) -> tuple[str, ...]:
-    """Where compilers look for headers in the project. No flag can name more."""
+def include_folders(project: Project) -> tuple[str, ...]:
+    """Where compilers look for headers in the project, relative to its root. No flag can name more."""
     given = [*project.framework.include, *(path for section in project.sections for path in section.include)]
     folders = [*map(posixpath.normpath, given), "csrc", project.framework.directory]
     return tuple(dict.fromkeys("" if folder == "." else folder for folder in folders))

@@ -24,8 +24,9 @@ from kernel_builder.plan.model import BuildPlan
 from kernel_builder.plan.planner import Planning, plan_build
 from kernel_builder.project.identity import Identity, identify
 from kernel_builder.project.inputs import build_inputs
+from kernel_builder.project.output import output_directory
 from kernel_builder.project.survey import survey
-from kernel_builder.project.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY
+from kernel_builder.project.tree import WORK_DIRECTORY
 from kernel_builder.store.cache import Store
 from kernel_builder.store.inventory import BUILDS
 from kernel_builder.toolchain.host import measured
@@ -94,7 +95,7 @@ def prepare(
     places = Places(
         root=project.root,
         work=work_directory(project, run.store),
-        output=(output or project.root / OUTPUT_DIRECTORY).absolute(),
+        output=output_directory(project, output),
         store=run.store.root,
     )
     inputs = build_inputs(project, places.output)

@@ -103,3 +103,12 @@ def test_a_disk_that_is_too_small_is_an_error_before_any_work(tmp_path: Path) ->
     with pytest.raises(MachineError, match=r"not enough disk space for .*: about 1048576 MiB needed"):
         check_space(tmp_path / "not" / "yet", 1 << 40)
     check_space(tmp_path, 1)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("place", ["/proc/x", "/dev/null/x", "/dev/null"])
+def test_a_place_that_takes_no_directory_is_named_before_any_work(place: str) -> None:
+    with pytest.raises(MachineError, match=f"cannot write to {place}: .* takes no new directory") as raised:
+        check_space(Path(place), 1)
+    assert raised.value.hint is not None
+    assert "pass a directory that you can write to" in raised.value.hint

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.cli import run
+from kernel_builder.config.reader import load_project
+from kernel_builder.project.output import output_directory
 from kernel_trees import write
 
-ERRORS_OF_FILE, ERRORS_OF_RULES = 3, 1
+ERRORS_OF_FILE, ERRORS_OF_RULES, USAGE = 3, 1, 2
 
 OLDEST = """\
 [general]
@@ -130,6 +132,44 @@ def test_a_secret_that_pyext_lets_in_or_a_link_leads_to(
     for one in said(root, environ, capfd, code=ERRORS_OF_RULES):
         assert "torch-ext/my_kernel/data.txt:1: " in one
         assert "contains a Hub token" in one
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        (".", "it is the project's own directory"),
+        ("torch-ext/my_kernel", "torch-ext in the project contains the Python package"),
+        ("torch-ext/my_kernel/new/deep", "contains the Python package"),
+        ("torch-ext", "contains the Python package"),
+        ("csrc", "contains sources and headers"),
+        ("kernels/cuda/out", "kernels in the project contains sources and headers"),
+        (".kernel-builder/out", "can be deleted at any time"),
+        (".git/out", "version control"),
+        ("build/torch-cuda", "is a variant itself"),
+        ("build/torch-cuda/deep", "is a variant itself"),
+        ("link", "contains the Python package"),
+        ("", "the path is empty"),
+    ],
+)
+def test_variants_do_not_go_among_the_files_of_the_kernel(
+    tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str], place: str, why: str
+) -> None:
+    text = FOURTH.format(more=LICENSE).replace('src = ["relu.cu"]', 'src = ["kernels/relu.cu"]')
+    root = project(tmp_path / "k", text)
+    write(root, {"kernels/relu.cu": "", "build/torch-cuda/metadata.json": "{}"})
+    (root / "link").symlink_to("torch-ext")
+    before = sorted(root.rglob("*"))
+    for command in (["build", "--dry-run"], ["build"]):
+        assert run([*command, str(root), "--output", str(root / place) if place else ""], environ) == USAGE
+        assert why in capfd.readouterr().err
+    assert sorted(root.rglob("*")) == before
+
+
+@pytest.mark.parametrize("place", ["build", "build/mine", "dist", "../elsewhere", ".."])
+def test_variants_go_anywhere_else(tmp_path: Path, place: str) -> None:
+    root = project(tmp_path / "k", FOURTH.format(more=LICENSE))
+    loaded, _ = load_project(root, to_build=True)
+    assert output_directory(loaded, root / place) == root / place
 
 
 def test_one_mistake_hides_no_other(tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
