@@ -305,6 +305,7 @@ class SimpleIndex:
     def files(self, project: str) -> tuple[IndexFile, ...]:
         """See :class:`Index`."""
         # Half a second of imports, which a build with everything in its store must not pay.
+        import kernel_builder.store.http_library  # isort: skip  # noqa: F401, PLC0415  (before urllib3)
         from pypi_simple import ACCEPT_JSON_PREFERRED, ProjectPage, UnsupportedContentTypeError  # noqa: PLC0415
 
         url = f"{self.settings.address.rstrip('/')}/{canonicalize_name(project)}/"

@@ -73,6 +73,7 @@ class IndexSettings:
         if self.url is not None:
             return self.url
         # Half a second of imports, which a build with everything in its store must not pay.
+        import kernel_builder.store.http_library  # isort: skip  # noqa: F401, PLC0415  (before urllib3)
         from pypi_simple import PYPI_SIMPLE_ENDPOINT  # noqa: PLC0415
 
         return PYPI_SIMPLE_ENDPOINT

@@ -12,19 +12,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, Queue
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-import kernel_builder.store.http_library  # isort: skip  # noqa: F401  (before all that imports urllib3)
-import requests
-import urllib3.exceptions
-from requests.adapters import HTTPAdapter
-from requests.auth import AuthBase, HTTPBasicAuth
-
-from kernel_builder import __version__
 from kernel_builder.errors import IntegrityError, NetworkError
 from kernel_builder.store.offline import refused_offline
 from kernel_builder.store.settings import IndexSettings, redact
+
+if TYPE_CHECKING:
+    import requests
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
@@ -32,6 +28,7 @@ FIRST_SECONDS = 4.0
 """How long a server that nobody asked for may take until its first answer."""
 RETRIES = 2
 CHUNK = 256 * 1024
+NO_NETWORK = "check your network connection, or set a mirror in {place}"
 
 _Result = TypeVar("_Result")
 
@@ -52,84 +49,9 @@ class _TransientError(Exception):
     """Something that may pass; the text says what it was."""
 
 
-class _IndexAuth(AuthBase):
-    """Credentials for the index's own host, and for no other (a file link may lead elsewhere)."""
-
-    def __init__(self, settings: IndexSettings) -> None:
-        self._origin = urlsplit(settings.url or "")[:2]
-        self._basic = HTTPBasicAuth(*(settings.credentials or ("", "")))
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        if urlsplit(request.url or "")[:2] == self._origin:
-            signed: requests.PreparedRequest = self._basic(request)
-            return signed
-        return request
-
-
 def _server(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     return parts.scheme, parts.netloc
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    queue: list[object] = [error]
-    while queue:
-        item = queue.pop(0)
-        if not isinstance(item, BaseException) or id(item) in seen:
-            continue
-        seen.add(id(item))
-        yield item
-        queue += [item.__cause__, item.__context__, getattr(item, "reason", None), *item.args]
-
-
-def _words(error: BaseException) -> str:
-    """The operating system's words for a failure, or the kind of failure; never a URL."""
-    for cause in _causes(error):
-        if isinstance(cause, OSError) and cause.strerror and not isinstance(cause, requests.RequestException):
-            return cause.strerror
-    return type(error).__name__
-
-
-_NO_NETWORK = "check your network connection, or set a mirror in {place}"
-_REFUSALS: tuple[tuple[type[Exception], str, str | None], ...] = (
-    (
-        requests.exceptions.SSLError,
-        "its certificate could not be verified",
-        "behind a proxy that inspects traffic, set PIP_CERT or SSL_CERT_FILE to its certificate file",
-    ),
-    (requests.exceptions.ProxyError, "the proxy refused", "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"),
-    (requests.exceptions.ConnectTimeout, "no connection within {seconds:.0f} s", _NO_NETWORK),
-)
-_TRANSIENT = (
-    requests.exceptions.ConnectionError,
-    requests.exceptions.Timeout,
-    requests.exceptions.ChunkedEncodingError,
-    requests.exceptions.ContentDecodingError,
-    urllib3.exceptions.HTTPError,
-)
-
-
-def _refusal(error: Exception, seconds: float) -> tuple[str, str | None] | None:
-    """``(what happened, hint)``, after at most ``seconds`` of connecting, when trying again is pointless; ``None`` when
-    the failure may pass.
-    """
-    for kind, what, hint in _REFUSALS:
-        if isinstance(error, kind):
-            return what.format(seconds=seconds), hint
-    if any(isinstance(cause, urllib3.exceptions.NewConnectionError) for cause in _causes(error)):
-        return f"no connection: {_words(error)}", _NO_NETWORK
-    if isinstance(error, _TRANSIENT):
-        return None
-    return f"the request failed: {_words(error)}", None  # redirect loops, unreadable addresses
-
-
-def _describe(error: Exception, seconds: float) -> str:
-    if isinstance(error, requests.exceptions.Timeout | urllib3.exceptions.ReadTimeoutError):
-        return f"no data received for {seconds:.0f} s"
-    if isinstance(error, requests.exceptions.ConnectionError | urllib3.exceptions.ProtocolError):
-        return f"the connection was lost ({_words(error)})"
-    return f"the transfer failed ({_words(error)})"
 
 
 def _check_status(response: requests.Response, url: str, place: str) -> None:
@@ -167,13 +89,8 @@ class Transport:
         first_seconds: float | None = None,
     ) -> None:
         self.offline = offline
-        self._session = requests.Session()
-        self._session.headers["User-Agent"] = f"kernel-builder/{__version__}"
-        adapter = HTTPAdapter(pool_connections=16, pool_maxsize=16, max_retries=0)
-        self._session.mount("http://", adapter)
-        self._session.mount("https://", adapter)
-        if settings.credentials is not None:
-            self._session.auth = _IndexAuth(settings)
+        self._settings = settings
+        self._made: requests.Session | None = None
         self._place = settings.place
         self._verify = _existing(settings.certificates)
         self._timeout = (CONNECT_SECONDS, read_seconds)
@@ -196,7 +113,19 @@ class Transport:
 
     def close(self) -> None:
         """Close idle connections."""
-        self._session.close()
+        with self._lock:
+            if self._made is not None:
+                self._made.close()
+
+    @property
+    def _session(self) -> requests.Session:
+        """Made for the first request: most runs send none, and the HTTP library takes a tenth of a second to import."""
+        with self._lock:
+            if self._made is None:
+                from kernel_builder.store.http_library import open_session  # noqa: PLC0415  (start-up time)
+
+                self._made = open_session(self._settings)
+            return self._made
 
     def count(self, size: int) -> None:
         """Add ``size`` received bytes."""
@@ -279,13 +208,15 @@ class Transport:
                 raise _TransientError("the server sent fewer bytes than it announced")
 
     def _chunks(self, response: requests.Response) -> Iterator[bytes]:
+        from kernel_builder.store.http_library import BROKEN_OFF, describe  # noqa: PLC0415  (start-up time)
+
         chunks = response.raw.stream(CHUNK, decode_content=False)
         while True:
             self.check()
             try:
                 chunk = next(chunks, None)
-            except (urllib3.exceptions.HTTPError, OSError) as error:
-                raise _TransientError(_describe(error, self._timeouts(response.url)[1])) from error
+            except BROKEN_OFF as error:
+                raise _TransientError(describe(error, self._timeouts(response.url)[1])) from error
             if chunk is None:
                 return
             if chunk:
@@ -301,6 +232,8 @@ class Transport:
             self.requests += known is None
         if known is not None:
             raise self._refused(url, known)
+        from kernel_builder.store.http_library import FAILURES, describe, refusal_in  # noqa: PLC0415  (start-up time)
+
         timeouts = self._timeouts(url)
         try:
             with self._send(url, headers, timeouts) as response:
@@ -308,11 +241,11 @@ class Transport:
                     self._answered.add(_server(url))
                 _check_status(response, url, self._place)
                 yield response
-        except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-            refusal = _refusal(error, timeouts[0])
+        except FAILURES as error:
+            refusal = refusal_in(error, timeouts[0])
             if refusal is None:
-                raise _TransientError(_describe(error, timeouts[1])) from error
-            if refusal[1] is _NO_NETWORK or self._is_new(url):
+                raise _TransientError(describe(error, timeouts[1])) from error
+            if refusal[1] is NO_NETWORK or self._is_new(url):
                 asked = getattr(error, "request", None)  # behind a redirect, another server's
                 with self._lock:
                     self._unreachable[_server(getattr(asked, "url", None) or url)] = refusal
@@ -351,8 +284,8 @@ class Transport:
     def _after_failure(self, url: str, failures: int, error: _TransientError) -> None:
         if self._is_new(url):
             with self._lock:
-                self._unreachable[_server(url)] = (str(error), _NO_NETWORK)
-            raise self._refused(url, (str(error), _NO_NETWORK)) from error
+                self._unreachable[_server(url)] = (str(error), NO_NETWORK)
+            raise self._refused(url, (str(error), NO_NETWORK)) from error
         if failures > RETRIES:
             raise NetworkError(
                 f"{redact(url)}: {error}, {failures} times in a row",
@@ -382,7 +315,9 @@ def _within(seconds: float, send: Callable[[], requests.Response]) -> requests.R
     try:
         answer = answers.get(timeout=seconds)
     except Empty:
-        raise requests.exceptions.ConnectTimeout from None
+        from requests.exceptions import ConnectTimeout  # noqa: PLC0415  (start-up time)
+
+        raise ConnectTimeout from None
     if isinstance(answer, Exception):
         raise answer
     return answer

@@ -23,12 +23,16 @@ SETTINGS = IndexSettings(url="http://user:secret@127.0.0.1:9/simple", origin="te
 
 def test_nothing_opens_a_socket_before_it_is_known_whether_that_is_allowed() -> None:
     watch = (
-        "import socket\n"
+        "import socket, sys\n"
         "def refuse(*arguments, **named):\n"
         "    raise SystemExit('a socket was opened')\n"
         "ipv6 = socket.has_ipv6\n"
         "socket.socket.__init__ = refuse\n"
-        "import kernel_builder.workflow.build, pypi_simple, urllib3.util.connection\n"
+        "import kernel_builder.workflow.build\n"
+        "from kernel_builder.store.settings import IndexSettings\n"
+        "assert 'urllib3' not in sys.modules\n"
+        "IndexSettings(url=None, origin='test').address\n"
+        "import urllib3.util.connection\n"
         "assert socket.has_ipv6 == urllib3.util.connection.HAS_IPV6 == ipv6\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
