@@ -3,7 +3,8 @@
 A table of our own, because what it must read are packages: any suffix, binary files and archives, files of any size in
 little memory, and no alarm about what merely looks random. (detect-secrets, the library for this, reads lines of text,
 guesses by entropy, and asks services on the network.) Each kind of token has a beginning of its own, so that a false
-alarm takes chance; beginnings and lengths are those that their issuers document.
+alarm takes chance; beginnings and lengths are those that their issuers
+document. What only shows where a secret goes, in examples and documentation, is none.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -51,15 +53,48 @@ _HARMLESS = ("example", "sample", "template", "dist")
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of secret: ``pattern`` matches it, at less than a kilobyte, and only where one of ``beginnings`` is."""
+    """A kind of secret: ``pattern`` matches it, at less than a kilobyte, and only where one of ``beginnings`` is. Its
+    group is what differs from one secret to the next.
+    """
 
     what: str
     beginnings: tuple[bytes, ...]
     pattern: re.Pattern[bytes]
 
+    def find(self, text: bytes) -> re.Match[bytes] | None:
+        """The first that is no placeholder."""
+        if not any(beginning in text for beginning in self.beginnings):
+            return None
+        found = self.pattern.finditer(text)
+        return next((match for match in found if not any(map(_is_placeholder, match.groups(b"")))), None)
+
 
 def _kind(what: str, beginnings: str, pattern: bytes) -> _Kind:
     return _Kind(what, tuple(word.encode() for word in beginnings.split("|")), re.compile(pattern))
+
+
+_STANDING_IN = re.compile(
+    "|".join(
+        form
+        for word in (
+            *("example", "your", "placeholder", "replace", "change_me", "change-me", "changeme", "redacted", "dummy"),
+            *("fake", "sample", "insert", "goes", "here", "todo", "xxxx", "not_real", "notreal", "invalid"),
+        )
+        for form in (word, word.upper(), word.title())
+    ).encode()
+)
+"""Words of placeholders. In one case each: by chance, the shortest of them are in one random token of 100,000."""
+
+
+def _is_placeholder(secret: bytes) -> bool:
+    """Whether a text only shows where a secret goes: it says so, or has next to no variety, as ``xxxxxxxx`` and
+    ``XXXX-XXXX``.
+    """
+    if not secret:
+        return False
+    counts = Counter(secret)
+    is_plain = len(counts) <= min(4, max(1, len(secret) // 8)) or counts.most_common(1)[0][1] > len(secret) / 2
+    return is_plain or _STANDING_IN.search(secret) is not None
 
 
 _START = rb"(?<![A-Za-z0-9])"
@@ -68,51 +103,61 @@ _KINDS = (
         "a private key",
         "PRIVATE KEY",
         rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
-        rb"(?:(?:\s|\\+[nr])+[A-Za-z0-9+/=:]|(?:[\s\"'+,]|\\+[nrt])+[A-Za-z0-9+/=]{16})",
+        rb"(?:(?:\s|\\+[nr])+([A-Za-z0-9+/=:][^\n\\\"'<]{0,31})|(?:[\s\"'+,]|\\+[nrt])+([A-Za-z0-9+/=]{16,32}))",
     ),
     _kind("a private key", "PuTTY-User-Key-File-", rb"PuTTY-User-Key-File-[0-9]: "),
-    _kind("a private key", "AGE-SECRET-KEY-1", rb"AGE-SECRET-KEY-1[A-Z0-9]{50}"),
-    _kind("a private key", "client-key-data", rb"client-key-data:\s*[A-Za-z0-9+/=]{40}"),
-    _kind("a Hub token", "hf_|api_org_", _START + rb"(?:hf_|api_org_)[A-Za-z0-9]{34}(?![A-Za-z0-9_])"),
-    _kind("a GitHub token", "ghp_|gho_|ghu_|ghs_|ghr_", _START + rb"gh[pousr]_[A-Za-z0-9]{36}"),
-    _kind("a GitHub token", "github_pat_", _START + rb"github_pat_[A-Za-z0-9_]{82}"),
-    _kind("a GitLab token", "glpat-", _START + rb"glpat-[A-Za-z0-9_-]{20}"),
-    _kind("an AWS access key", "AKIA|ASIA", _START + rb"(?:AKIA|ASIA)[0-9A-Z]{16}(?![A-Za-z0-9])"),
+    _kind("a private key", "AGE-SECRET-KEY-1", rb"AGE-SECRET-KEY-1([A-Z0-9]{50})"),
+    _kind("a private key", "client-key-data", rb"client-key-data:\s*([A-Za-z0-9+/=]{40})"),
+    _kind("a Hub token", "hf_|api_org_", _START + rb"(?:hf_|api_org_)([A-Za-z0-9]{34})(?![A-Za-z0-9_])"),
+    _kind("a GitHub token", "ghp_|gho_|ghu_|ghs_|ghr_", _START + rb"gh[pousr]_([A-Za-z0-9]{36})"),
+    _kind("a GitHub token", "github_pat_", _START + rb"github_pat_([A-Za-z0-9_]{82})"),
+    _kind("a GitLab token", "glpat-", _START + rb"glpat-([A-Za-z0-9_-]{20})"),
+    _kind("an AWS access key", "AKIA|ASIA", _START + rb"(?:AKIA|ASIA)([0-9A-Z]{16})(?![A-Za-z0-9])"),
     _kind(
         "an AWS secret key",
         "aws_secret_access_key|AWS_SECRET_ACCESS_KEY|SecretAccessKey",
-        rb"(?:aws_secret_access_key|AWS_SECRET_ACCESS_KEY|SecretAccessKey)[\"']?\s*[=:]\s*[\"']?[A-Za-z0-9/+]{40}",
+        rb"(?:aws_secret_access_key|AWS_SECRET_ACCESS_KEY|SecretAccessKey)[\"']?\s*[=:]\s*[\"']?([A-Za-z0-9/+]{40})",
     ),
-    _kind("a Google API key", "AIza", _START + rb"AIza[0-9A-Za-z_-]{35}(?![A-Za-z0-9_-])"),
-    _kind("a Google service account", "private_key_id", rb"\"private_key_id\"\s*:\s*\"[0-9a-f]{40}\""),
-    _kind("a Google OAuth secret", "GOCSPX-|ya29.", _START + rb"(?:GOCSPX-[A-Za-z0-9_-]{28}|ya29\.[A-Za-z0-9_-]{50})"),
-    _kind("an Azure storage key", "AccountKey=", rb"AccountKey=[A-Za-z0-9+/=]{80}"),
+    _kind("a Google API key", "AIza", _START + rb"AIza([0-9A-Za-z_-]{35})(?![A-Za-z0-9_-])"),
+    _kind("a Google service account", "private_key_id", rb"\"private_key_id\"\s*:\s*\"([0-9a-f]{40})\""),
     _kind(
-        "a Slack token", "xox|xapp-", _START + rb"(?:xox[abeprs]-[0-9A-Za-z.]+-|xapp-[0-9]-[A-Z0-9]+-)[A-Za-z0-9-]{12}"
+        "a Google OAuth secret",
+        "GOCSPX-|ya29.",
+        _START + rb"(?:GOCSPX-([A-Za-z0-9_-]{28})|ya29\.([A-Za-z0-9_-]{50}))",
     ),
-    _kind("a Slack webhook", "hooks.slack.com", rb"hooks\.slack\.com/services/T[A-Z0-9]+/B[A-Z0-9]+/[A-Za-z0-9]{20}"),
-    _kind("a package index token", "pypi-AgEI", _START + rb"pypi-AgEI[A-Za-z0-9_-]{50}"),
-    _kind("a package registry token", "npm_", _START + rb"npm_[A-Za-z0-9]{36}(?![A-Za-z0-9_])"),
-    _kind("a package registry token", "_authToken", rb":_authToken\s*=\s*[\"']?[A-Za-z0-9][A-Za-z0-9_.=-]{7}"),
+    _kind("an Azure storage key", "AccountKey=", rb"AccountKey=([A-Za-z0-9+/=]{80})"),
+    _kind(
+        "a Slack token",
+        "xox|xapp-",
+        _START + rb"(?:xox[abeprs]-[0-9A-Za-z.]+-|xapp-[0-9]-[A-Z0-9]+-)([A-Za-z0-9-]{12,40})",
+    ),
+    _kind("a Slack webhook", "hooks.slack.com", rb"hooks\.slack\.com/services/T[A-Z0-9]+/B[A-Z0-9]+/([A-Za-z0-9]{20})"),
+    _kind("a package index token", "pypi-AgEI", _START + rb"pypi-AgEI([A-Za-z0-9_-]{50})"),
+    _kind("a package registry token", "npm_", _START + rb"npm_([A-Za-z0-9]{36})(?![A-Za-z0-9_])"),
+    _kind("a package registry token", "_authToken", rb":_authToken\s*=\s*[\"']?([A-Za-z0-9][A-Za-z0-9_.=-]{7,80})"),
     _kind(
         "a package index password",
         "pypi]|distutils]",
-        rb"\[(?:\w*pypi|distutils)\][^\[]{0,500}?\n\s*password\s*[=:][ \t]*[^\s%${<]{3}",
+        rb"\[(?:\w*pypi|distutils)\][^\[]{0,500}?\n\s*password\s*[=:][ \t]*([^\s%${<]{3}\S{0,80})",
     ),
-    _kind("a registry password", '"auths"', rb"\"auths\"\s*:\s*\{[^}]{0,500}?\"auth\"\s*:\s*\"[A-Za-z0-9+/=]{8}"),
-    _kind("a password for a machine", "machine", rb"\bmachine\s+[\w.-]+\s+login\s+\S+\s+password\s+[^\s<${]{3}"),
+    _kind("a registry password", '"auths"', rb"\"auths\"\s*:\s*\{[^}]{0,500}?\"auth\"\s*:\s*\"([A-Za-z0-9+/=]{8,80})"),
+    _kind(
+        "a password for a machine", "machine", rb"\bmachine\s+[\w.-]+\s+login\s+\S+\s+password\s+([^\s<${]{3}\S{0,80})"
+    ),
     _kind(
         "a password in a URL",
         "://x-access-token:|://oauth2:|://gitlab-ci-token:|://x-token-auth:|://__token__:",
-        rb"://(?:x-access-token|oauth2|gitlab-ci-token|x-token-auth|__token__):[^\s@/$<{\"']{8,200}@",
+        rb"://(?:x-access-token|oauth2|gitlab-ci-token|x-token-auth|__token__):([^\s@/$<{\"']{8,200})@",
     ),
-    _kind("a Stripe key", "k_live_", _START + rb"[sr]k_live_[A-Za-z0-9]{20}"),
-    _kind("an OpenAI key", "sk-proj-|sk-svcacct-|sk-admin-", _START + rb"sk-(?:proj|svcacct|admin)-[A-Za-z0-9_-]{40}"),
-    _kind("an OpenAI key", "T3BlbkFJ", _START + rb"sk-[A-Za-z0-9_-]{20,100}T3BlbkFJ[A-Za-z0-9_-]{20}"),
-    _kind("an Anthropic key", "sk-ant-", _START + rb"sk-ant-[a-z]+[0-9]+-[A-Za-z0-9_-]{40}"),
-    _kind("a SendGrid key", "SG.", _START + rb"SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"),
-    _kind("a DigitalOcean token", "_v1_", _START + rb"do[opr]_v1_[0-9a-f]{64}"),
-    _kind("a Vault token", "hvs.", _START + rb"hvs\.[A-Za-z0-9_-]{24}"),
+    _kind("a Stripe key", "k_live_", _START + rb"[sr]k_live_([A-Za-z0-9]{20})"),
+    _kind(
+        "an OpenAI key", "sk-proj-|sk-svcacct-|sk-admin-", _START + rb"sk-(?:proj|svcacct|admin)-([A-Za-z0-9_-]{40})"
+    ),
+    _kind("an OpenAI key", "T3BlbkFJ", _START + rb"sk-([A-Za-z0-9_-]{20,100})T3BlbkFJ([A-Za-z0-9_-]{20})"),
+    _kind("an Anthropic key", "sk-ant-", _START + rb"sk-ant-[a-z]+[0-9]+-([A-Za-z0-9_-]{40})"),
+    _kind("a SendGrid key", "SG.", _START + rb"SG\.([A-Za-z0-9_-]{22})\.([A-Za-z0-9_-]{43})"),
+    _kind("a DigitalOcean token", "_v1_", _START + rb"do[opr]_v1_([0-9a-f]{64})"),
+    _kind("a Vault token", "hvs.", _START + rb"hvs\.([A-Za-z0-9_-]{24})"),
 )
 _RUNS = re.compile(rb"[\t\n\r -~]{16,}")
 """Text in binary files: no kind of secret is shorter."""
@@ -214,9 +259,7 @@ def _search(texts: Iterable[bytes], found: dict[str, int | None], *, is_text: bo
         text = piece.replace(b"\0", b"") if shrinks else piece
         text = text if is_text else b"\0".join(_RUNS.findall(text))
         for kind in _KINDS:
-            if kind.what in found or not any(beginning in text for beginning in kind.beginnings):
-                continue
-            match = kind.pattern.search(text)
+            match = None if kind.what in found else kind.find(text)
             if match is not None:
                 found[kind.what] = text.count(b"\n", 0, match.start()) + 1 if is_text and number == 0 else None
 

@@ -6,6 +6,8 @@ import gzip
 import io
 import json
 import lzma
+import random
+import string
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 
 from conftest import Tool
 from kernel_builder.check.engine import check_paths
+from kernel_builder.check.secrets import secrets_in
 from kernel_libraries import Workshop
 from kernel_trees import codes, findings, source, variant
 
@@ -86,6 +89,52 @@ def test_every_kind_is_found(tmp_path: Path, text: str) -> None:
     assert found.path.endswith("data.json")
     assert found.line is not None
     assert found.line >= 3
+
+
+PLACEHOLDERS = [
+    "hf_" + "X" * 34,
+    "hf_" + "x" * 34,
+    "hf_" + "0" * 30 + "1234",
+    "hf_" + "yourToken" * 3 + "YourTok",
+    "ghp_" + "x" * 36,
+    "ghp_" + "xX" * 18,
+    "github_" + "pat_" + "x" * 22 + "_" + "x" * 59,
+    "AKIA" + "IOSFODNN7EXAMPLE",
+    "AKIA" + "XXXXXXXXXXXX1234",
+    "aws_secret_" + "access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    "sk-" + "...your key here",
+    "sk-" + "proj-your-key-goes-here-" + "x" * 40,
+    "sk-" + "ant-api03-" + "your-api-key-" * 8,
+    "AIza" + "REPLACE_WITH_A_KEY_OF_YOURS_IN_THE_C",
+    f"{KEY}\nYOUR PRIVATE KEY HERE\n",
+    f"{KEY}\nxxxxxxxxxxxxxxxxxxxxxxxx\n",
+    f"{KEY}\n...\n",
+    "machine host.example login me pass" + "word xxxxxxxx\n",
+    "[pypi]\nusername = me\npass" + "word = your-password\n",
+    "https://x-access-" + "token:YOUR_TOKEN_OF_HOST@host/owner/name.git",
+    "//host/:_auth" + "Token=xxxxxxxx-xxxx-xxxx",
+    "dop" + f"_v1_{'0' * 64}",
+    "xoxb-" + "000000000000-" + "X" * 24,
+]
+
+
+@pytest.mark.parametrize("text", PLACEHOLDERS)
+def test_placeholders_are_none_and_hide_none(tmp_path: Path, text: str) -> None:
+    assert codes(variant(tmp_path, files={"use.py": f"{text}\n"}), "KB456") == []
+    both = variant(tmp_path / "both", files={"use.py": f"{text}\n{SAMPLES['AWS']} {HUB}\n{SAMPLES['GitHub']}\n"})
+    assert {found.line for found in findings(both, "KB456")} >= {text.count("\n") + 2, text.count("\n") + 3}
+
+
+def test_random_tokens_are_no_placeholders(tmp_path: Path) -> None:
+    made = random.Random(12)  # noqa: S311  (the same every time)
+    letters = string.ascii_letters + string.digits
+    for kind, (beginning, length, alphabet) in enumerate(
+        [("hf_", 34, letters), ("AKIA", 16, letters[26:]), ("dop" + "_v1_", 64, "0123456789abcdef")]
+    ):
+        for number in range(100):
+            file = tmp_path / f"{kind}-{number}"
+            file.write_text(beginning + "".join(made.choices(alphabet, k=length)))
+            assert list(secrets_in(file)), file.read_text()
 
 
 @pytest.mark.parametrize("text", HARMLESS)
