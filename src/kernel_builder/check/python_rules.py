@@ -7,6 +7,7 @@ client loads every version of a kernel under a name of its own.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -22,9 +23,15 @@ from kernel_builder.check.python_facts import (
     dotted_name,
     package_of,
 )
-from kernel_builder.check.python_version import newer_features, spared_by, syntax_needs, syntax_problem
+from kernel_builder.check.python_version import (
+    may_be_newer,
+    newer_features,
+    spared_by,
+    syntax_needs,
+    syntax_problem,
+)
 from kernel_builder.check.stdlib import MODULES, REMOVED
-from kernel_builder.check.subject import PythonTree
+from kernel_builder.check.subject import PythonFile, PythonTree
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import dependencies
 from kernel_builder.config.model import FrameworkKind
@@ -35,7 +42,7 @@ SYNTAX = rule(
     "python-syntax",
     Severity.ERROR,
     summary="Every Python file parses with the oldest supported Python",
-    rationale="Kernels must work with Python 3.9 and later; a file that does not parse cannot be imported at all.",
+    rationale="Kernels must work with Python 3.9 and later; an older Python than the syntax cannot import the file.",
     remedy="Write it in the older syntax, or accept it in kernel-builder.toml with a reason.",
     source="docs/requirements.md, 'Python code'",
     acceptable=True,
@@ -68,6 +75,15 @@ REMOVED_MODULE = rule(
     rationale="Kernels must work with Python 3.9 and later; later versions do not have this module.",
     remedy="Use its successor, or catch the ImportError.",
     source="docs/requirements.md, 'Python code'",
+)
+INVALID = rule(
+    "KB305",
+    "python-invalid",
+    Severity.ERROR,
+    summary="Every Python file can be read and is valid Python",
+    rationale="No Python can import it, whatever its version.",
+    remedy="Fix the syntax; 'python -m py_compile FILE' shows the place.",
+    source="the Python language reference",
 )
 SELF_IMPORT = rule(
     "KB310",
@@ -198,26 +214,49 @@ EXIT = rule(
 # --- versions ---
 
 
-@checks(PythonTree, SYNTAX, NEWER, NEWER_LATER)
+@checks(PythonTree, SYNTAX, INVALID)
+def python_syntax(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
+    """Files that the oldest Python does not parse, apart from those that none does."""
+    floor = f"{settings.python_floor[0]}.{settings.python_floor[1]}"
+    for file in tree.files:
+        if file.tree is None:
+            yield _unparsed(file)
+            continue
+        problem = syntax_problem(file.source, settings.python_floor)
+        if problem is None:
+            continue
+        needed = syntax_needs(file.source, settings.python_floor)
+        spared = spared_by(needed, settings)
+        since = f"{needed[0]}.{needed[1]}"
+        yield SYNTAX.at(
+            file,
+            f"not valid Python {floor}, but {since}: {problem[0]}{spared or ''}",
+            line=problem[1],
+            severity=Severity.WARNING if spared else None,
+        )
+
+
+def _unparsed(file: PythonFile) -> Finding:
+    """About a file that this Python does not parse."""
+    said = file.error or "it cannot be read"
+    if not may_be_newer(file.source, file.error_line, said):
+        return INVALID.at(file, said, line=file.error_line)
+    running = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
+    return SYNTAX.at(
+        file,
+        f"{said}; {running}, which runs this check, cannot parse it, but a newer one may",
+        line=file.error_line,
+        hint="write it in the older syntax, or run the check with a newer Python",
+    )
+
+
+@checks(PythonTree, NEWER, NEWER_LATER)
 def python_version(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
-    """Syntax, annotations and library names against the floor."""
+    """Annotations and library names against the floor."""
     package = package_of(tree)
     floor = f"{settings.python_floor[0]}.{settings.python_floor[1]}"
     modules = {module.file.relative: module for module in package.modules.values()}
     for file in tree.files:
-        if file.tree is None:
-            problem: tuple[str, int | None] | None = (file.error or "it cannot be read", file.error_line)
-        else:
-            problem = syntax_problem(file.source, settings.python_floor)
-        if problem is not None:
-            needed = None if file.tree is None else syntax_needs(file.source, settings.python_floor)
-            spared = None if needed is None else spared_by(needed, settings)
-            yield SYNTAX.at(
-                file,
-                f"not valid Python {floor}: {problem[0]}{spared or ''}",
-                line=problem[1],
-                severity=Severity.WARNING if spared else None,
-            )
         module = modules.get(file.relative)
         if file.tree is None or module is None:
             continue

@@ -40,6 +40,27 @@ _NEW_SYNTAX = re.compile(
 """What syntax of 3.10 and later looks like; other files need not be parsed a second time."""
 
 
+_NEWEST = (3, 14)
+"""The newest Python that is released: what it cannot parse, none can."""
+_SINCE = (
+    ((3, 12), re.compile(rb"""^[ \t]*type[ \t]+\w+.*=|\b(?:def|class)\s+\w+\s*\[|\b[rR]?[fF][rR]?['"]""")),
+    ((3, 14), re.compile(rb"""except[^:(\n]*,|\b[rR]?[tT][rR]?['"]""")),
+)
+"""What new syntax looks like in a line, where a Python of before stops."""
+
+
+def may_be_newer(content: bytes, line: int | None, message: str) -> bool:
+    """Whether a file that this Python does not parse, because of ``message`` at ``line``, may be one of a newer one."""
+    running = sys.version_info[:2]
+    lines = content.splitlines()
+    if running > _NEWEST:
+        return False
+    text = lines[line - 1] if line is not None and 0 < line <= len(lines) else b""
+    if running < (3, 12) and "f-string" in message:
+        return True  # the line may be any of its lines
+    return any(running < version <= _NEWEST and pattern.search(text) for version, pattern in _SINCE)
+
+
 def syntax_problem(content: bytes, floor: PythonVersion) -> tuple[str, int | None] | None:
     """Why a file that this Python parses is no Python of ``floor``, and the line; ``None`` when it is."""
     if floor >= (3, 9) and _NEW_SYNTAX.search(content) is None:

@@ -204,13 +204,22 @@ def _parse(source: bytes) -> tuple[ast.Module | None, str | None, int | None]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 result = ast.parse(source), None, None
+                _compile(result[0])
         except SyntaxError as error:
-            result = None, error.msg, error.lineno
+            result = None, f"not valid Python: {error.msg}", error.lineno
         except (ValueError, RecursionError, MemoryError) as error:
             result = None, f"cannot be parsed: {str(error) or type(error).__name__}", None
         if len(source) < 2**20:
             _PARSED[source] = result
         return result
+
+
+def _compile(tree: ast.AST | None) -> None:
+    """Raise ``SyntaxError`` for what only the compiler refuses, such as ``return`` outside of functions."""
+    try:
+        compile(tree, "file", "exec", dont_inherit=True)  # type: ignore[arg-type]
+    except (ValueError, RecursionError, MemoryError):
+        return  # the tree can be read all the same
 
 
 def forget_parsed_files() -> None:

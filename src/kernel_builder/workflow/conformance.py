@@ -74,7 +74,12 @@ class Examined:
 
     @property
     def all_diagnostics(self) -> tuple[Diagnostic, ...]:
-        """Those of ``build.toml``, then what else stops a build."""
+        """Those of ``build.toml``, then what else stops a build. What a rule says of settings that were read before is
+        not said again.
+        """
+        told = {
+            (one.file, one.line, f"{one.key}: {one.message}" if one.key else one.message) for one in self.diagnostics
+        }
         return (
             *self.diagnostics,
             *(
@@ -86,6 +91,7 @@ class Examined:
                     hint=finding.hint or finding.rule.remedy,
                 )
                 for finding in self.stops
+                if (self.root / finding.path, finding.line, finding.message) not in told
             ),
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from kernel_builder.errors import BuildError
 from kernel_builder.events import Notice, Silent
 from kernel_builder.hub.gate import check_source
 from kernel_builder.hub.local import find_source
-from kernel_builder.workflow.conformance import Conformance
+from kernel_builder.workflow.conformance import Conformance, examine
 from kernel_trees import findings, source, variant, write
 
 NEWER = "from . import part\n\n__all__ = []\n"
@@ -102,6 +103,60 @@ def test_a_file_that_cannot_be_read_accepts_nothing(tmp_path: Path) -> None:
     assert [entry.rule.code for entry in report(root).findings] == ["KB480", "KB302"]
 
 
+BROKEN = {
+    "unfinished": "def f(:\n",
+    "a text": "x = 'one\n",
+    "Python 2": "print 'one'\n",
+    "indentation": "def f():\nreturn 1\n",
+    "outside a function": "return 1\n",
+    "outside a loop": "if x:\n    break\n",
+    "a variable of nobody": "def f():\n    nonlocal x\n",
+    "a parameter twice": "def f(x, x): ...\n",
+    "global too late": "def f():\n    x = 1\n    global x\n",
+    "an encoding": "# coding: no-such\n",
+}
+
+
+@pytest.mark.parametrize("code", BROKEN.values(), ids=BROKEN)
+def test_what_no_python_can_parse_cannot_be_accepted(tmp_path: Path, code: str) -> None:
+    root = kernel(tmp_path, '{ KB301 = "newer users", KB305 = "newer users" }', code=code)
+    found = [entry for entry in report(root).findings if entry.path.endswith(".py")]
+    assert [(entry.rule.code, entry.severity) for entry in found] == [("KB305", Severity.ERROR)]
+    assert "3.9" not in found[0].message
+    refused = [entry.message for entry in report(root).findings if entry.rule.code == "KB480"]
+    assert refused == [
+        "KB305 python-invalid cannot be accepted: it breaks the kernel for people who have all that it needs"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "since"),
+    [
+        ("match 1:\n    case _: pass\n", (3, 10)),
+        ("try: pass\nexcept* ValueError: pass\n", (3, 11)),
+        ("type Size = int\n", (3, 12)),
+        ("x = 1\ndef f[T](y: T): ...\n", (3, 12)),
+        ("x = f'{'a'}'\n", (3, 12)),
+        ("x = f'''\n{'''a'''}'''\n", (3, 12)),
+        ("try: pass\nexcept OSError, ValueError: pass\n", (3, 14)),
+        ("x = t'{y}'\n", (3, 14)),
+    ],
+)
+def test_what_a_newer_python_parses_can_be_accepted_whichever_runs_the_check(
+    tmp_path: Path, code: str, since: tuple[int, int]
+) -> None:
+    (found,) = report(kernel(tmp_path, '{ KB301 = "newer users", KB302 = "newer users" }', code=code)).accepted
+    assert found.rule.code in {"KB301", "KB302"}
+    if sys.version_info[:2] < since:
+        assert "a newer one may" in found.message
+
+
+def test_a_mistake_in_the_settings_is_told_once(tmp_path: Path) -> None:
+    root = kernel(tmp_path, '{ KB302 = "" }', code="")
+    (told,) = examine(root, {}).all_diagnostics
+    assert (told.key, told.line) == ("check.accept.KB302", 2)
+
+
 def test_an_acceptance_that_finds_nothing_is_told(tmp_path: Path) -> None:
     root = kernel(tmp_path, '{ KB302 = "why" }', code="")
     assert [(entry.rule.code, entry.line) for entry in report(root).findings] == [("KB481", 2)]
@@ -126,7 +181,7 @@ def test_what_was_not_looked_at_may_be_accepted(tmp_path: Path) -> None:
         ("match 1:\n    case _: pass\n", ["3.10"], [("KB301", "warning")]),
         ("try: pass\nexcept* ValueError: pass\n", ["3.10"], [("KB301", "error")]),
         ("try: pass\nexcept* ValueError: pass\n", ["3.11"], [("KB301", "warning")]),
-        ("def f(:\n", ["3.11"], [("KB301", "error")]),
+        ("def f(:\n", ["3.11"], [("KB305", "error")]),
         ("def g(x): return zip(x, strict=True)\n", ["3.9"], [("KB303", "warning")]),
         ("def g(x): return zip(x, strict=True)\n", ["3.10"], [("KB303", "note")]),
     ],

@@ -97,7 +97,7 @@ def test_a_missing_license(
         ("import scipy\n", "KB312", "__init__.py:1"),
         ("from .gone import x\n", "KB314", "__init__.py:1"),
         ("from my_kernel import x\n", "KB310", "__init__.py:1"),
-        ("print(\n", "KB301", "__init__.py:1"),
+        ("print(\n", "KB305", "__init__.py:1"),
         ("import sys\n\nsys.exit()\n", "KB350", "__init__.py:3"),
         (f'TOKEN = "{SECRET}"\n', "KB456", "__init__.py:1"),
     ],
