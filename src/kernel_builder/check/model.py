@@ -130,6 +130,7 @@ class Settings:
     what failures said; ``evidence`` is what loading showed
     already, by the name of the variant; these are not loaded again. ``sources_of`` gives what a build of a project as
     it is now, with its variants in a directory, would record of its sources; ``None`` compares nothing.
+    ``follow_links`` raises ``ConfigError`` for links that a project's sources are read through and that lead out of it.
     """
 
     policy: str = "glibc-2.27-static"
@@ -146,6 +147,7 @@ class Settings:
     logs: Path | None = None
     evidence: Mapping[str, LoadResult] = field(default_factory=dict, hash=False)
     sources_of: Callable[[Project, Path], Mapping[str, str] | None] | None = None
+    follow_links: Callable[[Project], None] | None = None
 
 
 _CODE = re.compile(r"KB[0-9]{3}")

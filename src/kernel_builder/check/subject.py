@@ -203,8 +203,9 @@ def _parse(source: bytes) -> tuple[ast.Module | None, str | None, int | None]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                result = ast.parse(source), None, None
-                _compile(result[0])
+                tree = ast.parse(source)
+                _compile(tree)
+                result = tree, None, None
         except SyntaxError as error:
             result = None, f"not valid Python: {error.msg}", error.lineno
         except (ValueError, RecursionError, MemoryError) as error:
@@ -214,10 +215,10 @@ def _parse(source: bytes) -> tuple[ast.Module | None, str | None, int | None]:
         return result
 
 
-def _compile(tree: ast.AST | None) -> None:
+def _compile(tree: ast.Module) -> None:
     """Raise ``SyntaxError`` for what only the compiler refuses, such as ``return`` outside of functions."""
     try:
-        compile(tree, "file", "exec", dont_inherit=True)  # type: ignore[arg-type]
+        compile(tree, "file", "exec", dont_inherit=True)
     except (ValueError, RecursionError, MemoryError):
         return  # the tree can be read all the same
 
@@ -546,7 +547,8 @@ class SourceTree:
         try:
             return load_project(self.path.absolute())
         except ConfigError as error:
-            return None, error.diagnostics
+            whole = Diagnostic(severity=Level.ERROR, message=error.message, hint=error.hint)
+            return None, error.diagnostics or (whole,)
 
     @property
     def project(self) -> Project | None:

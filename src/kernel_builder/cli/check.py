@@ -107,7 +107,7 @@ def make_settings(
     """What to judge by, from options. Raises :class:`UsageError` for a value that means nothing."""
     from kernel_builder.check.model import Settings  # noqa: PLC0415  (start-up time)
     from kernel_builder.check.policies import find_policy  # noqa: PLC0415
-    from kernel_builder.project.inputs import sources_of  # noqa: PLC0415
+    from kernel_builder.project.inputs import follow_links, sources_of  # noqa: PLC0415
 
     floor = two_numbers(python_floor, "the Python version", "3.9")
     if floor[0] != 3 or floor[1] < 2:
@@ -121,6 +121,7 @@ def make_settings(
         macos=None if macos is None else two_numbers(macos, "--macos", "15.0"),
         torch_exports=_stored_exports(),
         sources_of=sources_of,
+        follow_links=follow_links,
     )
 
 

@@ -16,6 +16,8 @@ from kernel_builder.cli.options import PathName
 def command(directory: Path, *, verbose: bool) -> int:
     """Check names, files and metadata of the variants in DIRECTORY: like 'check --select KB0 --select KB4'."""
     from kernel_builder.check.model import Settings  # noqa: PLC0415  (start-up time)
-    from kernel_builder.project.inputs import sources_of  # noqa: PLC0415
+    from kernel_builder.project.inputs import follow_links, sources_of  # noqa: PLC0415
 
-    return run_check((directory,), Settings(sources_of=sources_of), select=("KB0", "KB4"), verbose=verbose)
+    return run_check(
+        (directory,), Settings(sources_of=sources_of, follow_links=follow_links), select=("KB0", "KB4"), verbose=verbose
+    )

@@ -120,6 +120,18 @@ def build_inputs(project: Project, output: Path | None = None) -> BuildInputs:
     )
 
 
+def follow_links(project: Project) -> None:
+    """Raise :class:`ConfigError` for links that sources are read through and that lead out of the project; a tree
+    without any link is not read.
+    """
+    skipped = {OUTPUT_DIRECTORY, WORK_DIRECTORY, ".git"}
+    for parent, directories, files in os.walk(project.root):
+        directories[:] = [name for name in directories if name not in skipped]
+        if any(os.path.islink(os.path.join(parent, name)) for name in (*directories, *files)):  # noqa: PTH114, PTH118
+            build_inputs(project)
+            return
+
+
 def source_record(digest: str) -> dict[str, str]:
     """What metadata records of the sources, to be compared with them later."""
     return {"scheme": SCHEME, "sha256": digest}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +25,7 @@ from kernel_builder.events import Notice, Reporter
 from kernel_builder.files import parse_json, write_text
 from kernel_builder.load.evidence import LoadResult
 from kernel_builder.plan.sections import unreachable_section
-from kernel_builder.project.inputs import build_inputs
-from kernel_builder.project.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY
+from kernel_builder.project.inputs import follow_links
 from kernel_builder.toml.document import open_document
 from kernel_builder.toolchain.lock import read_lock
 from kernel_builder.toolchain.settings import load_settings
@@ -125,7 +123,7 @@ def examine(root: Path, environ: Mapping[str, str], ignore: Sequence[str] = ()) 
     looks: tuple[Callable[[], None], ...] = (
         lambda: findings.extend(_in_sources(source, (*ignore, *_WARNED_OF), names)),
         lambda: findings.extend(_in_package(source, ignore)),
-        lambda: _follow_links(project),
+        lambda: follow_links(project),
     )
     for look in looks:
         try:
@@ -139,16 +137,6 @@ def _told_by(error: KernelBuilderError) -> tuple[Diagnostic, ...]:
     """The diagnostics of an error, or itself as one of no line."""
     whole = Diagnostic(severity=Level.ERROR, message=error.message, hint=error.hint)
     return (error.diagnostics if isinstance(error, ConfigError) else ()) or (whole,)
-
-
-def _follow_links(project: Project) -> None:
-    """Raise :class:`ConfigError` for links that sources are read through and that lead out of the project."""
-    skipped = {OUTPUT_DIRECTORY, WORK_DIRECTORY, ".git"}
-    for parent, directories, files in os.walk(project.root):
-        directories[:] = [name for name in directories if name not in skipped]
-        if any(os.path.islink(os.path.join(parent, name)) for name in (*directories, *files)):  # noqa: PTH114, PTH118
-            build_inputs(project)
-            return
 
 
 def _in_other_files(root: Path, environ: Mapping[str, str]) -> tuple[Diagnostic, ...]:
