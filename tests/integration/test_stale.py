@@ -66,6 +66,7 @@ def test_every_command_that_looks_at_builds_says_that_they_are_stale(
     init = kernel / "torch-ext/my_kernel/__init__.py"
     os.utime(init)
     (kernel / "README.md").write_text("words\n", encoding="utf-8")
+    (kernel / "build.toml").write_text(f"# words\n{TOML}", encoding="utf-8")
     commit(kernel, "only words")
     assert stale(tool, kernel) == []
     assert said not in run(tool, hub, tmp_path, "card", kernel).stderr

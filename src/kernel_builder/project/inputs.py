@@ -10,15 +10,18 @@ found here, the check of the linked library says so, from their dependency files
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import posixpath
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_builder.config.checks import LEADS_OUT_HINT, leads_out_message
 from kernel_builder.config.model import Project
+from kernel_builder.config.reader import FILE_NAME
 from kernel_builder.errors import ConfigError, Diagnostic, Level
 from kernel_builder.files import open_to_hash
 from kernel_builder.project.tree import (
@@ -28,9 +31,10 @@ from kernel_builder.project.tree import (
     WORK_DIRECTORY,
     package_files,
 )
+from kernel_builder.toml.document import decode
 from kernel_builder.walking import Link, Walked, is_inside, leaving_link, relative_to, walk
 
-SCHEME = "kernel-builder sources 2"
+SCHEME = "kernel-builder sources 3"
 """Changes whenever the same tree would get another digest, so that digests of two schemes are never compared."""
 
 _DIRECTIVE = re.compile(
@@ -54,9 +58,9 @@ class BuildInputs:
 
     ``declared`` are ``build.toml``, declared sources and the package's installed files; ``named`` those that a source
     names. ``included`` are the ones that compilers may read. ``contents`` maps each to the SHA-256 of its content,
-    behind links. ``links`` are those to directories of the project on the way to one of these, with the directory;
-    ``behind`` says which of the files are links, and to which file. ``is_listed`` says whether the compilers'
-    dependency files will list all that they read.
+    behind links; of ``build.toml``, of what it says. ``links`` are those to directories of the project on the way to
+    one of these, with the directory; ``behind`` says which of the files are links, and to which file. ``is_listed``
+    says whether the compilers' dependency files will list all that they read.
     """
 
     declared: tuple[str, ...]
@@ -96,14 +100,16 @@ def build_inputs(project: Project, output: Path | None = None) -> BuildInputs:
     """
     package = project.package.relative_to(project.root).as_posix()
     sources = {source for section in project.sections for source in section.src} | set(project.framework.src)
-    declared = {"build.toml", *sources, *(f"{package}/{path}" for path in package_files(project).kept)}
+    declared = {FILE_NAME, *sources, *(f"{package}/{path}" for path in package_files(project).kept)}
     search = _Search(project, output)
     search.run(posixpath.normpath(source) for source in sources)
     included = tuple(sorted(search.contents))
     everything = {posixpath.normpath(path) for path in declared}
     for path in everything:
         if path not in search.contents:
-            search.read(path)
+            data = search.read(path)
+            if path == FILE_NAME:
+                search.contents[path] = hashlib.sha256(_meaning(data)).hexdigest()
     real = {path: relative_to(os.path.realpath(project.root / path), str(project.root)) for path in search.contents}
     return BuildInputs(
         declared=tuple(sorted(everything)),
@@ -118,6 +124,22 @@ def build_inputs(project: Project, output: Path | None = None) -> BuildInputs:
         behind={path: target for path, target in real.items() if target != path},
         is_listed=search.is_listed,
     )
+
+
+def _meaning(data: bytes) -> bytes:
+    """What a ``build.toml`` says, whatever comments it has and however it is laid out. Sections keep their order, which
+    is the one that their objects are linked in; other keys have none.
+    """
+    text, undecodable = decode(data)
+    try:
+        says = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return data  # somebody is just writing it
+    if undecodable:
+        return data
+    sections = says.get("kernel")
+    order = list(sections) if isinstance(sections, dict) else []
+    return json.dumps([says, order], sort_keys=True, default=repr).encode("utf-8", "surrogatepass")
 
 
 def follow_links(project: Project) -> None:

@@ -200,8 +200,74 @@ def test_what_metadata_records_changes_with_every_input_and_with_nothing_else(ke
         (root / "README.md").write_text(path, encoding="utf-8")
         assert sources_of(project) == records[-1]
         with (root / path).open("a", encoding="utf-8") as file:
-            file.write("\n")
+            file.write("[torch.nothing]\n" if path == "build.toml" else "\n")
         records.append(sources_of(project))
     assert len({str(record) for record in records}) == len(records)
     (root / "src/k.cpp").unlink()
     assert sources_of(project) is None
+
+
+def rewritten(toml: str) -> dict[str, str]:
+    """Other texts of the same file."""
+    general, rest = toml.split("\n\n", 1)
+    section = 'backend = "cpu"\ndepends = ["torch"]'
+    return {
+        "a comment at the end": f"{toml}# words\n",
+        "comments in between": toml.replace("\n\n", "\n# words\n\n").replace("version = 1", "version = 1  # one"),
+        "other blanks": toml.replace(" = ", "=").replace("\n\n", "\n\n\n"),
+        "other quotes": toml.replace('"k2"', "'k2'"),
+        "other line ends": toml.replace("\n", "\r\n"),
+        "a list in lines": toml.replace('["src/k.cpp"]', '[\n  "src/k.cpp",\n]'),
+        "keys in another order": toml.replace(section, 'depends = ["torch"]\nbackend = "cpu"'),
+        "tables in another order": f"{rest}\n{general}\n",
+        "a table in a line": general.replace("[general]\n", "general.").replace("\n", "\ngeneral.") + f"\n{rest}",
+    }
+
+
+@pytest.mark.parametrize("how", rewritten(TOML))
+def test_build_toml_counts_by_what_it_says(kernel: Maker, how: str) -> None:
+    root = kernel('#include "always.h"\n')
+    before = (root / "build.toml").read_text(encoding="utf-8")
+    digest = inputs_of(root).digest
+    changed = rewritten(before)[how]
+    assert changed != before
+    (root / "build.toml").write_bytes(changed.encode())
+    assert inputs_of(root).digest == digest
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("version = 1", "version = 2"),
+        ('"Apache-2.0"', '"MIT"'),
+        ("cxx-flags = []", 'cxx-flags = ["-O1"]'),
+        ("[kernel.main]", "[kernel.other]"),
+        ('["src/k.cpp"]', '["src/k.cpp", "src/k.cpp"]'),
+        ("[torch]", '[torch]\nminver = "2.8"'),
+    ],
+)
+def test_build_toml_counts_where_it_says_something_else(kernel: Maker, old: str, new: str) -> None:
+    root = kernel('#include "always.h"\n')
+    before, digest = (root / "build.toml").read_text(encoding="utf-8"), inputs_of(root).digest
+    assert old in before
+    (root / "build.toml").write_text(before.replace(old, new), encoding="utf-8")
+    assert inputs_of(root).digest != digest
+
+
+def test_sections_count_in_their_order(kernel: Maker) -> None:
+    root = kernel('#include "always.h"\n')
+    head = TOML.split("[kernel.main]", maxsplit=1)[0]
+    one, two = (f'[kernel.{name}]\nbackend = "cpu"\ndepends = ["torch"]\nsrc = ["src/k.cpp"]\n' for name in "ab")
+    digests = []
+    for text in (head + one + two, head + two + one):
+        (root / "build.toml").write_text(text, encoding="utf-8")
+        digests.append(inputs_of(root).digest)
+    assert digests[0] != digests[1]
+
+
+def test_build_toml_counts_by_its_bytes_where_a_source_reads_it(kernel: Maker) -> None:
+    root = kernel('const char text[] = {\n#embed "../build.toml"\n};\n')
+    digest = inputs_of(root).digest
+    with (root / "build.toml").open("a", encoding="utf-8") as file:
+        file.write("# words\n")
+    assert inputs_of(root).digest != digest
