@@ -47,15 +47,15 @@ def answers(code: str, *, cwd: Path, path: Path | None = None) -> object:
     return json.loads(completed.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+@pytest.mark.parametrize("compiler", ["g++", "clang++", "zig"])
 def test_the_c_plus_plus_runtime_answers_right(compiler: str, tool: Tool, tmp_path: Path) -> None:
     """Case T17 and DESIGN.md F7: torch comes first, then everything that a wrong link breaks.
 
-    On a PATH with that compiler and binutils alone: no other one helps.
+    On a PATH with that compiler and binutils alone, and for zig without any: no other one helps.
     """
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name in (compiler, "as", "ld", "ar", "c++filt", "git"):
+    for name in ("git", "c++filt", *(() if compiler == "zig" else (compiler, "as", "ld", "ar"))):
         found = shutil.which(name)
         if found is None:
             pytest.skip(f"needs {name}")
@@ -63,7 +63,8 @@ def test_the_c_plus_plus_runtime_answers_right(compiler: str, tool: Tool, tmp_pa
     root = copy_project(PROJECTS / "cxx-runtime", tmp_path / "cxx-runtime")
     (tmp_path / "tree" / "inner").mkdir(parents=True)
     (tmp_path / "tree" / "file").touch()
-    checked(tool("build", root, "--local", env={"PATH": str(programs)}))
+    choice = ("--host-compiler", "zig") if compiler == "zig" else ()
+    checked(tool("build", root, "--local", *choice, env={"PATH": str(programs)}))
     code = f"""
 import json, torch, kernels
 from pathlib import Path

@@ -14,8 +14,11 @@ from kernel_builder.errors import UsageError
 if TYPE_CHECKING:
     from kernel_builder.variants.names import Platform
 
-OFFLINE, SOURCES = "kernel_builder.offline", "kernel_builder.sources"
+OFFLINE, SOURCES, HOST_COMPILER = "kernel_builder.offline", "kernel_builder.sources", "kernel_builder.host_compiler"
 """Where ``ctx.meta`` keeps what the options of the same name say; :mod:`kernel_builder.cli.session` reads it."""
+
+HOST_COMPILERS = ("auto", "gcc", "clang", "zig")
+"""Those of :class:`~kernel_builder.toolchain.model.HostChoice`, which takes time to import."""
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -105,11 +108,15 @@ def _keep_sources(ctx: click.Context, _parameter: click.Parameter, value: tuple[
     ctx.meta[SOURCES] = tuple(filter(None, ",".join(value).replace(" ", "").split(",")))
 
 
+def _keep_host_compiler(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    ctx.meta[HOST_COMPILER] = value
+
+
 def source_option(command: _Command) -> _Command:
-    """``--source``: the order of sources, for this run, as ``KERNEL_BUILDER_SOURCES`` gives it. Its function gets no
-    parameter.
+    """``--source`` and ``--host-compiler``: what toolchains are made of in this run, as ``KERNEL_BUILDER_SOURCES`` and
+    ``KERNEL_BUILDER_HOST_COMPILER`` say it. Its function gets no parameters.
     """
-    return click.option(
+    source = click.option(
         "--source",
         metavar="NAME",
         multiple=True,
@@ -117,7 +124,16 @@ def source_option(command: _Command) -> _Command:
         callback=_keep_sources,
         help="Take toolchains from this source instead of the configured ones. Can be repeated; order matters."
         " Same as KERNEL_BUILDER_SOURCES.",
-    )(command)
+    )
+    host_compiler = click.option(
+        "--host-compiler",
+        type=click.Choice(HOST_COMPILERS),
+        expose_value=False,
+        callback=_keep_host_compiler,
+        help="Compile host code with this compiler; zig fetches one, so that none need be installed. Default: auto, the"
+        " best on this machine, else zig. Same as KERNEL_BUILDER_HOST_COMPILER.",
+    )
+    return source(host_compiler(command))
 
 
 def _read_platform(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> Platform | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kernel_builder.cli.options import OFFLINE, SOURCES
+from kernel_builder.cli.options import HOST_COMPILER, OFFLINE, SOURCES
 
 if TYPE_CHECKING:
     from kernel_builder.workflow.run import Run
@@ -43,4 +43,5 @@ def open_run(*, quiet: bool = False, silent: bool = False) -> Iterator[Run]:
             reporter=reporter,
             offline=meta.get(OFFLINE, False) or asks_for_offline(environ),
             sources=meta.get(SOURCES, ()),
+            host_compiler=meta.get(HOST_COMPILER),
         )

@@ -14,6 +14,7 @@ from kernel_builder.cli.options import PathName, offline_option, source_option
 from kernel_builder.cli.session import open_run
 from kernel_builder.config.backends import Backend
 from kernel_builder.toolchain.choice import Taken
+from kernel_builder.toolchain.settings import LOCAL
 from kernel_builder.workflow.explain import Explanation, explain
 
 
@@ -40,7 +41,7 @@ def command(variant: str, *, project: Path | None, as_json: bool) -> None:
 
 def _text(found: Explanation) -> str:
     resolved = found.resolved
-    rows = [("host compiler", "local", f"{resolved.host.cxx} ({resolved.host})")]
+    rows = [("host compiler", _source_of_host(found), f"{resolved.host.cxx} ({resolved.host})")]
     shown: set[str] = set()
     for taken in resolved.chain.taken:
         rows.append((taken.part, taken.source, _describe(taken, found, again=taken.artefact.filename in shown)))
@@ -57,6 +58,12 @@ def _text(found: Explanation) -> str:
     if refused:
         lines += ["not used:", *(f"  {part:<{width}}  {source:<{across}}  {text}" for part, source, text in refused)]
     return "\n".join(lines)
+
+
+def _source_of_host(found: Explanation) -> str:
+    """Where the host compiler comes from."""
+    packages = found.resolved.host.packages
+    return ", ".join(dict.fromkeys(one.source for package in packages for one in package.artefacts)) or LOCAL
 
 
 def _describe(taken: Taken, found: Explanation, *, again: bool) -> str:
@@ -80,6 +87,7 @@ def _report(found: Explanation) -> dict[str, object]:
             "path": str(found.resolved.host.cxx),
             "family": found.resolved.host.family.value,
             "version": found.resolved.host.version,
+            "source": _source_of_host(found),
             "refused": [{"path": str(entry.path), "reason": entry.reason} for entry in found.rejected],
         },
         "complete": found.resolved.expected_bytes == 0,

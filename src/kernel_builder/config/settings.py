@@ -36,6 +36,7 @@ TOP = Table(
             "The order in which sources are tried; sources that are not listed are not used.",
             '["index", "redistrib", "debian", "local"]',
         ),
+        settings_key("host-compiler", Kind.TEXT, "What compiles host code: auto, gcc, clang or zig.", '"auto"'),
         settings_key("index", Kind.TEXTS, "Further indexes of wheels, one [[index]] each.", "[]"),
         settings_key("redistrib", Kind.TEXT, "A table: NVIDIA's redistributable archives.", "{}"),
         settings_key("debian", Kind.TEXT, "A table: Debian's package of a toolkit's compiler.", "{}"),

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from kernel_builder.errors import ToolchainError
 from kernel_builder.toolchain.identity import tree_identity
-from kernel_builder.toolchain.model import Family, HostCompiler, Toolkit
+from kernel_builder.toolchain.model import Family, HostChoice, HostCompiler, Toolkit
 from kernel_builder.toolchain.programs import answer_of, ask
 from kernel_builder.toolchain.recipe import Bound, bound_for, default_recipe
 
@@ -185,9 +185,12 @@ def _candidates(environ: Mapping[str, str], machine: str) -> list[Path]:
     return [Path(name) for name in names]
 
 
-def find_host_compilers(environ: Mapping[str, str], *, machine: str | None = None) -> HostCompilers:
+def find_host_compilers(
+    environ: Mapping[str, str], *, machine: str | None = None, choice: HostChoice = HostChoice.AUTO
+) -> HostCompilers:
     """The compilers for ``machine`` (default: this one): the one that :func:`variable_for` names alone if it is set,
-    else ``g++``, ``c++`` and the versioned ones, for another machine with its triplet in front.
+    else ``g++``, ``c++`` and the versioned ones, for another machine with its triplet in front. Of those, the ones
+    that ``choice`` means.
     """
     machine = machine or build_machine()
     variable = variable_for(machine)
@@ -201,6 +204,8 @@ def find_host_compilers(environ: Mapping[str, str], *, machine: str | None = Non
                 rejected[candidate] = Rejected(path=candidate, reason=reason)
             continue
         answer = inspect_compiler(Path(resolved), environ)
+        if isinstance(answer, HostCompiler) and choice not in {HostChoice.AUTO, answer.family.value}:
+            answer = Rejected(path=answer.cxx, reason=f"it is {answer}, but the host compiler is set to {choice.value}")
         if isinstance(answer, HostCompiler):
             found.setdefault(_identity(answer), answer)
         else:

@@ -6,12 +6,14 @@ All directories lie in the store and are read-only, except those of the host com
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.settings import FILE_NAME
+from kernel_builder.store.artefact import Artefact
+from kernel_builder.store.cache import StoreKey
 
 
 class Family(StrEnum):
@@ -26,13 +28,36 @@ class Family(StrEnum):
         return "g++" if self is Family.GCC else "clang++"
 
 
+class HostChoice(StrEnum):
+    """Which compiler the user wants for host code."""
+
+    AUTO = "auto"
+    """The best on the machine; where none serves, :attr:`ZIG`."""
+    GCC = "gcc"
+    CLANG = "clang"
+    ZIG = "zig"
+    """The clang and the linker out of the wheel of zig, which the package index has: nothing need be installed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchedCompiler:
+    """A part of a compiler that was fetched: its entry of the store, and the files that the entry was made from."""
+
+    key: StoreKey
+    artefacts: tuple[Artefact, ...]
+
+    def __str__(self) -> str:
+        """For people: ``ziglang 0.17.1``."""
+        return ", ".join(f"{artefact.name} {artefact.version}" for artefact in self.artefacts)
+
+
 @dataclass(frozen=True, kw_only=True)
 class HostCompiler:
-    """A C++ compiler on this machine. ``version`` is its full version, ``target`` its triplet.
+    """A C++ compiler. ``version`` is its full version, ``target`` its triplet.
 
     ``library`` is the major release of the libstdc++ that it compiles with: a g++ has its own, a clang that of a GCC
     on the machine. ``fingerprint`` changes when the files that it is made of do, even under the same version and
-    path; it is empty until they are looked at.
+    path; it is empty until they are looked at. ``packages`` is empty for one that is installed on this machine.
     """
 
     cxx: Path
@@ -41,6 +66,7 @@ class HostCompiler:
     library: int
     family: Family = Family.GCC
     fingerprint: str = ""
+    packages: tuple[FetchedCompiler, ...] = field(default=(), repr=False)
 
     @property
     def major(self) -> int:
@@ -63,8 +89,9 @@ class HostCompiler:
         return ("-stdlib=libstdc++",) if self.family is Family.CLANG else ()
 
     def __str__(self) -> str:
-        """For people: ``g++ 12.2.0``."""
-        return f"{self.family.program} {self.version}"
+        """For people: ``g++ 12.2.0``, ``clang++ 22.1.8 (ziglang 0.17.1)``."""
+        packages = f" ({', '.join(map(str, self.packages))})" if self.packages else ""
+        return f"{self.family.program} {self.version}{packages}"
 
 
 @dataclass(frozen=True, kw_only=True)

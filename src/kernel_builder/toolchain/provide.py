@@ -32,14 +32,21 @@ from kernel_builder.toolchain.choice import (
     choose_components,
     choose_torch,
 )
-from kernel_builder.toolchain.host import HostCompilers, Purpose, choose_host_compiler
+from kernel_builder.toolchain.host import (
+    HostCompilers,
+    Purpose,
+    Rejected,
+    choose_host_compiler,
+    judge_host_compilers,
+)
 from kernel_builder.toolchain.kept import KeptChoice, Resolutions
 from kernel_builder.toolchain.kinds import Kinds, ToolkitKind
-from kernel_builder.toolchain.model import HostCompiler
+from kernel_builder.toolchain.model import HostChoice, HostCompiler
 from kernel_builder.toolchain.recipe import Component, TorchRecipe, bound_for, default_recipe
 from kernel_builder.toolchain.resolved import Describer, Provided, ResolvedToolchain
 from kernel_builder.toolchain.sources import Sources
 from kernel_builder.toolchain.trees import Trees
+from kernel_builder.toolchain.zig import ZigCompilers, is_zig
 
 _DAY = 24 * 3600.0
 _HOUR = 3600.0
@@ -56,7 +63,7 @@ class Toolchains:
     """Toolchains out of ``sources``, for the compilers ``hosts`` of this machine, with toolkits of ``kinds``.
 
     ``max_age`` is how long, in seconds, a kept choice is used without asking again.
-    With ``offline`` nothing is fetched.
+    With ``offline`` nothing is fetched. ``zig`` has a compiler for where no other serves.
     """
 
     def __init__(
@@ -70,11 +77,13 @@ class Toolchains:
         offline: bool = False,
         torch: TorchRecipe | None = None,
         max_age: float = _DAY,
+        zig: ZigCompilers | None = None,
     ) -> None:
         self._offline = offline
         self._sources = sources
         self._store = store
         self._hosts = hosts
+        self._zig = zig
         self._reporter = reporter
         self._kinds = kinds
         self._torch = torch or default_recipe().torch
@@ -105,7 +114,7 @@ class Toolchains:
         machine fits; :class:`NetworkError` when a source cannot be asked and no complete earlier choice is in the
         store.
         """
-        host = self._host(request)
+        host = self._host(request, fresh=fresh)
         kept = self._kept.read(request, host)
         if self._offline:
             return self._resolve_offline(request, host, kept)
@@ -160,10 +169,23 @@ class Toolchains:
                 self._told.add(entry.source)
                 self._reporter.emit(Notice(message=f"the source '{entry.source}' is skipped: {entry.reason}"))
 
-    def _host(self, request: ToolchainRequest) -> HostCompiler:
+    def _host(self, request: ToolchainRequest, *, locked: Sequence[Artefact] = (), fresh: bool = False) -> HostCompiler:
+        """The compiler for ``request``. What is fetched for it is made of ``locked``, if the compiler is among it."""
         if request.machine != self._hosts.machine:
             raise ToolchainError(f"the compilers are for {self._hosts.machine}, not for {request.machine.value}")
-        return choose_host_compiler(self._hosts, purpose_of(request, self._kinds))
+        purpose = purpose_of(request, self._kinds)
+        if self._zig is None or (not self._zig.asked and judge_host_compilers(self._hosts, purpose)[0] is not None):
+            return choose_host_compiler(self._hosts, purpose)
+        try:
+            with self._transfers():
+                found = self._zig.provide(purpose, locked=locked, fresh=fresh)
+        except (ToolchainError, NetworkError) as error:
+            if self._zig.asked or isinstance(error, IntegrityError):
+                raise
+            found = Rejected(path=Path(HostChoice.ZIG), reason=error.message)
+        if isinstance(found, HostCompiler):
+            return found
+        return choose_host_compiler(replace(self._hosts, rejected=(*self._hosts.rejected, found)), purpose)
 
     def resolve_locked(self, request: ToolchainRequest, artefacts: Sequence[Artefact]) -> ResolvedToolchain:
         """The toolchain for ``request`` that is made from exactly these files, wherever they come from now. Nothing is
@@ -172,6 +194,8 @@ class Toolchains:
         Raises :class:`ToolchainError` when they are not the files that such a toolchain is made from, when something on
         this machine that is among them has changed, or when no compiler fits.
         """
+        host = self._host(request, locked=artefacts)
+        artefacts = [artefact for artefact in artefacts if not is_zig(artefact)]
         taken = [self._taken_from_lock(request, TORCH, artefacts, lambda a: a.name == self._torch.project)]
         for component in self._components(request):
             is_part = partial(self._kind(request).is_part, component)
@@ -179,7 +203,7 @@ class Toolchains:
         unused = {artefact.filename for artefact in artefacts} - {part.artefact.filename for part in taken}
         if unused:
             raise _other_files(request, f"it does not use {', '.join(sorted(unused))}")
-        return self._describer.describe(request, self._host(request), Chain(taken=tuple(taken)))
+        return self._describer.describe(request, host, Chain(taken=tuple(taken)))
 
     def with_records(self, resolved: ResolvedToolchain) -> tuple[Artefact, ...]:
         """:meth:`artefacts`, and the digest of every wheel's RECORD, for which those that are not in the store are

@@ -11,6 +11,8 @@ from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 
+from packaging.specifiers import SpecifierSet
+
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ToolchainError
 from kernel_builder.versions import Version
@@ -69,6 +71,29 @@ class TorchRecipe:
         """The backends none of whose libraries a torch lacks; ``has`` tells of each library whether it does."""
         lacking = {library.backend for library in self.libraries if not has(library)}
         return frozenset(backend for backend in Backend if backend not in lacking)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZigRecipe:
+    """What is taken from a wheel of zig, and which clang each release is (oldest releases first).
+
+    ``digest`` changes with what is taken.
+    """
+
+    digest: str
+    project: str
+    include: tuple[str, ...]
+    clang: tuple[tuple[Version, int], ...]
+
+    def releases(self, newest: int | None) -> SpecifierSet | None:
+        """The releases whose clang is ``newest`` at most (``None``: any); ``None`` when there is none."""
+        oldest = self.clang[0][0]
+        if newest is None:
+            return SpecifierSet(f">={oldest}")
+        above = next((since for since, clang in self.clang if clang > newest), None)
+        if above == oldest:
+            return None
+        return SpecifierSet(f">={oldest}" if above is None else f">={oldest},<{above}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +216,7 @@ class Recipe:
     """The whole table."""
 
     torch: TorchRecipe
+    zig: ZigRecipe
     toolkits: Mapping[Backend, ToolkitRecipe]
 
 
@@ -278,6 +304,16 @@ def _torch(table: Mapping[str, object], number: object) -> TorchRecipe:
     )
 
 
+def _zig(table: Mapping[str, object]) -> ZigRecipe:
+    include = _texts(table, "include")
+    return ZigRecipe(
+        digest=hashlib.sha256("\n".join(include).encode()).hexdigest(),
+        project=_text(table, "project"),
+        include=include,
+        clang=tuple((Version.parse(_text(row, "since")), _number(row, "clang")) for row in _tables(table, "release")),
+    )
+
+
 def _component(table: Mapping[str, object], majors: Sequence[int], backend: Backend) -> _ComponentRow:
     return _ComponentRow(
         name=_text(table, "name"),
@@ -303,6 +339,7 @@ def parse_recipe(text: str) -> Recipe:
     number = table["recipe"]
     return Recipe(
         torch=_torch(table["torch"], number),
+        zig=_zig(table["zig"]),
         toolkits={
             backend: _toolkit(table[backend.value], number, backend) for backend in Backend if backend.value in table
         },

@@ -42,12 +42,14 @@ class ResolvedToolchain:
     @property
     def fetched_keys(self) -> tuple[StoreKey, ...]:
         """The entries of the store that come from elsewhere; the others are made from these on this machine."""
-        return (self.torch_key,) if self.toolkit_key is None else (self.torch_key, self.toolkit_key)
+        toolkit = () if self.toolkit_key is None else (self.toolkit_key,)
+        return (self.torch_key, *toolkit, *(package.key for package in self.host.packages))
 
     @property
     def artefacts(self) -> tuple[Artefact, ...]:
         """The files that it is made from, torch first, each once, as far as their source describes them."""
-        return tuple(dict.fromkeys(taken.artefact for taken in self.chain.taken))
+        parts = [taken.artefact for taken in self.chain.taken]
+        return tuple(dict.fromkeys([*parts, *(one for package in self.host.packages for one in package.artefacts)]))
 
 
 @dataclass(frozen=True, kw_only=True)

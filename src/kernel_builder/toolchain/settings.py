@@ -2,7 +2,8 @@
 
 What the project says wins over what the user says, key by key; the environment wins over both:
 ``KERNEL_BUILDER_SOURCES`` (the order, separated by commas), ``KERNEL_BUILDER_REDISTRIB`` and
-``KERNEL_BUILDER_DEBIAN_MIRROR`` (a URL or a folder). ``KERNEL_BUILDER_CONFIG`` names another file than the user's.
+``KERNEL_BUILDER_DEBIAN_MIRROR`` (a URL or a folder), ``KERNEL_BUILDER_HOST_COMPILER``. ``KERNEL_BUILDER_CONFIG`` names
+another file than the user's.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from kernel_builder.errors import ConfigError, UsageError
 from kernel_builder.store.index import DEFAULT_LABEL
 from kernel_builder.store.settings import expanded, names_a_server, redact
 from kernel_builder.toml.nodes import ListNode, TableNode, describe, quoted
+from kernel_builder.toolchain.model import HostChoice
 
 INDEX, REDISTRIB, DEBIAN, LOCAL = DEFAULT_LABEL, "redistrib", "debian", "local"
 BUILT_IN = (INDEX, DEBIAN, REDISTRIB, LOCAL)
 """The sources that need no configuration to be named."""
 
+_HOST_COMPILERS = {choice.value: choice for choice in HostChoice}
+_HOST_COMPILERS_HINT = f"host compilers are: {', '.join(_HOST_COMPILERS)}"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?")
 
 
@@ -67,6 +71,7 @@ class ToolchainSettings:
     known to be), ``debian_keyring`` the keys (``None``: where Debian's package puts them).
     ``toolkits`` are folders of toolkits on this machine besides those that are found: programs in them are run, so
     only the user names them. ``by_project`` are the sources whose place, or whose keys, the project's file names.
+    ``host_compiler`` says which compiler is wanted for host code.
     """
 
     order: tuple[str, ...] = BUILT_IN
@@ -79,6 +84,7 @@ class ToolchainSettings:
     toolkits: tuple[Path, ...] = ()
     files: tuple[Path, ...] = ()
     by_project: frozenset[str] = frozenset()
+    host_compiler: HostChoice = HostChoice.AUTO
 
 
 _INDEX = Table(
@@ -145,6 +151,7 @@ class _Partial:
     debian_suites: tuple[str, ...] = ()
     debian_keyring: Path | None = None
     toolkits: tuple[Path, ...] = ()
+    host_compiler: HostChoice | None = None
 
     @property
     def places(self) -> frozenset[str]:
@@ -174,13 +181,16 @@ def _exists(path: Path) -> bool:
     return os.path.lexists(path)  # Path.exists raises where a folder above must not be looked into
 
 
-def load_settings(root: Path | None, environ: Mapping[str, str], *, sources: Sequence[str] = ()) -> ToolchainSettings:
+def load_settings(
+    root: Path | None, environ: Mapping[str, str], *, sources: Sequence[str] = (), host_compiler: str | None = None
+) -> ToolchainSettings:
     """The settings of the project in ``root`` (``None``: outside of any) on this machine.
 
-    ``sources`` is the order of sources that counts instead of the configured one, if there are any.
+    ``sources`` is the order of sources, ``host_compiler`` the host compiler that counts instead of the configured one,
+    if there is any.
 
     Raises :class:`ConfigError` with all mistakes of a file, :class:`UsageError` for a name in the environment that is
-    no source's.
+    no source's, and no host compiler's.
     """
     files = [user_file(environ)]
     if root is not None:
@@ -204,8 +214,11 @@ def load_settings(root: Path | None, environ: Mapping[str, str], *, sources: Seq
             debian_suites=partial.debian_suites or settings.debian_suites,
             debian_keyring=partial.debian_keyring or settings.debian_keyring,
             toolkits=partial.toolkits or settings.toolkits,
+            host_compiler=partial.host_compiler or settings.host_compiler,
         )
     settings = _from_environment(settings, environ)
+    if host_compiler:
+        settings = replace(settings, host_compiler=HostChoice(host_compiler))
     names = (INDEX, *(index.name for index in settings.indexes), *BUILT_IN[1:])
     named = environ.get("KERNEL_BUILDER_SOURCES", "").replace(" ", "").split(",")
     asked = tuple(dict.fromkeys(sources or filter(None, named)))
@@ -235,6 +248,14 @@ def _from_environment(settings: ToolchainSettings, environ: Mapping[str, str]) -
         settings = replace(settings, redistrib=place, by_project=settings.by_project - {REDISTRIB})
     if mirror:
         settings = replace(settings, debian_mirror=_place_in_environment(mirror, "KERNEL_BUILDER_DEBIAN_MIRROR"))
+    host = environ.get("KERNEL_BUILDER_HOST_COMPILER", "").strip()
+    if host:
+        if host not in _HOST_COMPILERS:
+            raise UsageError(
+                f"KERNEL_BUILDER_HOST_COMPILER is {quoted(host)}, which is not a host compiler",
+                hint=_HOST_COMPILERS_HINT,
+            )
+        settings = replace(settings, host_compiler=_HOST_COMPILERS[host])
     return settings
 
 
@@ -289,7 +310,13 @@ class _Reader:
             debian_suites=tuple(entry.text for entry in debian.texts("suites") or ()),
             debian_keyring=None if keyring is None else self._path(keyring),
             toolkits=tuple(self._path(entry) for entry in local.texts("toolkits") or ()),
+            host_compiler=self._host_compiler(top.text("host-compiler")),
         )
+
+    def _host_compiler(self, entry: TextEntry | None) -> HostChoice | None:
+        if entry is not None and entry.text not in _HOST_COMPILERS:
+            self._report.error(entry.path, f"{quoted(entry.text)} is not a host compiler", hint=_HOST_COMPILERS_HINT)
+        return _HOST_COMPILERS.get(entry.text) if entry is not None else None
 
     def _redistrib(self) -> Place | None:
         reader = TableReader(self._table("redistrib"), _REDISTRIB, self._report)

@@ -139,7 +139,7 @@ class Trees:
         self._store.ensure(tree.stubs, stubs, check)
 
     def _build_torch(self, key: StoreKey, taken: Taken, into: Path) -> Sequence[Artefact]:
-        with self._fetching(f"torch {taken.artefact.version}", key) as (scratch, progress):
+        with fetching(self._store, self._reporter, f"torch {taken.artefact.version}", key) as (scratch, progress):
             return self._sources.torch_named(taken.source).fill(taken, scratch=scratch, progress=progress, into=into)
 
     def _build_toolkit(self, key: StoreKey, toolkit: Toolkit, taken: Sequence[Taken], into: Path) -> Sequence[Artefact]:
@@ -149,7 +149,7 @@ class Trees:
 
         def fill(label: str, parts: Sequence[tuple[Component, Taken]]) -> Sequence[Artefact]:
             what = str(toolkit) if len(by_source) == 1 else f"{toolkit} ({label})"
-            with self._fetching(what, key, label) as (scratch, progress):
+            with fetching(self._store, self._reporter, what, key, label) as (scratch, progress):
                 tree = ToolkitTree(version=toolkit.version, into=into, scratch=scratch, progress=progress)
                 return self._sources.toolkit_named(toolkit.backend, label).fill(parts, tree)
 
@@ -160,20 +160,23 @@ class Trees:
         shutil.rmtree(self._store.root / PARTS / key.name, ignore_errors=True)
         return [artefact for artefacts in filled for artefact in artefacts]
 
-    @contextmanager
-    def _fetching(self, what: str, key: StoreKey, part: str = "") -> Iterator[tuple[Path, Fetch]]:
-        """A scratch directory for the entry that is being built, and who hears about bytes.
 
-        The entry's lock is held, so the directory is its alone. It stays when the network fails or the process dies,
-        and the next attempt goes on with what is in it; not when what arrived was wrong.
-        """
-        scratch = self._store.root / PARTS / key.name / part
-        scratch.mkdir(parents=True, exist_ok=True)
-        progress = Fetch(what, self._reporter)
-        try:
-            yield scratch, progress
-        except (IntegrityError, ToolchainError):
-            shutil.rmtree(scratch)
-            raise
+@contextmanager
+def fetching(
+    store: Store, reporter: Reporter, what: str, key: StoreKey, part: str = ""
+) -> Iterator[tuple[Path, Fetch]]:
+    """A scratch directory for the entry that is being built, and who hears about bytes.
+
+    The entry's lock is held, so the directory is its alone. It stays when the network fails or the process dies,
+    and the next attempt goes on with what is in it; not when what arrived was wrong.
+    """
+    scratch = store.root / PARTS / key.name / part
+    scratch.mkdir(parents=True, exist_ok=True)
+    progress = Fetch(what, reporter)
+    try:
+        yield scratch, progress
+    except (IntegrityError, ToolchainError):
         shutil.rmtree(scratch)
-        progress.finish()
+        raise
+    shutil.rmtree(scratch)
+    progress.finish()

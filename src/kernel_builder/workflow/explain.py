@@ -46,7 +46,7 @@ def explain(variant: str, run: Run, *, root: Path | None = None) -> Explanation:
     row = _row(variant, root)
     request = toolchain_request(row)
     settings = run.settings(root)
-    compilers = find_host_compilers(run.environ, machine=request.machine.value)
+    compilers = find_host_compilers(run.environ, machine=request.machine.value, choice=settings.host_compiler)
     _, rejected = judge_host_compilers(compilers, purpose_of(request, toolkit_kinds()))
     toolchains = open_toolchains(run, root, request.machine.value)
     resolved = toolchains.resolve(request, fresh=True)

@@ -19,8 +19,9 @@ class Run:
     """The surroundings of a command.
 
     ``environ`` is a snapshot of the environment: nothing below reads another one, and nobody writes to it. ``offline``
-    says that no connection is opened, ``sources`` is the order of sources that was asked for (empty: as configured).
-    ``store`` keeps toolchains, ``reporter`` hears of progress.
+    says that no connection is opened, ``sources`` is the order of sources that was asked for (empty: as configured),
+    ``host_compiler`` the host compiler that was (``None``: as configured). ``store`` keeps toolchains, ``reporter``
+    hears of progress.
     """
 
     environ: Mapping[str, str]
@@ -28,12 +29,13 @@ class Run:
     reporter: Reporter
     offline: bool = False
     sources: tuple[str, ...] = ()
+    host_compiler: str | None = None
 
     def settings(self, root: Path | None) -> ToolchainSettings:
-        """The settings of the project in ``root`` (``None``: outside of any); the order of sources is this run's.
+        """The settings of the project in ``root`` (``None``: outside of any), with what was asked for in this run.
 
         Raises what :func:`load_settings` raises.
         """
         from kernel_builder.toolchain.settings import load_settings  # noqa: PLC0415  (start-up time)
 
-        return load_settings(root, self.environ, sources=self.sources)
+        return load_settings(root, self.environ, sources=self.sources, host_compiler=self.host_compiler)

@@ -18,13 +18,15 @@ from kernel_builder.store.index import Index, SimpleIndex
 from kernel_builder.store.settings import find_index
 from kernel_builder.toolchain.choice import ToolchainRequest
 from kernel_builder.toolchain.dependencies import Libraries, ResolvedLibrary
-from kernel_builder.toolchain.host import find_host_compilers
+from kernel_builder.toolchain.host import HostCompilers, build_machine, find_host_compilers
 from kernel_builder.toolchain.lock import LOCK_NAME, LockedVariant, LockUse
-from kernel_builder.toolchain.model import Toolkit
+from kernel_builder.toolchain.model import HostChoice, Toolkit
 from kernel_builder.toolchain.provide import Toolchains
 from kernel_builder.toolchain.resolved import ResolvedToolchain
-from kernel_builder.toolchain.sources import open_sources
+from kernel_builder.toolchain.settings import ToolchainSettings
+from kernel_builder.toolchain.sources import Sources, open_sources
 from kernel_builder.toolchain.stable_headers import provide_stable_headers
+from kernel_builder.toolchain.zig import ZigCompilers
 from kernel_builder.variants.matrix import Kept, Matrix, stable_target
 from kernel_builder.variants.names import TorchTag
 from kernel_builder.variants.support import SupportRow
@@ -54,8 +56,9 @@ def open_toolchains(
     ``indexes`` stand in for those of their labels. Raises what reading settings and opening sources raise.
     """
     kinds = toolkit_kinds()
+    settings = run.settings(root)
     sources = open_sources(
-        run.settings(root),
+        settings,
         run.store,
         run.reporter,
         kinds,
@@ -63,8 +66,37 @@ def open_toolchains(
         offline=run.offline,
         indexes=indexes,
     )
-    hosts = find_host_compilers(run.environ, machine=machine)
-    return Toolchains(sources, run.store, hosts, run.reporter, kinds, offline=run.offline)
+    machine = machine or build_machine()
+    hosts = find_host_compilers(run.environ, machine=machine, choice=settings.host_compiler)
+    return Toolchains(
+        sources,
+        run.store,
+        hosts,
+        run.reporter,
+        kinds,
+        offline=run.offline,
+        zig=_zig_compilers(settings, sources, hosts, run),
+    )
+
+
+def _zig_compilers(
+    settings: ToolchainSettings, sources: Sources, hosts: HostCompilers, run: Run
+) -> ZigCompilers | None:
+    """The compilers that can be fetched, where the settings and the environment want them: out of the user's own
+    indexes, since whoever looks at a project has not agreed to run its programs.
+    """
+    asked = settings.host_compiler is HostChoice.ZIG
+    if not asked and (settings.host_compiler is not HostChoice.AUTO or hosts.chosen):
+        return None
+    return ZigCompilers(
+        indexes=[index for index in sources.network.indexes if index.label not in sources.by_project],
+        store=run.store,
+        reporter=run.reporter,
+        environ=run.environ,
+        machine=hosts.machine,
+        offline=run.offline,
+        asked=asked,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

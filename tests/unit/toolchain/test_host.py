@@ -21,7 +21,7 @@ from kernel_builder.toolchain.host import (
     judge_host_compilers,
     measured,
 )
-from kernel_builder.toolchain.model import Family, HostCompiler, Toolkit
+from kernel_builder.toolchain.model import Family, HostChoice, HostCompiler, Toolkit
 from kernel_builder.toolchain.provide import purpose_of
 from kernel_builder.variants.names import Machine
 
@@ -80,6 +80,18 @@ def test_the_newest_that_the_toolkit_accepts_is_taken(tmp_path: Path) -> None:
     assert choose(compilers, cuda="12.8").version == "14.2.0"
     assert choose(compilers, torch="2.6", cuda="12.4").version == "13.2.0"
     assert choose(compilers, torch="2.6", cuda="11.8").cxx == tmp_path / "g++-11"
+
+
+def test_only_compilers_of_the_wanted_family_are_found(tmp_path: Path) -> None:
+    fake_compiler(tmp_path, "g++", version="12.2.0")
+    clang = fake_clang(tmp_path, "clang++", version="17.0.6")
+    environ = {"PATH": str(tmp_path)}
+    assert find_host_compilers(environ, choice=HostChoice.CLANG).found[0].cxx == clang
+    assert [host.family for host in find_host_compilers(environ, choice=HostChoice.GCC).found] == [Family.GCC]
+    assert find_host_compilers(environ, choice=HostChoice.ZIG).found == ()
+    named = find_host_compilers({**environ, "CXX": "g++"}, choice=HostChoice.CLANG)
+    with pytest.raises(ToolchainError, match=r"it is g\+\+ 12\.2\.0, but the host compiler is set to clang"):
+        choose(named)
 
 
 def test_of_two_names_of_one_compiler_the_plain_one_is_taken(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ToolchainError
@@ -72,6 +73,14 @@ def test_a_bound_holds_from_its_release_to_the_next() -> None:
     assert bound_for(bounds, "10.2") is None
 
 
+@pytest.mark.parametrize(
+    ("newest", "releases"), [(None, ">=0.11"), (30, ">=0.11"), (21, ">=0.11,<0.17"), (16, ">=0.11,<0.12"), (15, None)]
+)
+def test_the_releases_of_zig_that_are_no_newer_clang(newest: int | None, releases: str | None) -> None:
+    found = default_recipe().zig.releases(newest)
+    assert found == (SpecifierSet(releases) if releases else None)
+
+
 def test_headers_of_cpu_and_cuda_builds_serve_each_other_and_others_do_not() -> None:
     torch = default_recipe().torch
     assert all(torch.serves(flavour) for flavour in (None, "cpu", "cu118", "cu126", "cpu.cxx11.abi"))
@@ -80,6 +89,10 @@ def test_headers_of_cpu_and_cuda_builds_serve_each_other_and_others_do_not() -> 
 
 TABLE = """
 recipe = 1
+[zig]
+project = "ziglang"
+include = ["zig"]
+release = [{{ since = "0.11", clang = 16 }}]
 [torch]
 project = "torch"
 include = ["a"]

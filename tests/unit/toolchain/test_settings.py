@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from kernel_builder.cli.options import HOST_COMPILERS
 from kernel_builder.config.settings import FILE_NAME
 from kernel_builder.errors import ConfigError, UsageError
+from kernel_builder.toolchain.model import HostChoice
 from kernel_builder.toolchain.settings import Place, ToolchainSettings, load_settings
 
 
@@ -158,6 +160,27 @@ def test_the_environment_and_options_win(tmp_path: Path) -> None:
         load(project, tmp_path=tmp_path, KERNEL_BUILDER_SOURCES="nowhere")
 
 
+def test_the_host_compiler_comes_from_the_option_the_environment_or_a_file(tmp_path: Path) -> None:
+    user, project = 'host-compiler = "clang"\n', 'host-compiler = "gcc"\n'
+    assert load(tmp_path=tmp_path).host_compiler is HostChoice.AUTO
+    assert load(None, user, tmp_path=tmp_path).host_compiler is HostChoice.CLANG
+    assert load(project, user, tmp_path=tmp_path).host_compiler is HostChoice.GCC
+    settings = load(project, user, tmp_path=tmp_path, KERNEL_BUILDER_HOST_COMPILER="zig")
+    assert settings.host_compiler is HostChoice.ZIG
+    (tmp_path / "none.toml").touch()
+    environ = {"KERNEL_BUILDER_HOST_COMPILER": "zig", "KERNEL_BUILDER_CONFIG": str(tmp_path / "none.toml")}
+    assert load_settings(None, environ, host_compiler="auto").host_compiler is HostChoice.AUTO
+    with pytest.raises(ConfigError) as caught:
+        load('host-compiler = "msvc"\n', tmp_path=tmp_path)
+    (mistake,) = caught.value.diagnostics
+    assert "'msvc' is not a host compiler" in mistake.render()
+    assert "auto, gcc, clang, zig" in mistake.render()
+
+
+def test_the_command_line_offers_every_host_compiler() -> None:
+    assert tuple(choice.value for choice in HostChoice) == HOST_COMPILERS
+
+
 def test_all_mistakes_are_told_at_once_each_with_its_place(tmp_path: Path) -> None:
     found = mistakes(
         """sources = ["index", "index"]
@@ -267,6 +290,7 @@ def test_a_settings_file_that_cannot_be_read_is_not_passed_over(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("variable", "value", "expected"),
     [
+        ("KERNEL_BUILDER_HOST_COMPILER", "msvc", "'msvc', which is not a host compiler"),
         ("KERNEL_BUILDER_REDISTRIB", "~no-such-user/redist", "no such user"),
         ("KERNEL_BUILDER_DEBIAN_MIRROR", "~no-such-user/debian", "no such user"),
         ("KERNEL_BUILDER_REDISTRIB", "ftp://me:secret@host/redist", "'ftp://host/redist', which is not an http"),
