@@ -19,7 +19,7 @@ from kernel_builder.check.model import Finding, Settings, Severity, checks, few,
 from kernel_builder.check.python_facts import Module, Position, assigned_values, dotted_name, package_of
 from kernel_builder.check.scan import pieces
 from kernel_builder.check.subject import LibraryFile, PythonTree, SourceTree, join
-from kernel_builder.interface.native import without_comments
+from kernel_builder.interface.native import listed_sources, without_comments
 
 FIXED_NAMESPACE = rule(
     "KB201",
@@ -449,11 +449,10 @@ def _in_macro(text: str, position: int) -> bool:
 
 def native_sources(source: SourceTree) -> Iterator[tuple[str, str]]:
     """``(path relative to the project, text)`` of the C++ and CUDA sources and headers that ``build.toml`` lists."""
-    project = source.project
+    project = source.draft
     if project is None:
         return
-    listed = [*project.framework.src, *(path for section in project.sections for path in section.src)]
-    for relative in dict.fromkeys(listed):
+    for relative in listed_sources(project):
         path = project.root / relative
         if not relative.lower().endswith((*_NATIVE, ".c")) or not path.is_file():
             continue

@@ -48,7 +48,7 @@ def python_modules(source: SourceTree, _settings: Settings) -> Iterator[Finding]
 
     What depends on a condition that is not known here (``#ifdef __CUDACC__``) is left to the compiler.
     """
-    project = source.project
+    project = source.draft
     if project is None or project.framework.kind is not FrameworkKind.TORCH:
         return
     files = tuple(file for file in source.compiled if file.certain)

@@ -405,7 +405,7 @@ def _has_other_ops(tree: PythonTree) -> bool:
     if tree.variant is not None:
         named = tree.variant.variant
         return isinstance(named, ArchVariant) and isinstance(named.tag, TvmFfiTag)
-    project = tree.source.project if tree.source is not None else None
+    project = tree.source.draft if tree.source is not None else None
     return project is None or project.framework.kind is FrameworkKind.TVM_FFI
 
 
@@ -430,7 +430,7 @@ class _Registered:
     @cached_property
     def _in_sources(self) -> frozenset[str] | None:
         source = self._tree.source
-        return ops_of(source.compiled) if source is not None and source.project is not None else None
+        return ops_of(source.compiled) if source is not None and source.knows_all_sources else None
 
     @property
     def is_known(self) -> bool:

@@ -31,12 +31,12 @@ from kernel_builder.binary.elf import ElfError, ElfFile, NamedSection, mapped, n
 from kernel_builder.binary.macho import MAGICS, MachOError, MachOSlice, read_macho
 from kernel_builder.binary.pe import PeError, PeFile, read_pe
 from kernel_builder.config.model import Project
-from kernel_builder.config.reader import FILE_NAME, load_project
+from kernel_builder.config.reader import FILE_NAME, load_draft, load_project
 from kernel_builder.config.settings import FILE_NAME as SETTINGS_NAME
 from kernel_builder.config.settings import Acceptance, SettingsFile
 from kernel_builder.errors import ConfigError, Diagnostic, Level, UsageError
 from kernel_builder.files import parse_json
-from kernel_builder.interface.native import ReadFile, compiled_files
+from kernel_builder.interface.native import ReadFile, compiled_files, listed_sources
 from kernel_builder.toml.nodes import printable
 from kernel_builder.variants.names import Variant, parse_variant
 
@@ -561,9 +561,35 @@ class SourceTree:
         return self._project[1]
 
     @cached_property
+    def draft(self) -> Project | None:
+        """The project, or as much of it as can be read from a ``build.toml`` with mistakes, for what the sources say
+        whatever the rest is; ``None`` without any.
+        """
+        return self.project or load_draft(self.path.absolute())
+
+    @cached_property
     def compiled(self) -> tuple[ReadFile, ...]:
-        """The native sources that ``build.toml`` has compiled, and what they include of the project; read once."""
-        return () if self.project is None else tuple(compiled_files(self.project))
+        """The native sources that ``build.toml`` has compiled, mistakes or not, and what they include of the project;
+        read once.
+        """
+        return () if self.draft is None else tuple(compiled_files(self.draft))
+
+    @cached_property
+    def knows_all_sources(self) -> bool:
+        """Whether all that is compiled is known: no mistake in ``build.toml`` is about sources, and all are there."""
+        if self.draft is None or not self._is_right("src"):
+            return False
+        return all((self.draft.root / path).is_file() for path in listed_sources(self.draft))
+
+    @property
+    def knows_all_includes(self) -> bool:
+        """Whether no mistake in ``build.toml`` is about where headers are."""
+        return self._is_right("include")
+
+    def _is_right(self, key: str) -> bool:
+        """Whether no mistake is about a table as a whole, or about ``key`` in one."""
+        mistakes = [one.key for one in self.diagnostics if one.severity is Level.ERROR]
+        return not any(one is None or "." not in one or f".{key}" in one for one in mistakes)
 
     @cached_property
     def acceptances(self) -> Acceptances:

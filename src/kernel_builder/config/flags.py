@@ -178,6 +178,13 @@ def _judge(flag: TextEntry, report: Report) -> None:
             return
 
 
+def refused_definition(name: str, value: str) -> tuple[str, str] | None:
+    """Why a source must not define the macro ``name``, and what to do: as for ``-D`` in flags. ``None`` if it may."""
+    flag = f"-D{name}={value}"
+    found = next((refusal for refusal in _table().refused if refusal.match.fullmatch(flag)), None)
+    return None if found is None or found.warning else (found.why, found.instead)
+
+
 def _tell_architectures(owner: Backend, flags: Sequence[TextEntry], backend: Backend | None, report: Report) -> None:
     """Say which key chooses what ``flags`` try to, and what to write there."""
     key = owner.key(Role.ARCHITECTURES)

@@ -1,19 +1,34 @@
-"""Sources that include the headers of a library that their section does not depend on."""
+"""Headers that are not where compilers look for them: those of a library that a section does not depend on, and those
+that are nowhere.
+"""
 
 from __future__ import annotations
 
 import os
+import posixpath
 import re
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.checks import COMPILED_SUFFIXES, Located, plain_path
 from kernel_builder.config.known import dependencies
 from kernel_builder.config.model import Framework
+from kernel_builder.config.tables import TextEntry
 from kernel_builder.toml.nodes import quoted
 from kernel_builder.toml.report import Report
+from kernel_builder.walking import walk
 
+_TABLE = Path(__file__).parent.parent / "data" / "headers.toml"
+_SYSTEM = ("/usr/include", "/usr/local/include", "/usr/include/*-linux-gnu*", "/usr/lib/gcc/*/*/include")
+"""Where headers of this machine are, as compilers on Linux have it. Nothing is started to ask them."""
+_FORCED = re.compile(r"(?:--?(?:pre-)?include|--?imacros)[= ]?(?P<path>[^\s=-].*)")
+_FOLLOWED = frozenset({"-include", "--include", "--pre-include", "-imacros", "--imacros"})
+_MOST_FOUND = 3
 _LARGEST = 4 << 20
 _COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
 _DIRECTIVE = re.compile(
@@ -106,3 +121,97 @@ def _read(file: str) -> bytes:
         return b""
     finally:
         os.close(descriptor)
+
+
+# --- headers that are nowhere ---
+
+
+class _Outside(NamedTuple):
+    directories: frozenset[str]
+    names: re.Pattern[str]
+    partly: re.Pattern[str]
+
+
+@cache
+def _outside() -> _Outside:
+    data = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    return _Outside(frozenset(data["directories"]), re.compile(data["names"]), re.compile(data["partly"]))
+
+
+def comes_with_compilers(path: str) -> bool:
+    """Whether ``path``, as a source includes it, may be a header of compilers, torch, toolkits, or of this machine."""
+    table = _outside()
+    first, separator, _ = path.partition("/")
+    if separator:
+        if first in table.directories or table.partly.fullmatch(path) is not None:
+            return True
+    elif "." not in path or table.names.fullmatch(path) is not None:
+        return True
+    return any((folder / path).is_file() for folder in _system_folders())
+
+
+@cache
+def _system_folders() -> tuple[Path, ...]:
+    return tuple(found for pattern in _SYSTEM for found in sorted(Path("/").glob(pattern.removeprefix("/"))))
+
+
+def is_included(root: Path, folders: Iterable[str], path: str) -> bool:
+    """Whether an include of ``path`` finds a file in one of the ``folders`` of the project, or may be from outside."""
+    return any((root / folder / path).is_file() for folder in folders) or comes_with_compilers(path)
+
+
+def where_instead(root: Path, path: str) -> str:
+    """What to do about ``path``, which no compiler would find from where it is included."""
+    files = walk(root, skip=[root / "build", root / ".kernel-builder"]).files
+    plain = posixpath.normpath(path)
+    while plain.startswith("../"):
+        plain = plain[3:]
+    found = [file.removesuffix(plain).rstrip("/") or "." for file in files if f"/{file}".endswith(f"/{plain}")]
+    if found and not path.startswith(".."):
+        places = " or ".join("the project's top" if folder == "." else folder for folder in found[:_MOST_FOUND])
+        shown = " or ".join(f'include = ["{folder}"]' for folder in found[:_MOST_FOUND])
+        return f"it is in {places}; add that directory to the section: {shown}"
+    name = posixpath.basename(plain)
+    same = [file for file in files if posixpath.basename(file) == name]
+    if same:
+        shown = " or ".join(same[:_MOST_FOUND])
+        return f"is it {shown}? Write its path from the source, or list its directory in 'include'"
+    near = get_close_matches(name, {posixpath.basename(file) for file in files}, n=1, cutoff=0.8)
+    if near:
+        return f"did you mean {next(file for file in files if posixpath.basename(file) == near[0])}?"
+    return "add the file to the project; headers of other libraries must be copied into it"
+
+
+class Flagged(NamedTuple):
+    """A list of flags, and the directories of headers of the table that it is in."""
+
+    flags: Sequence[TextEntry]
+    include: Sequence[str]
+
+
+def missing_forced(lists: Iterable[Flagged], framework: Framework | None, root: Path, report: Report) -> None:
+    """Notice ``-include FILE`` in flags where no compiler would find the file: it looks in the directories of headers,
+    not in the one that ``build.toml`` is in.
+    """
+    own = (framework.directory,) if framework is not None else ()
+    for flags, include in lists:
+        for entry, path in _forced(flags):
+            if path.startswith("/") or is_included(root, ("csrc", *own, *include), path):
+                continue
+            report.error(
+                entry.path,
+                f"{quoted(path)} is in no directory of headers, so no compiler finds it",
+                hint=where_instead(root, path),
+            )
+
+
+def _forced(entries: Sequence[TextEntry]) -> Iterator[tuple[TextEntry, str]]:
+    """Each file that flags include before the source, and the word that names it."""
+    waits = False
+    for entry in entries:
+        if waits:
+            yield entry, entry.text
+        match = None if waits or entry.text in _FOLLOWED else _FORCED.fullmatch(entry.text)
+        if match is not None:
+            yield entry, match["path"]
+        waits = not waits and entry.text in _FOLLOWED

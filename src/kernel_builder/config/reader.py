@@ -6,7 +6,7 @@ values of the model -> checks across keys and against the tree (:mod:`checks`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from kernel_builder.config import checks, values
 from kernel_builder.config.backends import Backend, Role
 from kernel_builder.config.editions import Edition, edition_of, upgrade
 from kernel_builder.config.editions.retired import RETIRED
-from kernel_builder.config.headers import missing_libraries
+from kernel_builder.config.headers import Flagged, missing_forced, missing_libraries
 from kernel_builder.config.intents import instead_of
 from kernel_builder.config.model import (
     Architecture,
@@ -42,7 +42,7 @@ from kernel_builder.config.schema import (
 from kernel_builder.config.tables import TableReader, TextEntry
 from kernel_builder.errors import ConfigError, Diagnostic, Level
 from kernel_builder.toml.document import open_document
-from kernel_builder.toml.nodes import TableNode, describe, quoted
+from kernel_builder.toml.nodes import ListNode, TableNode, describe, quoted
 from kernel_builder.toml.report import Report
 from kernel_builder.versions import Version
 
@@ -60,6 +60,18 @@ def load_project(root: Path, *, to_build: bool = False) -> tuple[Project, tuple[
     """
     file = root / FILE_NAME
     return read_project(read_file(file), file=file, root=root, to_build=to_build)
+
+
+def load_draft(root: Path) -> Project | None:
+    """What can be read of ``root/build.toml``, be it full of mistakes: what is missing or wrong is left out or guessed,
+    so only what is there means anything. ``None`` when there is no such file, or no way to read it.
+    """
+    file = root / FILE_NAME
+    try:
+        tables, report = open_document(read_file(file), file)
+    except (ConfigError, OSError):
+        return None
+    return _read(tables, report, root.resolve(), tree=False, to_build=False)[0]
 
 
 def read_file(file: Path) -> bytes:
@@ -96,10 +108,10 @@ def read_project(
             "the file starts with a byte-order mark, which other tools reject",
             hint="save it as UTF-8 without BOM",
         )
-    project = _read(tables, report, root.resolve(), tree=tree, to_build=to_build)
+    project, is_whole = _read(tables, report, root.resolve(), tree=tree, to_build=to_build)
     diagnostics = report.diagnostics()
     errors = sum(diagnostic.severity is Level.ERROR for diagnostic in diagnostics)
-    if errors or project is None:
+    if errors or not is_whole:
         warnings = len(diagnostics) - errors
         more = f" and {_count(warnings, 'warning')}" if warnings else ""
         raise ConfigError(f"{file} has {_count(errors, 'error')}{more}", diagnostics=diagnostics)
@@ -110,7 +122,8 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _read(tables: TableNode, report: Report, root: Path, *, tree: bool, to_build: bool) -> Project | None:
+def _read(tables: TableNode, report: Report, root: Path, *, tree: bool, to_build: bool) -> tuple[Project, bool]:
+    """What the tables say, as far as it can be read, and whether that is all of it."""
     top = _only_tables(tables, report)
     edition = edition_of(top, report)
     if edition.number < CURRENT_EDITION and "general" in top.items:
@@ -185,9 +198,10 @@ class _Reader:
         self._report = report
         self._root = root
         self._tree = checks.ProjectTree(report, root)
+        self._flagged: list[Flagged] = []
 
-    def project(self, *, tree: bool) -> Project | None:
-        """The project; ``None`` when anything noticed is an error."""
+    def project(self, *, tree: bool) -> tuple[Project, bool]:
+        """The project, and whether all of it could be read: if not, what it lacks is guessed."""
         if "general" not in self._top.items and ("general",) not in self._report.broken:
             self._report.error(("general",), "the table [general] is missing", hint="start the file with: [general]")
         self._judge_tables()
@@ -217,16 +231,16 @@ class _Reader:
         if tree:
             self._tree.judge()
             missing_libraries(sections, framework, self._root, self._report)
-        if self._report.has_errors or name is None or version is None or backends is None or framework is None:
-            return None
-        return Project(
+            missing_forced(self._flagged, framework, self._root, self._report)
+        missing = name is None or version is None or backends is None or framework is None
+        project = Project(
             root=self._root,
             edition=self._number,
-            name=name,
-            version=version,
+            name=name or "kernel",
+            version=version or 0,
             license=license_,
-            backends=backends,
-            framework=framework,
+            backends=backends or tuple(dict.fromkeys(section.section.backend for section in sections)),
+            framework=framework or Framework(kind=FrameworkKind.TORCH),
             sections=tuple(section.section for section in sections),
             upstream=upstream,
             source=source,
@@ -235,6 +249,7 @@ class _Reader:
             python_depends=python_depends,
             backend_options=MappingProxyType(options),
         )
+        return project, not missing and not self._report.has_errors
 
     def _binding(self, framework: Framework) -> tuple[TextEntry, ...]:
         """The sources of the framework's table, with their places."""
@@ -324,6 +339,7 @@ class _Reader:
             values.paths(reader, "include", self._tree, self._report),
         )
         flags = values.flags(reader, "cxx-flags", None, self._report)
+        self._keep_flags(reader, ("cxx-flags",), include)
         minver = maxver = None
         stable: Mapping[Backend, Version] = MappingProxyType({})
         if kind is FrameworkKind.TORCH:
@@ -392,8 +408,16 @@ class _Reader:
                 architectures=own.architectures,
                 toolkit_minver=own.minver,
             )
+            names = ["cxx-flags", *(key.name for key in section.backend.keys if key.role is Role.FLAGS)]
+            self._keep_flags(reader, names, section.include)
             placed.append(checks.Located(section=section, known=backend is not None, reader=reader))
         return placed
+
+    def _keep_flags(self, reader: TableReader, names: Iterable[str], include: tuple[str, ...]) -> None:
+        """Keep the flags of one table, to see later whether the files that they include are there."""
+        for name in names:
+            if isinstance(reader.node(name), ListNode):
+                self._flagged.append(Flagged(reader.texts(name) or (), include))
 
     def _between(
         self,

@@ -54,7 +54,8 @@ _FLAGS = """\
 Each string of a list of flags is one word of a command, without the quotes of a shell: `["-O3", "-g"]`. What the build
 decides is rejected, with what to write instead: architectures (they have a key of their own), device linking, the C++
 ABI, a C++ standard newer than that of torch's headers, other languages, programs and outputs, directories of headers
-(`include` lists them), and everything for the linker.
+(`include` lists them), everything for the linker, and what needs a runtime in the process, such as sanitizers. A file
+that `-include` names must be in such a directory, `csrc` or the framework's directory.
 """
 
 

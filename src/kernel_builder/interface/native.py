@@ -24,7 +24,7 @@ HEADER_SUFFIXES = (".h", ".hpp", ".hh", ".hxx", ".cuh", ".inl", ".inc")
 LARGEST = 8 << 20
 """Bytes of a source that are read; larger ones are generated, and no bindings."""
 
-_DEFINED = frozenset({"TORCH_EXTENSION_NAME", "Py_LIMITED_API", "__cplusplus"})
+_DEFINED = frozenset({"TORCH_EXTENSION_NAME", "Py_LIMITED_API", "_GLIBCXX_USE_CXX11_ABI", "__cplusplus"})
 """Macros that every build defines."""
 
 _TOKEN = re.compile(
@@ -58,9 +58,23 @@ class State(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Include:
-    """``#include``: the path as written, where, and whether it is read whatever the configuration."""
+    """``#include``: the path as written, where, and whether it is read whatever the configuration. ``quoted``: it is
+    looked for beside the file that has it, too. ``next``: only in the directories behind that of the file.
+    """
 
     path: str
+    line: int
+    certain: bool
+    quoted: bool = True
+    next: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """``#define`` in its place: ``value`` is empty for one without."""
+
+    name: str
+    value: str
     line: int
     certain: bool
 
@@ -80,6 +94,7 @@ class NativeText:
     code: str
     includes: tuple[Include, ...]
     macros: Mapping[str, Macro]
+    definitions: tuple[Definition, ...] = ()
     uncertain: frozenset[int] = field(default=frozenset(), repr=False)
 
     def line(self, position: int) -> int:
@@ -103,16 +118,20 @@ def without_comments(text: str) -> str:
 
 def read_native(text: str) -> NativeText:
     """Read a source."""
-    lines = without_comments(text).split("\n")
+    bare = without_comments(text)
+    lines = bare.split("\n")
+    # A literal of several lines may hold a whole program.
+    shapes = hollowed(bare).split("\n") if 'R"' in bare else lines
     kept = [""] * len(lines)
     includes: list[Include] = []
     macros: dict[str, Macro] = {}
+    definitions: list[Definition] = []
     uncertain: set[int] = set()
     conditions = _Conditions()
     state, at = conditions.state, 0
     while at < len(lines):
         start, line = at, lines[at]
-        if not line.lstrip().startswith("#"):
+        if not shapes[at].lstrip().startswith("#"):
             if state is not State.NEVER:
                 kept[at] = line
             if state is State.MAYBE:
@@ -130,12 +149,30 @@ def read_native(text: str) -> NativeText:
         found = _INCLUDED.match(rest) if word in {"include", "import", "include_next"} else None
         if not conditions.take(word, rest) and state is not State.NEVER:
             if found is not None:
-                includes.append(Include(path=found[1].strip(), line=start + 1, certain=state is State.SEEN))
+                includes.append(
+                    Include(
+                        path=found[1].strip(),
+                        line=start + 1,
+                        certain=state is State.SEEN,
+                        quoted=rest.startswith('"'),
+                        next=word == "include_next",
+                    )
+                )
             elif word == "define":
                 conditions.defined(rest)
-                _define(rest, macros)
+                name = _define(rest, macros)
+                if name is not None:
+                    is_certain = state is State.SEEN
+                    value = macros[name].body
+                    definitions.append(Definition(name=name, value=value, line=start + 1, certain=is_certain))
         state = conditions.state
-    return NativeText(code="\n".join(kept), includes=tuple(includes), macros=macros, uncertain=frozenset(uncertain))
+    return NativeText(
+        code="\n".join(kept),
+        includes=tuple(includes),
+        macros=macros,
+        definitions=tuple(definitions),
+        uncertain=frozenset(uncertain),
+    )
 
 
 def _without_comment(match: re.Match[str]) -> str:
@@ -157,13 +194,15 @@ def hollowed(text: str) -> str:
     return _TOKEN.sub(_hollow, text)
 
 
-def _define(rest: str, macros: dict[str, Macro]) -> None:
+def _define(rest: str, macros: dict[str, Macro]) -> str | None:
+    """Take a definition, and say of what."""
     match = _MACRO.match(rest)
     if match is None:
-        return
+        return None
     parameters = match[2]
     named = tuple(name.strip() for name in parameters[1:-1].split(",")) if parameters is not None else None
     macros[match[1]] = Macro(parameters=named, body=match[3].strip())
+    return match[1]
 
 
 class _Conditions:

@@ -9,6 +9,7 @@ import pytest
 
 from kernel_builder.config.reader import read_project
 from kernel_builder.errors import ConfigError, Diagnostic
+from kernel_trees import write
 
 PROJECT = """\
 [general]
@@ -92,7 +93,11 @@ ABI = table("""
 STANDARDS = table("""
     -std=c++23; --std=c++23; -std c++23; --std gnu++2b; -std=c++26; -std=gnu++2c; -Xcompiler=-std=c++23
 """)
-ALL = [*LINKER, *OUTPUT, *PROGRAMS, *DEVICE, *PLACES, *LANGUAGE, *ABI, *STANDARDS]
+RUNTIMES = table("""
+    -fsanitize=address; -fsanitize=undefined,thread; -Xcompiler -fsanitize=leak; -Xcompiler=-fsanitize=address,-g;
+    --coverage; -fprofile-generate; -fprofile-generate=dir; -fprofile-arcs; -fdevice-sanitize=memcheck
+""")
+ALL = [*RUNTIMES, *LINKER, *OUTPUT, *PROGRAMS, *DEVICE, *PLACES, *LANGUAGE, *ABI, *STANDARDS]
 KEYS = [
     ("cuda-flags", "cuda"),
     ("cxx-flags", "cuda"),
@@ -236,3 +241,33 @@ def test_all_mistakes_are_told_at_once() -> None:
 def test_an_include_directory_is_shown_as_it_is_written_in_its_key() -> None:
     (one,) = judged("-Ithird_party/include")
     assert one.hint == "write it in 'include': include = [\"third_party/include\"]"
+
+
+@pytest.mark.parametrize(
+    ("flags", "hint"),
+    [
+        (["-include", "gone.h"], "add the file"),
+        (["-include", "other/config.h"], 'include = ["."]'),
+        (["-include=config.h"], 'include = ["other"]'),
+        (["-includeconfig.h"], 'include = ["other"]'),
+        (["--pre-include", "config.h"], 'include = ["other"]'),
+        (["-O3", "-imacros", "gone.h"], "add the file"),
+        (["-include", "listed.h"], None),
+        (["-include", "cuda_fp16.h"], None),
+        (["-include", "torch/all.h", "-include", "stdint.h"], None),
+    ],
+)
+@pytest.mark.parametrize("key", ["cxx-flags", "cuda-flags"])
+def test_a_file_that_flags_include_is_where_compilers_look(
+    tmp_path: Path, flags: list[str], hint: str | None, key: str
+) -> None:
+    write(tmp_path, {"other/config.h": "", "inc/listed.h": "", "torch-ext/ab/__init__.py": ""})
+    text = PROJECT.format(backend="cuda", key=key, flags=json.dumps(flags), torch="[]")
+    text = text.replace("src = []\n" + key, f'src = []\ninclude = ["inc"]\n{key}')
+    try:
+        _, found = read_project(text.encode(), file=Path("build.toml"), root=tmp_path)
+    except ConfigError as error:
+        found = error.diagnostics
+    told = [one for one in found if one.key is not None and key in one.key]
+    assert [one.severity for one in told] == ([] if hint is None else ["error"]), told
+    assert hint is None or hint in (told[0].hint or "")

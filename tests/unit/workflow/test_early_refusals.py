@@ -183,6 +183,51 @@ def test_one_mistake_hides_no_other(tmp_path: Path, environ: dict[str, str], cap
 
 
 @pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("version = 1\n", 'version = "1"\n'),
+        ('name = "my-kernel"', 'name = "My Kernel"'),
+        ('backends = ["cuda"]', 'backends = ["cuda", "gpu"]'),
+        ('repo-id = "me/my-kernel"', 'repo-id = "me my-kernel"'),
+        ('repo-id = "me/my-kernel"', "repo-id = me/my-kernel"),
+        ('depends = ["torch"]', 'depends = ["torch"]\ncuda-capabilities = ["sm_80"]'),
+        ('depends = ["torch"]', 'depends = ["torch"'),
+        ("[general.hub]", "[general.hbu]"),
+    ],
+)
+def test_a_mistake_in_the_file_hides_none_in_the_sources(
+    tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str], old: str, new: str
+) -> None:
+    root = project(tmp_path / "k", FOURTH.format(more=LICENSE).replace(old, new, 1))
+    binding = 'TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) { ops.def("there(Tensor x) -> Tensor"); }\n'
+    module = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}\n"
+    (root / "torch-ext/torch_binding.cpp").write_text(f"{binding}{module}TORCH_LIBRARY(fixed, m) {{}}\n")
+    (root / "torch-ext/my_kernel/__init__.py").write_text("from ._ops import ops\n\nf = ops.gone\n")
+    for one in said(root, environ, capfd, code=ERRORS_OF_FILE):
+        assert "torch-ext/torch_binding.cpp:2: error: KB206: " in one
+        assert "torch-ext/torch_binding.cpp:3: error: KB204: " in one
+        assert "torch-ext/my_kernel/__init__.py:3: error: KB207: " in one
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('src = ["torch-ext/torch_binding.cpp"]', 'src = "torch-ext/torch_binding.cpp"'),
+        ('src = ["torch-ext/torch_binding.cpp"]', 'srcs = ["torch-ext/torch_binding.cpp"]'),
+        ('src = ["torch-ext/torch_binding.cpp"]', 'src = ["torch-ext/binding.cpp"]'),
+        ("[torch]", "[pytorch]"),
+    ],
+)
+def test_no_op_is_missed_where_not_all_sources_are_known(
+    tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str], old: str, new: str
+) -> None:
+    root = project(tmp_path / "k", FOURTH.format(more=LICENSE).replace(old, new, 1))
+    (root / "torch-ext/my_kernel/__init__.py").write_text("from ._ops import ops\n\nf = ops.gone\n")
+    for one in said(root, environ, capfd, code=ERRORS_OF_FILE):
+        assert "KB207" not in one
+
+
+@pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ('depends = ["torch"]', 'depends = ["torch"]\ncuda-capabilities = ["12.1"]', "nothing is left"),
