@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, cached_property
 from importlib import resources
+from typing import NamedTuple
 
 from kernel_builder.check.library_ops import may_name, op_names
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
@@ -26,6 +27,7 @@ from kernel_builder.check.python_facts import (
     Position,
     dotted_name,
     package_of,
+    pairs,
 )
 from kernel_builder.check.python_names import FullNames
 from kernel_builder.check.python_rules import allowed_modules
@@ -72,6 +74,8 @@ _DEVICES = re.compile(
 _OPS, _PREFIX = "ops", "add_op_namespace_prefix"
 _NO_OPS = frozenset({"name"})
 """Attributes of a namespace that are no ops."""
+_SPLITS = frozenset({"split", "rsplit", "partition", "rpartition"})
+_DEEPEST = 8
 _FOR_OPS = frozenset(
     {"register_fake", "register_kernel", "register_autograd", "register_autocast", "register_vmap", "impl_abstract"}
     | {"register_torch_dispatch", "impl", "opcheck"}
@@ -102,16 +106,21 @@ class Use:
     place: Position
 
 
+_OWN = "\1"
+"""Stands for the kernel's namespace in texts: ``ops.name``."""
+
+
 class _Reader:
     """What one module says about the kernel's ops."""
 
     def __init__(self, generated: _Generated, module: Module, own_id: str | None) -> None:
         self.module = module
-        self.names = FullNames(module.source)
+        self.names = generated.names[module.name]
         self._generated = generated
         self._own_id = own_id
         self._tree = module.source.tree
         self._modules = _module_names(module)
+        self._siblings = generated.siblings(module)
         self._spaces, self._prefixes = self._bound()
 
     def _bound(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -128,17 +137,46 @@ class _Reader:
         other = _bound_otherwise(self._tree) if spaces or prefixes else frozenset()
         return frozenset(spaces - other), frozenset(prefixes - other)
 
-    def _is_space(self, node: ast.AST, spaces: set[str] | frozenset[str] | None = None) -> bool:
+    def _is_space(self, node: ast.AST | None, spaces: set[str] | frozenset[str] | None = None, depth: int = 0) -> bool:
         """Whether an expression means the kernel's namespace."""
         known = self._spaces if spaces is None else spaces
+        for further in range(depth, _DEEPEST):
+            if node is None or self._is_named_space(node, known, further):
+                return node is not None
+            node = self.names.behind(node)
+        return False
+
+    def _is_named_space(self, node: ast.AST, known: set[str] | frozenset[str], depth: int) -> bool:
         if isinstance(node, ast.Name):
             return node.id in known
         if self._own_id is not None and self.names.of(node) == f"torch.ops.{self._own_id}":
             return True
+        if isinstance(node, ast.IfExp):
+            branches = [one for one in (node.body, node.orelse) if not isinstance(one, ast.Constant)]
+            return bool(branches) and all(self._is_space(branch, known, depth + 1) for branch in branches)
+        base, attribute = self._attribute(node)
+        if attribute == _OPS and self._is_generated(base):
+            return True
+        sibling = self._siblings.get(dotted_name(base) or "")
+        return sibling is not None and attribute in self._generated.spaces.get(sibling, ())
+
+    def _attribute(self, node: ast.AST) -> tuple[ast.expr | None, str | None]:
+        """``(x, name)`` of ``x.name`` and ``getattr(x, "name")``, where the name is one."""
+        if isinstance(node, ast.Attribute):
+            return node.value, node.attr
+        if isinstance(node, ast.Call) and dotted_name(node.func) == "getattr" and len(node.args) == 2:
+            return node.args[0], self.names.texts.one(node.args[1])
+        return None, None
+
+    def _is_generated(self, node: ast.AST | None, depth: int = 0) -> bool:
+        """Whether an expression means the generated module ``_ops``."""
         name = dotted_name(node)
-        if name is None or not name.endswith(f".{_OPS}"):
-            return False
-        return name.removesuffix(f".{_OPS}") in self._modules
+        if name is not None and name in self._modules:
+            return True
+        if isinstance(node, ast.Call) and "importlib.import_module" in self.names.candidates(node.func):
+            return any(text == f".{GENERATED_OPS}" for text in self.names.texts.of(node.args[0] if node.args else None))
+        behind = self.names.behind(node)
+        return isinstance(behind, ast.Call) and depth < _DEEPEST and self._is_generated(behind, depth + 1)
 
     def _names_own(self, call: ast.Call) -> ast.expr | None:
         """The argument of a call of ``add_op_namespace_prefix``."""
@@ -147,6 +185,26 @@ class _Reader:
         if name in self._prefixes or (last == _PREFIX and home in self._modules):
             return call.args[0] if call.args else next((word.value for word in call.keywords), None)
         return None
+
+    def _known(self, node: ast.expr) -> tuple[str, ...] | None:
+        """The texts that only this module's own names tell: the kernel's namespace, and what is in it."""
+        if isinstance(node, ast.Attribute) and node.attr in _NO_OPS and self._is_space(node.value):
+            return (_OWN,)
+        split = node.value.func if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call) else None
+        named = split.value if isinstance(split, ast.Attribute) and split.attr in _SPLITS else None
+        if isinstance(named, ast.Attribute) and named.attr == "__name__" and self._is_space(named.value):
+            return (_OWN,)
+        given = self._names_own(node) if isinstance(node, ast.Call) else None
+        if given is None:
+            return None
+        return tuple(f"{_OWN}::{text}" for text in self.names.texts.of(given, self._known))
+
+    def _own_ops(self, node: ast.AST | None) -> Iterator[str]:
+        """The kernel's ops that a qualified name means: ``f"{ops.name}::f"``."""
+        for text in self.names.texts.exact(node, self._known):
+            namespace, separator, rest = text.partition("::")
+            if separator and namespace in {_OWN, self._own_id}:
+                yield from _op_in(rest)
 
     @cached_property
     def _registered_for(self) -> frozenset[int]:
@@ -159,9 +217,11 @@ class _Reader:
             for node, _place in here:
                 if not isinstance(node, ast.Call) or not self._needs_op(node):
                     continue
-                for given in (*node.args[:1], *(word.value for word in node.keywords)):
-                    value = self.names.values.get(given.id) if isinstance(given, ast.Name) else given
-                    found.add(id(value))
+                waiting: list[ast.AST] = [*node.args[:1], *(word.value for word in node.keywords)]
+                for _ in range(_DEEPEST):
+                    inside = [inner for given in waiting for inner in ast.walk(given)]
+                    found.update(map(id, inside))
+                    waiting = [one for inner in inside if (one := self.names.behind(inner)) and id(one) not in found]
         return frozenset(found)
 
     def _needs_op(self, call: ast.Call) -> bool:
@@ -173,31 +233,60 @@ class _Reader:
     @property
     def _mentions_ops(self) -> bool:
         by_id = self._own_id is not None and self._own_id.encode() in self.module.file.source
-        return bool(self._spaces or self._prefixes or self._modules or by_id)
+        by_string = b"import_module" in self.module.file.source and GENERATED_OPS.encode() in self.module.file.source
+        return bool(self._spaces or self._prefixes or self._modules or self._siblings or by_id or by_string)
 
     def uses(self) -> Iterator[Use]:
-        """Every op that the module names by a literal."""
+        """Every op that the module names, where the name can be read."""
         if not self._mentions_ops:
             return
         for here in self.module.source.by_line.values():
             for node, place in here:
-                found = self._use(node)
-                if found is not None and isinstance(node, ast.expr):
-                    yield Use(module=self.module, op=found[0], how=found[1], line=node.lineno, place=place)
+                for op in self._used(node):
+                    how = ast.unparse(node)
+                    yield Use(module=self.module, op=op, how=how, line=getattr(node, "lineno", 1), place=place)
 
-    def _use(self, node: ast.AST) -> tuple[str, str] | None:
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and self._is_space(node.value):
-            op = node.attr
-            return None if op in _NO_OPS or op.startswith("__") else (op, ast.unparse(node))
+    def _used(self, node: ast.AST) -> Iterator[str]:
+        if isinstance(node, ast.Attribute):
+            is_op = isinstance(node.ctx, ast.Load) and node.attr not in _NO_OPS and not node.attr.startswith("__")
+            if is_op and self._is_space(node.value):
+                yield node.attr
         if not isinstance(node, ast.Call):
-            return None
-        named = self._names_own(node) if id(node) in self._registered_for else None
-        if dotted_name(node.func) == "getattr" and len(node.args) == 2 and self._is_space(node.args[0]):
-            named = node.args[1]
-        if isinstance(named, ast.Constant) and isinstance(named.value, str):
-            op = named.value.split(".", 1)[0].split("(", 1)[0].strip()
-            return (op, ast.unparse(node)) if op.isidentifier() else None
+            return
+        function = dotted_name(node.func)
+        if function == "getattr" and len(node.args) == 2 and self._is_space(node.args[0]):
+            yield from self._listed(node.args[1])
+        elif isinstance(node.func, ast.Attribute) and node.func.attr == "__getattr__" and len(node.args) == 1:
+            yield from self._listed(node.args[0]) if self._is_space(node.func.value) else ()
+        elif self._getter(node) is not None and self._is_space(node.args[0]):
+            yield from self._listed(self._getter(node))
+        elif self._needs_op(node):
+            for given in (*node.args[:1], *(word.value for word in node.keywords)):
+                yield from self._own_ops(given)
+            if self._is_own_library(node.func):
+                yield from self._listed(node.args[0] if node.args else None)
+
+    def _listed(self, node: ast.AST | None) -> Iterator[str]:
+        """The ops of a text that names them without a namespace."""
+        for text in self.names.texts.exact(node, self._known):
+            yield from _op_in(text)
+
+    def _getter(self, call: ast.Call) -> ast.expr | None:
+        """The name that ``operator.attrgetter(name)(x)`` asks ``x`` for."""
+        getter = self.names.behind(call.func) or call.func
+        if isinstance(getter, ast.Call) and len(getter.args) == len(call.args) == 1:
+            return getter.args[0] if "operator.attrgetter" in self.names.candidates(getter.func) else None
         return None
+
+    def _is_own_library(self, function: ast.expr) -> bool:
+        """Whether ``function`` is a method of a ``torch.library.Library`` of the kernel's namespace."""
+        library = function.value if isinstance(function, ast.Attribute) else None
+        for _ in range(_DEEPEST):
+            if isinstance(library, ast.Call) and "torch.library.Library" in self.names.candidates(library.func):
+                given = library.args[0] if library.args else None
+                return self.names.texts.exact(given, self._known) in {(_OWN,), (self._own_id,)}
+            library = self.names.behind(library)
+        return False
 
     def probed(self) -> Iterator[str]:
         """Ops that the module asks for with ``hasattr``, or ``getattr`` with a default, those that it sets, and those
@@ -214,12 +303,11 @@ class _Reader:
                 ):
                     yield node.attr
                 elif isinstance(node, ast.Call) and id(node) not in self._registered_for and self._names_own(node):
-                    yield self._defined_name(node) or ""
-                elif isinstance(node, ast.Call) and node.args and self._is_space(node.args[0]):
+                    yield from self._own_ops(node)
+                elif isinstance(node, ast.Call) and len(node.args) > 1 and self._is_space(node.args[0]):
                     function = dotted_name(node.func)
                     probes = function in {"hasattr", "setattr"} or (function == "getattr" and len(node.args) > 2)
-                    if probes and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
-                        yield str(node.args[1].value)
+                    yield from self.names.texts.exact(node.args[1]) if probes else ()
 
     def defined(self) -> Iterator[str | None]:
         """Ops that the module registers; ``None`` for one whose name cannot be read."""
@@ -234,30 +322,26 @@ class _Reader:
             if by_torch or by_library:
                 given = node.args[0] if node.args else None
                 words = {word.arg: word.value for word in node.keywords}
-                yield self._defined_name(given or words.get("name") or words.get("schema") or words.get("qualname"))
+                yield from self._defined(given or words.get("name") or words.get("schema") or words.get("qualname"))
             elif "functools.partial" not in function and any(
                 _DEFINING.intersection(self.names.candidates(argument)) for argument in node.args
             ):
                 yield None  # registers by way of something else
 
-    def _defined_name(self, node: ast.expr | None, depth: int = 0) -> str | None:
+    def _defined(self, node: ast.expr | None) -> Iterator[str | None]:
         """``f`` of ``prefix("f")``, ``"f(Tensor x) -> Tensor"`` and ``"namespace::f"``."""
-        if depth > 3 or node is None:
-            return None
-        if isinstance(node, ast.Name) and node.id in self.names.values:
-            return self._defined_name(self.names.values[node.id], depth + 1)
-        if isinstance(node, ast.Call):
-            return self._defined_name(self._names_own(node), depth + 1)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            return self._defined_name(node.left, depth + 1)
-        text = node.value if isinstance(node, ast.Constant) else None
-        if isinstance(node, ast.JoinedStr) and node.values and isinstance(node.values[-1], ast.Constant):
-            last = str(node.values[-1].value)
-            text = last if "::" in last and len(node.values) == 2 else None
-        if not isinstance(text, str):
-            return None
-        name = text.split("(", 1)[0].rsplit("::", 1)[-1].split(".", 1)[0].strip()
-        return name if name.isidentifier() else None
+        texts = self.names.texts.of(node, self._known)
+        if not texts:
+            yield None
+        for text in texts:
+            yield next(_op_in(text.split("(", 1)[0].rsplit("::", 1)[-1]), None)
+
+
+def _op_in(text: str) -> Iterator[str]:
+    """The op of ``f``, ``f.overload`` and ``f(Tensor x) -> Tensor``."""
+    name = text.split("(", 1)[0].split(".", 1)[0].strip()
+    if name.isidentifier():
+        yield name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,46 +350,83 @@ class _Generated:
     ``add_op_namespace_prefix``, taken from ``_ops`` or by way of other modules.
     """
 
+    package: Package
+    names: Mapping[Dotted, FullNames]
     spaces: Mapping[Dotted, frozenset[str]]
     prefixes: Mapping[Dotted, frozenset[str]]
 
+    def siblings(self, module: Module) -> dict[str, Dotted]:
+        """Local names of other modules of the package that have a name for ``ops`` -> which modules these are."""
+        found: dict[str, Dotted] = {}
+        for node, _place in module.source.nodes:
+            target = module.resolve(_import_of(node)) if isinstance(node, ast.ImportFrom) and node.level else None
+            for alias in node.names if isinstance(node, ast.ImportFrom) and target is not None else ():
+                name = (*(target or ()), alias.name)
+                if name in self.spaces and name in self.package.modules:
+                    found[alias.asname or alias.name] = name
+        other = _bound_otherwise(module.source.tree) if found else frozenset()
+        return {local: name for local, name in found.items() if local not in other}
+
     @classmethod
     def of(cls, package: Package) -> _Generated:
-        """Follow the relative imports of all modules."""
+        """Follow the relative imports of all modules, and what they assign."""
         taken = [
-            (name, module.resolve(_import_of(node)), node.names)
+            _Taken(name, module.resolve(_import_of(node)), alias.name, alias.asname or alias.name)
             for name, module in package.modules.items()
             for node, _place in module.source.nodes
             if isinstance(node, ast.ImportFrom) and node.level
+            for alias in node.names
         ]
-        otherwise: dict[Dotted, frozenset[str]] = {}
-        found = []
-        for wanted in (_OPS, _PREFIX):
-            names: dict[Dotted, set[str]] = {(GENERATED_OPS,): {wanted}}
-            changed = True
-            while changed:
-                changed = False
-                for name, target, aliases in taken:
-                    offered = names.get(target) if target is not None and target != name else None
-                    new = (
-                        {
-                            local
-                            for alias in aliases
-                            for local in (offered if alias.name == "*" else {alias.asname or alias.name})
-                            if alias.name in {"*", *offered}
-                        }
-                        if offered
-                        else set()
-                    )
-                    new -= names.get(name, set())
-                    if new and name not in otherwise:
-                        otherwise[name] = _bound_otherwise(package.modules[name].source.tree)
-                    new -= otherwise.get(name, frozenset())
-                    if new:
-                        names.setdefault(name, set()).update(new)
-                        changed = True
-            found.append({name: frozenset(local) for name, local in names.items()})
-        return cls(spaces=found[0], prefixes=found[1])
+        full = {name: FullNames(module.source) for name, module in package.modules.items()}
+        assigned = [
+            (name, local, value)
+            for name in dict.fromkeys(entry.module for entry in taken)
+            for local, value in full[name].values.items()
+            if isinstance(value, ast.Name | ast.Attribute)
+        ]
+        found = [_spread(package, taken, assigned, wanted) for wanted in (_OPS, _PREFIX)]
+        return cls(package=package, names=full, spaces=found[0], prefixes=found[1])
+
+
+class _Taken(NamedTuple):
+    """One name in a relative import: ``module`` takes ``name`` from ``target`` and calls it ``local``."""
+
+    module: Dotted
+    target: Dotted | None
+    name: str
+    local: str
+
+
+def _spread(
+    package: Package, taken: Sequence[_Taken], assigned: Sequence[tuple[Dotted, str, ast.expr]], wanted: str
+) -> Mapping[Dotted, frozenset[str]]:
+    """Module -> its names for ``wanted`` of the generated module."""
+    names: dict[Dotted, set[str]] = {(GENERATED_OPS,): {wanted}}
+    otherwise: dict[Dotted, frozenset[str]] = {}
+
+    def add(module: Dotted, new: set[str]) -> bool:
+        new = new - names.get(module, set())
+        if new and module not in otherwise:
+            otherwise[module] = _bound_otherwise(package.modules[module].source.tree)
+        new -= otherwise.get(module, frozenset())
+        names.setdefault(module, set()).update(new)
+        return bool(new)
+
+    changed = True
+    while changed:
+        changed = False
+        for entry in taken:
+            offered: set[str] = set()
+            if entry.target is not None and entry.target != entry.module:
+                offered = names.get(entry.target, offered)
+            if entry.name == "*" or entry.name in offered:
+                changed |= add(entry.module, set(offered) if entry.name == "*" else {entry.local})
+        for module, local, value in assigned:
+            said = dotted_name(value) or ""
+            whole = {f"{name}.{wanted}" for name in _module_names(package.modules[module])} if "." in said else ()
+            if said in names.get(module, ()) or said in whole:
+                changed |= add(module, {local})
+    return {name: frozenset(local) for name, local in names.items() if local}
 
 
 def _import_of(node: ast.ImportFrom) -> Import:
@@ -350,13 +471,10 @@ def _bound_otherwise(tree: ast.Module | None) -> frozenset[str]:
         elif isinstance(node, ast.withitem) and isinstance(node.optional_vars, ast.Name):
             found.add(node.optional_vars.id)
         elif isinstance(node, ast.Assign):
-            plain = isinstance(node.value, ast.Name | ast.Attribute | ast.Call) or (
-                isinstance(node.value, ast.Constant) and node.value.value is None
-            )
-            if not plain:
-                found.update(
-                    inner.id for target in node.targets for inner in ast.walk(target) if isinstance(inner, ast.Name)
-                )
+            for name, value in (pair for target in node.targets for pair in pairs(target, node.value)):
+                is_none = isinstance(value, ast.Constant) and value.value is None
+                if not is_none and not isinstance(value, ast.Name | ast.Attribute | ast.Call | ast.IfExp):
+                    found.add(name)
     return frozenset(found)
 
 
@@ -500,7 +618,7 @@ def fixed_namespaces(tree: PythonTree, _settings: Settings) -> Iterator[Finding]
             yield (FIXED if hard else FIXED_GUARDED).at(module.file, said, line=first.line, symbol=namespace)
 
 
-_OPS_WORD = re.compile(rb"(?<![.\w])ops\b|[\w)]\s*\.\s*_?ops\b")
+_OPS_WORD = re.compile(rb"(?<![.\w])ops\b|[\w)\]]\s*\.\s*_?ops\b")
 
 
 def _may_name_namespaces(module: Module) -> bool:
@@ -522,11 +640,11 @@ def _named_namespaces(module: Module) -> Iterator[_Named]:
             registering.update(id(inner) for argument in node.args for inner in ast.walk(argument))
         probed.update(_probed(node, names))
     for node, place in nodes:
-        if not isinstance(node, ast.Attribute | ast.Name | ast.Call) or id(node) in registering:
+        if not isinstance(node, ast.Attribute | ast.Name | ast.Call | ast.Subscript) or id(node) in registering:
             continue
         if place.guard is Guard.TYPING or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             continue
-        for parts in (name.split(".") for name in names.candidates(node)):
+        for parts in map(_parts_of, names.candidates(node)):
             if parts[:2] == ["torch", "ops"] and len(parts) in {3, 4}:
                 soft = place.handled or parts[2] in probed
                 how, of_op = ast.unparse(node), len(parts) == 4
@@ -538,7 +656,11 @@ def _probed(call: ast.Call, names: FullNames) -> Iterator[str]:
     function = dotted_name(call.func)
     if not (function == "hasattr" and len(call.args) == 2) and not (function == "getattr" and len(call.args) == 3):
         return
-    parts = (names.of(call.args[0]) or "").split(".")
-    attribute = call.args[1]
-    if parts[:2] == ["torch", "ops"] and isinstance(attribute, ast.Constant):
-        yield str(attribute.value) if len(parts) == 2 else parts[2]
+    parts = _parts_of(names.of(call.args[0]) or "")
+    if parts[:2] == ["torch", "ops"]:
+        yield from names.texts.exact(call.args[1]) if len(parts) == 2 else parts[2:3]
+
+
+def _parts_of(name: str) -> list[str]:
+    """The parts of a full name; ``torch._ops.ops`` is ``torch.ops``."""
+    return re.sub(r"^torch\._ops\.ops\b", "torch.ops", name).split(".")

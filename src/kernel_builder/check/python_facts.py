@@ -242,7 +242,7 @@ def _read(tree: PythonTree) -> Package:
     return Package(name=tree.name, modules=modules, others=frozenset(others))
 
 
-_ASKED_FOR = (ast.stmt, ast.Call, ast.Subscript, ast.BinOp)
+_ASKED_FOR = (ast.stmt, ast.Call, ast.Subscript, ast.BinOp, ast.NamedExpr)
 _PLACING = (
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.If, ast.IfExp, ast.While),
     *(ast.Try, ast.ExceptHandler, ast.With, ast.AsyncWith),
@@ -495,13 +495,30 @@ def assigned_values(nodes: tuple[tuple[ast.AST, Position], ...]) -> Mapping[str,
     """Simple variable -> the expressions that are assigned to it, anywhere in the file."""
     found: dict[str, list[ast.expr]] = {}
     for node, _place in nodes:
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    found.setdefault(target.id, []).append(node.value)
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            found.setdefault(node.target.id, []).append(node.value)
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AnnAssign | ast.NamedExpr):
+            targets = [node.target]
+        for target in targets:
+            value = node.value  # type: ignore[attr-defined]
+            for name, given in pairs(target, value) if value is not None else ():
+                if given is not None:
+                    found.setdefault(name, []).append(given)
     return found
+
+
+def pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr | None]]:
+    """``(name, value)`` of an assignment; ``a, b = x, y`` is two of them."""
+    if isinstance(target, ast.Name):
+        yield target.id, value
+        return
+    if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
+        starred = any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts))
+        if len(target.elts) == len(value.elts) and not starred:
+            for one, other in zip(target.elts, value.elts, strict=True):
+                yield from pairs(one, other)
+            return
+    if isinstance(target, ast.Tuple | ast.List | ast.Starred):
+        yield from ((inner.id, None) for inner in ast.walk(target) if isinstance(inner, ast.Name))
 
 
 def _by_string(node: ast.Call, place: Position, values: Mapping[str, list[ast.expr]]) -> Iterator[Import]:

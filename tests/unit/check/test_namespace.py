@@ -38,7 +38,10 @@ OWN = [
     '@torch.library.custom_op(add_op_namespace_prefix("f"), mutates_args=())\ndef f(x): ...\n',
     'NAME = add_op_namespace_prefix("f")\n@torch.library.custom_op(NAME, mutates_args=())\ndef f(x): ...\n',
     'prefix = add_op_namespace_prefix\n@torch.library.custom_op(prefix("f"), mutates_args=())\ndef f(x): ...\n',
-    'for n in ("a", "b"):\n    torch.library.register_fake(add_op_namespace_prefix(n))(None)\n',
+    (
+        'for n in ("a", "b"):\n    torch.library.custom_op(add_op_namespace_prefix(n), mutates_args=())(None)\n'
+        "    torch.library.register_fake(add_op_namespace_prefix(n))(None)\n"
+    ),
     'op = custom_op(add_op_namespace_prefix("f"), mutates_args=())\n@op.register_kernel("cuda")\ndef g(x): ...\n',
     'lib = torch.library.Library(ops.__name__.split(".")[-1], "FRAGMENT")\n',
     'def custom_op(name): ...\ncustom_op("myns::f")\n',
