@@ -41,6 +41,16 @@ TORCH_LIBRARY_IMPL(aten, QuantizedXPU, m) { m.impl("relu6", &same); }
 TORCH_LIBRARY_IMPL(nobody, CPU, m) { m.impl("nothing", &same); }
 static void fall_back(const c10::OperatorHandle &, torch::jit::Stack *) {}
 TORCH_LIBRARY_IMPL(_, PrivateUse2, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back>()); }
+// Nothing of this is there once the library is loaded.
+static void late(int64_t how) {
+  if (how == 2) {
+    static torch::Library at_import(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, "late.cpp", 2);
+    at_import.impl("sinc", &same);
+  } else {
+    static torch::Library in_a_call(torch::Library::IMPL, "_", c10::DispatchKey::AutogradPrivateUse3, "late.cpp", 1);
+    in_a_call.fallback(torch::CppFunction::makeFallthrough());
+  }
+}
 struct Kept : torch::CustomClassHolder { int64_t get() { return 1; } };
 static auto kept = torch::class_<Kept>("by_class", "Kept").def(torch::init<>()).def("get", &Kept::get);
 
@@ -58,10 +68,14 @@ TORCH_LIBRARY(NAMESPACE, m) {
   m.def("writes(Tensor out, Tensor x) -> ()");
   m.def("writes_traced(Tensor out, Tensor x) -> ()", [](Tensor out, const Tensor &) { out.zero_(); });
   m.def("no_tensor_for_cpu(int x) -> int");
+  m.def("late(int how) -> ()", &late);
+  m.def("idle(Tensor x, Tensor out) -> ()");
 }
 TORCH_LIBRARY_IMPL(NAMESPACE, CPU, m) {
   m.impl("on_cpu", &same);
   m.impl("on_both", &same);
+  m.impl("on_bth", &same);
+  m.impl("idle", [](const Tensor &, const Tensor &) { TORCH_CHECK(false, "never right"); });
   m.impl("no_tensor_for_cpu", &count);
   m.impl("crashes", [](const Tensor &) { std::raise(SIGSEGV); });
   m.impl("writes", [](Tensor out, const Tensor &) { *static_cast<char *>(out.mutable_data_ptr()) += 1; });
@@ -93,6 +107,7 @@ LINES = (
     "TORCH_LIBRARY_IMPL(aten, QuantizedXPU",
     "TORCH_LIBRARY_IMPL(_, PrivateUse2",
     "TORCH_LIBRARY_IMPL(nobody",
+    "TORCH_LIBRARY_IMPL(NAMESPACE, CPU".replace("NAMESPACE", OWN),
 )
 
 
@@ -134,14 +149,17 @@ def found(tool: Tool, path: Path, *rules: str) -> dict[str, list[str]]:
 def test_every_form_of_registration_is_seen(
     tool: Tool, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    path = wrapped(tmp_path, compiled(tmp_path_factory, "forms", FORMS))
-    messages = found(tool, path, "KB500", "KB501", "KB502", "KB503", "KB504", "KB509")
+    start = f"import torch\n\nfrom . import _ops\nfrom . import {OWN}\n\n__all__ = []\ntorch.ops.{OWN}.late(2)\n"
+    path = wrapped(tmp_path, compiled(tmp_path_factory, "forms", FORMS), {"__init__.py": start})
+    messages = found(tool, path, "KB500", "KB501", "KB502", "KB503", "KB504", "KB505", "KB509", "KB515", "KB516")
     process = "loading it changes ops of namespace 'aten' for the whole process"
     instead = f"instead of its own, '{OWN}'"
     line = {form: f"(forms.cpp:{FORMS[: FORMS.index(form)].count(chr(10)) + 1})" for form in LINES}
+    fallback = "loading it changes what all ops without a kernel do for a dispatch key"
+    aten = f"aten::hardswish (CPU) {line[LINES[1]]}, aten::relu6 (QuantizedXPU) {line[LINES[2]]}"
     assert messages["KB503"] == [
-        f"loading it changes what all ops without a kernel do for a dispatch key: PrivateUse2 {line[LINES[3]]}",
-        f"{process}: aten::hardswish (CPU) {line[LINES[1]]}, aten::relu6 (QuantizedXPU) {line[LINES[2]]}",
+        f"{fallback}: AutogradPrivateUse3 (late.cpp:1), PrivateUse2 {line[LINES[3]]}",
+        f"{process}: {aten}, aten::sinc (CPU) (late.cpp:2)",
         f"loading it registers classes in namespace 'by_class' {instead}: by_class.Kept",
         f"loading it registers ops in namespace 'by_macro' {instead}: by_macro::f {line[LINES[0]]}",
         f"loading it registers ops in namespace 'by_object' {instead}: by_object::f",
@@ -161,6 +179,16 @@ def test_every_form_of_registration_is_seen(
     assert messages["KB509"] == [
         f"{OWN}::autograd_alone is implemented for autograd only, so it raises an error under torch.inference_mode()"
     ]
+    (undefined,) = messages["KB515"]
+    assert undefined.startswith(f"{OWN}::on_bth is implemented {line[LINES[5]]}, but nothing defines it; the nearest")
+    assert undefined.endswith(f" op that is defined: {OWN}::on_both")
+    assert messages["KB516"] == [
+        f"{OWN}::{name} takes tensors, returns nothing, and by its schema writes none of them"
+        for name in ("crashes", "idle")
+    ]
+    (clash,) = messages["KB505"]  # the second version registers the same for the process
+    assert clash.startswith("cannot load a second version with it: ")
+    assert "\n  all that was said: " in clash
     assert not messages["KB500"] + messages["KB501"] + messages["KB502"]
 
 
@@ -322,7 +350,7 @@ def test_a_kernel_that_does_not_do_what_it_says_is_not_installed(tool: Tool, mak
     assert refused.code == 1
     assert list((root / "build").iterdir()) == []
     for words in (
-        "KB511: _hidden_cpu_",
+        "KB511 undeclared-write: _hidden_cpu_",
         "::scale writes its argument 'out', but its schema does not say so",
         "write the schema as scale(Tensor! out, Tensor x, float factor) -> ()",
         "::double answers dtype torch.float16, the op's has torch.float32",

@@ -44,7 +44,7 @@ SHARES = rule(
     "KB512",
     "undeclared-alias",
     Severity.ERROR,
-    summary="An op returns new tensors, not its arguments or views of them",
+    summary="An op returns new tensors, not its arguments, views of them, or the same memory twice",
     rationale="Called directly the op is right; torch.compile takes results to be new tensors, so a later write to one"
     " of them is lost or shows up where it should not.",
     remedy="Return a copy (clone()); an op that writes an argument returns nothing.",
@@ -69,12 +69,28 @@ NO_BACKWARD = rule(
     remedy="Write has_backward = False in the class, or register a backward with torch.library.register_autograd.",
     source="docs/requirements.md, 'Loading'",
 )
-RULES = (OP_CRASHED, NOT_CALLED, WRITES, SHARES, FAKE, NO_BACKWARD)
+IDLE = rule(
+    "KB516",
+    "op-without-effect",
+    Severity.WARNING,
+    summary="An op returns something, or its schema says which arguments it writes",
+    rationale="torch.compile believes schemas: it drops the calls of an op that gives nothing and writes nothing. Such"
+    " an op is useless, or its schema is wrong; calling it, which would tell, was not possible.",
+    remedy="Mark the arguments that the op writes in the schema: Tensor! instead of Tensor.",
+    source="torch.library.opcheck, test_schema",
+    acceptable=True,
+)
+RULES = (OP_CRASHED, NOT_CALLED, WRITES, SHARES, FAKE, NO_BACKWARD, IDLE)
 
 
 def judge_behaviour(place: Placed | str, result: LoadResult) -> Iterator[Finding]:
     """The findings about what calling the ops of a variant at ``place`` showed."""
     ops = {op.name: op for op in result.ops}
+    called = {behaviour.op for behaviour in result.behaviour if not behaviour.problem}
+    for op in result.ops:
+        if op.idle and not op.is_traced and op.name not in called:
+            said = f"{op.name} takes tensors, returns nothing, and by its schema writes none of them"
+            yield IDLE.at(place, said, symbol=op.name)
     for behaviour in result.behaviour:
         if behaviour.crashed:
             said = f"{behaviour.op}, called with small made-up arguments, crashed the process: {behaviour.problem}"
@@ -90,6 +106,8 @@ def _deviation(
     place: Placed | str, behaviour: Behaviour, deviation: Deviation, op: LoadedOp | None
 ) -> Iterator[Finding]:
     name, argument = behaviour.op, f"its argument {deviation.name!r}"
+    if deviation.words and deviation.fault in {Fault.WRITES, Fault.RETURNS, Fault.SHARES}:
+        argument += f" when called with {deviation.words}"
     traced = op is not None and op.is_traced
     if deviation.fault is Fault.WRITES:
         said = f"{name} writes {argument}, but its schema does not say so; write the schema as {deviation.schema}"
@@ -101,10 +119,12 @@ def _deviation(
         if not traced:
             what = "returns" if deviation.fault is Fault.RETURNS else "returns a tensor that shares memory with"
             yield SHARES.at(place, f"{name} {what} {argument}", symbol=name)
-    elif deviation.fault is Fault.NO_GRADIENT:
-        claims = "claims has_backward" if deviation.words else "claims has_backward, as it does not say False"
-        said = f"{name} {claims}, but its ops have no gradient: {deviation.name}"
-        yield NO_BACKWARD.at(place, said, symbol=name, severity=None if deviation.words else Severity.WARNING)
+    elif deviation.fault is Fault.RESULTS_SHARE:
+        if not traced:
+            called = f" when called with {deviation.words}" if deviation.words else ""
+            yield SHARES.at(place, f"{name} returns results that share memory{called}: {deviation.name}", symbol=name)
+    elif deviation.fault in {Fault.NO_GRADIENT, Fault.GIVES_NONE}:
+        yield _backward(place, name, deviation)
     elif deviation.fault is Fault.FAKE_RAISES:
         said = f"the fake of {name} raises an error for arguments that the op takes: {deviation.words}"
         yield FAKE.at(place, said, symbol=name)
@@ -115,3 +135,13 @@ def _deviation(
         )
     else:
         yield FAKE.at(place, f"the fake of {name} answers {deviation.words}", symbol=name)
+
+
+def _backward(place: Placed | str, name: str, deviation: Deviation) -> Finding:
+    """The finding about a layer ``name`` that gives no gradients."""
+    claims = "claims has_backward" if deviation.words else "claims has_backward, as it does not say False"
+    said, hint = f"{name} {claims}, but its ops have no gradient: {deviation.name}", None
+    if deviation.fault is Fault.GIVES_NONE:
+        said = f"{name} {claims}, but the backward of its ops gives None for every input: {deviation.name}"
+        hint = "Return a gradient for each floating-point input in the backward, or write has_backward = False."
+    return NO_BACKWARD.at(place, said, symbol=name, hint=hint, severity=None if deviation.words else Severity.WARNING)

@@ -1,4 +1,5 @@
-"""Findings as other programs want them: JSON, annotations of GitHub Actions, and SARIF 2.1.0.
+"""Findings as other commands show them, and as other programs want them: JSON, annotations of GitHub Actions, and
+SARIF 2.1.0.
 
 Every form is byte-stable: the same findings give the same text.
 """
@@ -8,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
 from kernel_builder import __version__
 from kernel_builder.check.annotations import annotation
 from kernel_builder.check.engine import CheckReport
 from kernel_builder.check.model import Finding, Rule, Severity
-from kernel_builder.toml.nodes import printable
+from kernel_builder.toml.nodes import printable, printable_lines
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
@@ -24,6 +26,23 @@ _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE
 def advice(finding: Finding) -> str:
     """How to fix what was found: the finding's own hint, else the rule's remedy."""
     return finding.hint or finding.rule.remedy
+
+
+def head(finding: Finding) -> str:
+    """Where and what: ``build.toml:3: KB470 sources: ...``."""
+    place = printable(finding.path) + (f":{finding.line}" if finding.line is not None else "")
+    return f"{place}: {finding.rule.code} {finding.rule.slug}: {printable_lines(finding.message)}"
+
+
+def as_texts(findings: Iterable[Finding]) -> Iterator[str]:
+    """Each finding as lines: what was found, and how to fix it, which is said once."""
+    told: set[str] = set()
+    for finding in findings:
+        text = advice(finding)
+        first, *others = text.split("\n")
+        lines = [f"    -> {first}", *(f"       {line}".rstrip() for line in others)] if text not in told else []
+        told.add(text)
+        yield "\n".join([head(finding), *lines])
 
 
 def as_json(report: CheckReport) -> str:
@@ -77,9 +96,9 @@ def _annotation(finding: Finding) -> str:
         "line": finding.line,
         "title": f"{finding.rule.code} {finding.rule.slug}",
     }
-    text = f"{printable(finding.message)}\n{advice(finding)}"
+    text = f"{printable_lines(finding.message)}\n{advice(finding)}"
     if finding.accepted is not None:
-        text = f"{printable(finding.message)}\naccepted: {printable(finding.accepted)}"
+        text = f"{printable_lines(finding.message)}\naccepted: {printable(finding.accepted)}"
     return annotation(_COMMANDS[finding.severity], place, text)
 
 
@@ -134,7 +153,7 @@ def _sarif_result(finding: Finding, index: int) -> dict[str, object]:
         "ruleIndex": index,
         "level": _LEVELS[finding.judged],
         **(suppressed if finding.accepted is not None else {}),
-        "message": {"text": f"{printable(finding.message)}. {advice(finding)}"},
+        "message": {"text": f"{printable_lines(finding.message)}. {advice(finding)}"},
         "locations": [location],
         "partialFingerprints": {
             "finding/v1": hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32],

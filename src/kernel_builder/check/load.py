@@ -25,6 +25,7 @@ from kernel_builder.check.loaded import (
     FOREIGN,
     NOT_LOADED,
     STOOD_IN,
+    UNDEFINED,
     UNIMPLEMENTED,
     failure_text,
     judge,
@@ -84,8 +85,8 @@ def confinement(settings: Settings) -> str:
     return f"kernels were {environment.confinement}"
 
 
-_RULES = (NOT_LOADED, STOOD_IN, FAILED, CRASHED, FOREIGN, UNIMPLEMENTED, AUTOGRAD_ONLY, TOGETHER, NOT_COMPILED,
-          *BEHAVIOUR)  # fmt: skip
+_RULES = (NOT_LOADED, STOOD_IN, FAILED, CRASHED, FOREIGN, UNDEFINED, UNIMPLEMENTED, AUTOGRAD_ONLY, TOGETHER,
+          NOT_COMPILED, *BEHAVIOUR)  # fmt: skip
 
 
 @checks(VariantDir, *_RULES)
@@ -145,7 +146,7 @@ def _second_version(
         other = replace(kernel, ops_id=made[0], directory=made[1])
         alone = load_variant(other, environment, call=False)
         # A copy that keeps some of its names under the old id is no second version, and proves nothing.
-        if not alone.loaded or len(alone.ops) != len(first.ops) or alone.foreign != first.foreign:
+        if not alone.loaded or len(alone.ops) != len(first.ops) or not {*alone.foreign} <= {*first.foreign}:
             yield NOT_LOADED.at(variant, "could not create a second version to load with it")
             return
         together = load_together(kernel, other, environment, log=log)

@@ -6,6 +6,7 @@ Nothing is loaded here. :mod:`kernel_builder.load` brings the evidence, whoever 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 
 from kernel_builder.check.behaviour import judge_behaviour
 from kernel_builder.check.model import Finding, Placed, Severity, few, rule
@@ -70,6 +71,17 @@ AUTOGRAD_ONLY = rule(
     source="torch's notes on dispatch keys",
 )
 
+UNDEFINED = rule(
+    "KB515",
+    "impl-without-def",
+    Severity.ERROR,
+    summary="What the kernel implements is defined",
+    rationale="torch takes an implementation of an op that nothing defines without a word. Nobody can call it, and the"
+    " op that it was meant for has none.",
+    remedy="Define the op with def(), fix its name in impl(), or remove the implementation.",
+    source="docs/requirements.md, 'Loading'",
+    acceptable=True,
+)
 STOOD_IN = rule(
     "KB510",
     "loaded-with-stand-ins",
@@ -92,11 +104,12 @@ def judge(place: Placed | str, result: LoadResult, *, ops_id: str, backend: Back
         yield (CRASHED if result.crashed else FAILED).at(
             place, failure_text("the kernels client cannot load it", result)
         )
-        yield from _foreign(place, result.foreign, ops_id)  # why its Python does not find its ops, perhaps
+        yield from judge_foreign(place, result.foreign, ops_id)  # why its Python does not find its ops, perhaps
     else:
         if result.status is LoadStatus.STOOD_IN:
             yield STOOD_IN.at(place, f"{result.told}; {result.reason}" if result.reason else result.told)
-        yield from _foreign(place, result.foreign, ops_id)
+        yield from judge_foreign(place, result.foreign, ops_id)
+        yield from _defined(place, result)
         yield from _implemented(place, result.ops, backend)
         yield from judge_behaviour(place, result)
 
@@ -109,8 +122,8 @@ def failure_text(what: str, result: LoadResult) -> str:
     return "\n".join([*lines, f"  all that was said: {result.log}"] if result.log is not None else lines)
 
 
-def _foreign(place: Placed | str, found: tuple[Foreign, ...], ops_id: str) -> Iterator[Finding]:
-    """One finding for each namespace and kind."""
+def judge_foreign(place: Placed | str, found: tuple[Foreign, ...], ops_id: str) -> Iterator[Finding]:
+    """What was registered outside the namespace ``ops_id``: one finding for each namespace and kind."""
     groups: dict[tuple[str, str], list[Foreign]] = {}
     for one in found:
         groups.setdefault((one.namespace, one.kind), []).append(one)
@@ -146,6 +159,15 @@ def _remedy(namespace: str, kind: str, ones: list[Foreign]) -> str:
     if first.place.rpartition(":")[0].endswith(".py"):
         return f'Name it add_op_namespace_prefix("{name}"), with: from ._ops import add_op_namespace_prefix'
     return registration_instead(namespace, name)
+
+
+def _defined(place: Placed | str, result: LoadResult) -> Iterator[Finding]:
+    names = {op.short: op for op in result.ops}
+    for one in result.undefined:
+        where = f" ({one.place})" if one.place else ""
+        near = get_close_matches(one.name.partition("::")[2], names, n=1, cutoff=0.0)
+        meant = f"; the nearest op that is defined: {names[near[0]].name}" if near else "; the kernel defines no op"
+        yield UNDEFINED.at(place, f"{one.name} is implemented{where}, but nothing defines it{meant}", symbol=one.name)
 
 
 def _implemented(place: Placed | str, ops: tuple[LoadedOp, ...], backend: Backend) -> Iterator[Finding]:

@@ -369,6 +369,7 @@ def _load_json(load: LoadResult, backend: Backend) -> dict[str, object]:
         "reason": load.reason,
         "ops": [op.name for op in load.ops],
         "implemented": {op.name: list(op.keys) for op in load.ops},
+        "not-called": list(load.refused),
         "unimplemented": [op.name for op in load.unimplemented(backend)],
         "stood-in": list(load.stood_in),
         "frames": list(load.frames),

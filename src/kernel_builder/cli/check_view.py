@@ -11,7 +11,7 @@ from rich.text import Text
 
 from kernel_builder.check.formats import advice
 from kernel_builder.check.model import Finding, Rule, Severity
-from kernel_builder.toml.nodes import printable
+from kernel_builder.toml.nodes import printable, printable_lines
 from kernel_builder.variants.names import parse_variant
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _show_finding(console: Console, finding: Finding, others: int, told: set[str
     if others:
         head.append(f", and the same in {_count(others, 'other variant')}", style="dim")
     console.print(head, soft_wrap=True)
-    _paragraph(console, printable(finding.message), 6)
+    _paragraph(console, printable_lines(finding.message), 6)
     if finding.accepted is not None:
         _paragraph(console, f"accepted: {printable(finding.accepted)}", 6, "green")
         return

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kernel_builder.artifact.built import stale_text, stale_variants
 from kernel_builder.check.engine import check_found, check_paths, select_rules
+from kernel_builder.check.formats import as_texts, head
 from kernel_builder.check.load import loadable
 from kernel_builder.check.model import Finding, Settings, Severity
 from kernel_builder.check.secrets import SECRET
@@ -73,13 +74,12 @@ def check_source(
     )
     report = replace(report, findings=(*report.findings, *_beside(source, ignore)))
     for finding in report.accepted:
-        reporter.emit(Notice(message=f"{_line(finding)}; accepted: {finding.accepted}", warning=True))
-    for finding in report.findings:
-        if finding.severity is Severity.WARNING:
-            reporter.emit(Notice(message=_line(finding), warning=True))
+        reporter.emit(Notice(message=f"{head(finding)}; accepted: {finding.accepted}", warning=True))
+    for text in as_texts(finding for finding in report.findings if finding.severity is Severity.WARNING):
+        reporter.emit(Notice(message=text, warning=True))
     errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
     if errors:
-        listed = "".join(f"\n  {_line(finding)}" for finding in errors[:_SHOWN])
+        listed = "".join(f"\n  {line}" for text in as_texts(errors[:_SHOWN]) for line in text.split("\n"))
         more = f"\n  and {len(errors) - _SHOWN} more: kernel-builder check {source.folder}" * (len(errors) > _SHOWN)
         codes = ", ".join(sorted({finding.rule.code for finding in errors}))
         raise BuildError(
@@ -132,11 +132,6 @@ def _judge_age(source: UploadSource, reporter: Reporter, *, allow_stale: bool) -
         )
     if stale:
         reporter.emit(Notice(message=stale_text(stale), warning=True))
-
-
-def _line(finding: Finding) -> str:
-    place = finding.path if finding.line is None else f"{finding.path}:{finding.line}"
-    return f"{place}: {finding.rule.code} {finding.rule.slug}: {finding.message}"
 
 
 def missing_variants(project: Project, present: Collection[str]) -> dict[str, list[str]]:

@@ -22,6 +22,7 @@ _PROBE = Path(__file__).with_name("probe") / "__main__.py"
 _ANSWER = "kernel-builder-probe: "
 _CALLS = "kernel-builder-calls: "
 _BEHAVES = "kernel-builder-behaves: "
+_REGISTERED = "kernel-builder-registered: "
 _TIMEOUT = "Timeout ("
 """What Python's faulthandler writes when it ends a process."""
 _SECONDS = 300
@@ -34,7 +35,8 @@ class Reply:
     """What the probe answered: ``answer``, or ``problem``, a sentence that says why there is none.
 
     ``log`` is all that the process wrote. ``died`` says that it ended without an answer; ``calling`` is the op that it
-    called at its end, if any, and ``ended`` how. ``behaviour`` is what it told of the ops that it called before.
+    called at its end, if any, and ``ended`` how. ``behaviour`` is what it told of the ops that it called before,
+    ``registered`` what they had registered elsewhere by then; ``None``: it did not say.
     """
 
     answer: Mapping[str, Any] | None = None
@@ -44,6 +46,7 @@ class Reply:
     calling: str | None = None
     ended: str = ""
     behaviour: tuple[Mapping[str, Any], ...] = ()
+    registered: tuple[Mapping[str, Any], ...] | None = None
 
 
 def platform_of(python: Path) -> Platform:
@@ -107,8 +110,8 @@ def ask(
 
 def _reply(completed: ChildResult, command: list[str]) -> Reply:
     lines = completed.stdout.splitlines()
-    told = _told(lines, _BEHAVES)
-    written = "\n".join(line for line in lines if not line.startswith((_ANSWER, _BEHAVES)))
+    told, registered = _told(lines, _BEHAVES), _told(lines, _REGISTERED)
+    written = "\n".join(line for line in lines if not line.startswith((_ANSWER, _BEHAVES, _REGISTERED)))
     log = f"{' '.join(command[:-1])}\n{written}\n{completed.stderr}"
     calls = [line.removeprefix(_CALLS) for line in lines if line.startswith(_CALLS)]
     calling = calls[-1] if calls and calls[-1] not in {one["op"] for one in told} else None
@@ -119,7 +122,8 @@ def _reply(completed: ChildResult, command: list[str]) -> Reply:
     answers = _told(lines, _ANSWER)
     if answers:
         log = f"{log}\n{answers[-1].get('traceback', '')}"
-        return Reply(answer=answers[-1], log=log, behaviour=told, calling=calling, ended=ended)
+        later = tuple(registered[-1]) if registered else None
+        return Reply(answer=answers[-1], log=log, behaviour=told, calling=calling, ended=ended, registered=later)
     if completed.stopped is not None:
         return Reply(problem=f"the Python that loads it {ended}", log=log, calling=calling, ended=ended)
     cause = cause_of(completed.stderr.strip() or completed.stdout.strip())
@@ -132,6 +136,6 @@ def _reply(completed: ChildResult, command: list[str]) -> Reply:
     )
 
 
-def _told(lines: list[str], mark: str) -> tuple[dict[str, Any], ...]:
+def _told(lines: list[str], mark: str) -> tuple[Any, ...]:
     """What the probe said in the lines with that mark."""
     return tuple(json.loads(line.removeprefix(mark)) for line in lines if line.startswith(mark))

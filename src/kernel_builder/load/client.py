@@ -30,6 +30,7 @@ from kernel_builder.load.evidence import (
     LoadedOp,
     LoadResult,
     LoadStatus,
+    Undefined,
     remember,
     remembered,
 )
@@ -309,11 +310,18 @@ def load_variant(
     return _load("load", (kernel,), environment, log, call=called, skip=[])
 
 
-def _behaviour(kernel: Loadable, environment: Environment, reply: Reply) -> tuple[Behaviour, ...]:
-    """What ``reply`` tells of the ops that were called. Those after one that ended the process are called in another,
-    up to three times.
+def _foreign(reply: Reply) -> tuple[Foreign, ...]:
+    """What the kernel in ``reply`` had registered outside its namespace at last."""
+    told = reply.registered if reply.registered is not None else (reply.answer or {}).get("foreign", ())
+    return tuple(Foreign.from_json(one) for one in told)
+
+
+def _called(kernel: Loadable, environment: Environment, result: LoadResult, reply: Reply) -> LoadResult:
+    """``result`` with what ``reply`` tells of the ops that were called. Those after one that ended the process are
+    called in another, up to three times.
     """
     found = [Behaviour.from_json(one) for one in reply.behaviour]
+    foreign = {*result.foreign}
     ended = 0
     while reply.calling is not None and reply.answer is not None:
         ended += 1
@@ -324,7 +332,9 @@ def _behaviour(kernel: Loadable, environment: Environment, reply: Reply) -> tupl
         request = kernel.request(call=True, skip=[one.op for one in found])
         reply = environment.ask("load", request, kernel.directory)
         found += [Behaviour.from_json(one) for one in reply.behaviour]
-    return tuple(found)
+        foreign |= {*_foreign(reply)}
+    listed = sorted(foreign, key=lambda one: (one.kind, one.namespace, one.name))
+    return replace(result, behaviour=tuple(found), foreign=tuple(listed))
 
 
 def prove(kernel: Loadable, environment: Environment | NoEnvironment, folder: Path, *earlier: Path) -> LoadResult:
@@ -362,7 +372,7 @@ def _load(
         if missing is not None:
             return LoadResult(status=LoadStatus.NOT_LOADED, reason=missing)
         reply = environment.ask(task, kernel.request(**more), *folders)
-        return replace(_result(reply, log), behaviour=_behaviour(kernel, environment, reply))
+        return _called(kernel, environment, _result(reply, log), reply)
     wanted = stand_ins_for(kernel.directory, kernel.variant)
     request = kernel.request(standins=asdict(wanted), alone="", **more)
     reply = environment.ask(task, request, *folders)
@@ -393,7 +403,8 @@ def _result(reply: Reply, log: Path | None, *, why: str = "", stood_in: bool = F
             status=LoadStatus.STOOD_IN if stood_in or note or replaced else LoadStatus.LOADED,
             reason=note or None,
             ops=tuple(LoadedOp.from_json(op) for op in answer.get("ops", ())),
-            foreign=tuple(Foreign.from_json(one) for one in answer.get("foreign", ())),
+            undefined=tuple(Undefined.from_json(one) for one in answer.get("undefined", ())),
+            foreign=_foreign(reply),
             stood_in=replaced,
         )
     if answer is not None and answer["status"] == "unavailable":
@@ -406,7 +417,7 @@ def _result(reply: Reply, log: Path | None, *, why: str = "", stood_in: bool = F
         status=LoadStatus.FAILED,
         reason=reply.problem if answer is None else without_native_frames(str(answer["reason"])),
         frames=() if answer is None else tuple(map(str, answer["trace"])),
-        foreign=() if answer is None else tuple(Foreign.from_json(one) for one in answer.get("foreign", ())),
+        foreign=_foreign(reply),
         crashed=reply.died,
         log=log,
     )

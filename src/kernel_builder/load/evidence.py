@@ -48,16 +48,24 @@ class Serves(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedOp:
-    """An op that a variant registered: the dispatch keys with a kernel, and whether it takes tensors."""
+    """An op that a variant registered: the dispatch keys with a kernel, and whether it takes tensors. ``idle``: by its
+    schema it takes tensors, writes none of them, and gives nothing.
+    """
 
     name: str
     keys: tuple[str, ...] = ()
     tensors: bool = True
+    idle: bool = False
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """From the probe's answer, or from what was remembered."""
-        return cls(name=str(value["name"]), keys=tuple(map(str, value["keys"])), tensors=bool(value["tensors"]))
+        return cls(
+            name=str(value["name"]),
+            keys=tuple(map(str, value["keys"])),
+            tensors=bool(value["tensors"]),
+            idle=bool(value["idle"]),
+        )
 
     @property
     def short(self) -> str:
@@ -114,23 +122,38 @@ class Foreign:
         return cls(**{key: str(value[key]) for key in ("kind", "namespace", "name", "place")})
 
 
+@dataclass(frozen=True, kw_only=True)
+class Undefined:
+    """A kernel for an op of the variant's namespace that nothing defines; ``place`` is where it is registered."""
+
+    name: str
+    place: str = ""
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """From the probe's answer, or from what was remembered."""
+        return cls(name=str(value["name"]), place=str(value["place"]))
+
+
 class Fault(StrEnum):
     """How an op can differ from its schema, or from its fake, and a layer from what it claims."""
 
     WRITES = "writes"
     RETURNS = "returns"
     SHARES = "shares"
+    RESULTS_SHARE = "results share"
     FAKE_DIFFERS = "fake differs"
     FAKE_RAISES = "fake raises"
     FAKE_RETURNS = "fake returns"
     NO_GRADIENT = "no gradient"
+    GIVES_NONE = "backward gives none"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deviation:
-    """A fault of an op: ``name`` is the argument that it is about, ``words`` say more of a fake. ``schema`` is what the
-    schema should be. A layer without a gradient: ``name`` lists the ops it calls, ``words`` are empty where the layer
-    itself says nothing about a backward.
+    """A fault of an op: ``name`` is the argument that it is about, or the results; ``words`` say more of a fake, or how
+    the op was called where that matters. ``schema`` is what the schema should be. A layer without a gradient: ``name``
+    lists the ops it calls, ``words`` are empty where the layer itself says nothing about a backward.
     """
 
     fault: Fault
@@ -173,15 +196,16 @@ class LoadResult:
     """``reason`` says why a variant was not loaded, what went wrong, or, of one that was loaded with stand-ins, why its
     Python was not run; ``frames`` where in the kernel's files. ``stood_in`` are the libraries that were missing.
 
-    ``ops`` are the ops that the variant registered, ``foreign`` what it registered outside its namespace, ``behaviour``
-    what calling the ops showed. ``crashed``:
-    the process died. ``log`` is the file with all that was said about a failure.
+    ``ops`` are the ops that the variant registered, ``undefined`` what it implements without defining it, ``foreign``
+    what it registered outside its namespace, ``behaviour`` what calling the ops showed. ``crashed``: the process died.
+    ``log`` is the file with all that was said about a failure.
     """
 
     status: LoadStatus
     reason: str | None = None
     frames: tuple[str, ...] = ()
     ops: tuple[LoadedOp, ...] = ()
+    undefined: tuple[Undefined, ...] = ()
     foreign: tuple[Foreign, ...] = ()
     behaviour: tuple[Behaviour, ...] = ()
     crashed: bool = False
@@ -204,8 +228,16 @@ class LoadResult:
         ops = f"{count} op{'' if count == 1 else 's'}" if count else ""
         if implemented and self.status is LoadStatus.STOOD_IN:
             ops += f", implemented for {' and '.join(implemented)}"
+        if self.refused:
+            ops += f" ({count - len(self.refused)} of {count} called, the others refuse made-up arguments)"
         separator = ": " if self.status is LoadStatus.STOOD_IN else ", "
         return f"{self.status}{separator}{ops}" if ops else str(self.status)
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """The ops that could not be called, so that nothing is known of what they do."""
+        names = {op.name for op in self.ops}
+        return tuple(one.op for one in self.behaviour if one.problem and one.op in names)
 
     def unimplemented(self, backend: Backend) -> tuple[LoadedOp, ...]:
         """The ops that cannot be called with tensors of ``backend``."""
@@ -243,6 +275,7 @@ def remembered(stamp: Path, key: list[str] | None) -> LoadResult | None:
                 reason=kept["reason"],
                 stood_in=tuple(kept["stood-in"]),
                 ops=tuple(LoadedOp.from_json(op) for op in kept["ops"]),
+                undefined=tuple(Undefined.from_json(one) for one in kept["undefined"]),
                 foreign=tuple(Foreign.from_json(one) for one in kept["foreign"]),
                 behaviour=tuple(Behaviour.from_json(one) for one in kept["behaviour"]),
             )
@@ -263,6 +296,7 @@ def remember(stamp: Path, key: list[str] | None, result: LoadResult) -> None:
         "reason": result.reason,
         "stood-in": result.stood_in,
         "ops": [asdict(op) for op in result.ops],
+        "undefined": [asdict(one) for one in result.undefined],
         "foreign": [asdict(one) for one in result.foreign],
         "behaviour": [asdict(one) for one in result.behaviour],
     }

@@ -105,6 +105,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
+def printable_lines(text: str) -> str:
+    """:func:`printable` for text of several lines, which stay lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def dotted(path: Where) -> str:
     """A path as people write it: ``kernel.relu.src[2]``; keys that need quotes get them."""
     text = ""

@@ -260,10 +260,10 @@ class Conformance:
             )
         for finding in findings:
             if finding.accepted is not None:
-                reporter.emit(Notice(message=f"{_line(finding)}; accepted: {finding.accepted}"))
+                reporter.emit(Notice(message=f"{_head(finding)}; accepted: {finding.accepted}"))
         warnings = [finding for finding in findings if finding.severity is Severity.WARNING]
-        for finding in warnings[:_SHOWN]:
-            reporter.emit(Notice(message=_line(finding), warning=True))
+        for text in _texts(warnings[:_SHOWN]):
+            reporter.emit(Notice(message=text, warning=True))
         if len(warnings) > _SHOWN:
             reporter.emit(Notice(message=f"{len(warnings) - _SHOWN} more warnings: kernel-builder check", warning=True))
 
@@ -307,9 +307,8 @@ class Conformance:
         if errors:
             return "it breaks conformance rules:\n" + _listed(errors)
         seen_by_loading = [finding for finding in report.findings if finding.rule.code.startswith(_LOADED)]
-        for finding in seen_by_loading:
-            if finding.severity is Severity.WARNING:
-                reporter.emit(Notice(message=_line(finding), warning=True))
+        for text in _texts([finding for finding in seen_by_loading if finding.severity is Severity.WARNING]):
+            reporter.emit(Notice(message=text, warning=True))
         _remember(stamp, key)
         return None
 
@@ -331,20 +330,20 @@ def _oldest_pythons(variants: Sequence[str]) -> tuple[tuple[str, tuple[int, int]
     return () if None in found else tuple(sorted({entry for entry in found if entry is not None}))
 
 
-def _line(finding: Finding) -> str:
-    from kernel_builder.toml.nodes import printable  # noqa: PLC0415  (start-up time)
+def _head(finding: Finding) -> str:
+    from kernel_builder.check.formats import head  # noqa: PLC0415  (start-up time)
 
-    place = printable(finding.path) + (f":{finding.line}" if finding.line is not None else "")
-    return f"{place}: {finding.rule.code}: {finding.message}"
+    return head(finding)
+
+
+def _texts(findings: Sequence[Finding]) -> tuple[str, ...]:
+    from kernel_builder.check.formats import as_texts  # noqa: PLC0415  (start-up time)
+
+    return tuple(as_texts(findings))
 
 
 def _listed(findings: Sequence[Finding]) -> str:
-    lines: list[str] = []
-    for finding in findings[:_SHOWN]:
-        lines.append(f"    {_line(finding)}")
-        if finding.hint is not None:
-            first, *others = finding.hint.split("\n")
-            lines += [f"        -> {first}", *(f"           {line}".rstrip() for line in others)]
+    lines = [f"    {line}" for text in _texts(findings[:_SHOWN]) for line in text.split("\n")]
     if len(findings) > _SHOWN:
         lines.append(f"    and {len(findings) - _SHOWN} more: kernel-builder check")
     return "\n".join(lines)

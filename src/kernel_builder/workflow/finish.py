@@ -118,7 +118,7 @@ class Finisher:
             # The metadata hold the digest of every file, so equal metadata mean an equal variant.
             fingerprint = hashlib.sha256((stage / METADATA).read_bytes()).hexdigest()
             load = self._load(variant, stage)
-            problem = _load_problem(load) or self.conformance.check_variant(
+            problem = _load_problem(load, variant) or self.conformance.check_variant(
                 stage, variant.name, fingerprint, load, self.reporter
             )
             if problem is not None:
@@ -172,10 +172,12 @@ def _modules(variant: VariantPlan) -> dict[str, str]:
     return {tables[name].package: tables[name].module for name in declared if tables[name].module}
 
 
-def _load_problem(load: LoadResult) -> str | None:
-    """Why a variant did not load; ``None`` if it did, or was not tried."""
+def _load_problem(load: LoadResult, variant: VariantPlan) -> str | None:
+    """Why a variant did not load, and what to do about it; ``None`` if it did, or was not tried."""
     if load.status is not LoadStatus.FAILED:
         return None
-    from kernel_builder.check.loaded import CANNOT_LOAD, failure_text  # noqa: PLC0415  (start-up time)
+    from kernel_builder.check.formats import as_texts  # noqa: PLC0415  (start-up time)
+    from kernel_builder.check.loaded import CANNOT_LOAD, failure_text, judge_foreign  # noqa: PLC0415
 
-    return failure_text(CANNOT_LOAD, load)
+    elsewhere = as_texts(judge_foreign(variant.name, load.foreign, variant.ops_id))
+    return "\n".join([failure_text(CANNOT_LOAD, load), *elsewhere])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kernel_builder.check.engine import CheckReport, all_rules, find_rule
-from kernel_builder.check.formats import as_github, as_json, as_sarif
+from kernel_builder.check.formats import as_github, as_json, as_sarif, as_texts
 from kernel_builder.check.model import Finding, Severity, registered_checkers, rule
 from kernel_builder.errors import UsageError
 
@@ -41,7 +41,7 @@ def test_json_has_every_field(report: CheckReport) -> None:
 def test_annotations_are_escaped(report: CheckReport) -> None:
     first, second = as_github(report).splitlines()
     assert first.startswith(
-        "::error file=build/a\\nb%2Cc%3Ad%25e/x y\\udcff.so,title=KB107 run-path::it looks in /opt\\nhere%0A"
+        "::error file=build/a\\nb%2Cc%3Ad%25e/x y\\udcff.so,title=KB107 run-path::it looks in /opt%0Ahere%0A"
     )
     assert second == "::error file=/abs/é.so,line=3,title=KB161 macos-version::100%25 wrong%0ADo, this: now."
 
@@ -50,6 +50,14 @@ def _walk(value: object) -> Iterator[object]:
     yield value
     for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from _walk(child)
+
+
+def test_texts_say_how_to_fix_it_once(report: CheckReport) -> None:
+    first, second = report.findings
+    texts = [*as_texts([first, second, first])]
+    assert texts[0].split("\n")[1:] == ["here", f"    -> {find_rule('KB107').remedy}"]
+    assert texts[1].endswith(": KB161 macos-version: 100% wrong\n    -> Do, this: now.")
+    assert texts[2].endswith("\nhere")
 
 
 def test_sarif_is_as_its_standard_wants_it(report: CheckReport) -> None:

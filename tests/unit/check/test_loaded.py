@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from kernel_builder.check.loaded import judge
 from kernel_builder.config.backends import Backend
-from kernel_builder.load.evidence import Foreign, LoadedOp, LoadResult, LoadStatus
+from kernel_builder.load.evidence import (
+    Behaviour,
+    Deviation,
+    Fault,
+    Foreign,
+    LoadedOp,
+    LoadResult,
+    LoadStatus,
+    Undefined,
+    remember,
+    remembered,
+)
 
 
 def found(result: LoadResult, backend: str = "cuda") -> list[tuple[str, str, str]]:
@@ -89,3 +103,74 @@ def test_a_kernel_that_fails_after_registering_elsewhere_is_told_both() -> None:
     assert failed[0] == "KB501"
     assert "outside its own namespace: ns::f (a.cpp:3)" in failed[1]
     assert elsewhere[0] == "KB503"
+
+
+CUDA_OP = LoadedOp(name="_own::relu", keys=("CUDA",))
+
+
+@pytest.mark.parametrize(
+    ("name", "ops", "words"),
+    [
+        ("_own::rleu", (CUDA_OP,), "the nearest op that is defined: _own::relu"),
+        ("_own::far_away", (CUDA_OP,), "the nearest op that is defined: _own::relu"),
+        ("_own::f", (), "the kernel defines no op"),
+    ],
+)
+def test_what_is_implemented_and_not_defined_is_no_op(name: str, ops: tuple[LoadedOp, ...], words: str) -> None:
+    result = LoadResult(status=LoadStatus.LOADED, ops=ops, undefined=(Undefined(name=name, place="a.cpp:3"),))
+    ((code, message, _),) = found(result)
+    assert (code, message) == ("KB515", f"{name} is implemented (a.cpp:3), but nothing defines it; {words}")
+    assert result.told == ("loaded, 1 op" if ops else "loaded")
+
+
+@pytest.mark.parametrize(
+    ("op", "called", "codes"),
+    [
+        (LoadedOp(name="_own::f", keys=("CUDA",), idle=True), None, ["KB516"]),
+        (LoadedOp(name="_own::f", keys=("CUDA",), idle=True), "it refuses", ["KB516", "KB508"]),
+        (LoadedOp(name="_own::f", keys=("CUDA",), idle=True), "", []),
+        (LoadedOp(name="_own::f", keys=("CompositeImplicitAutograd",), idle=True), None, []),
+        (LoadedOp(name="_own::f", keys=("CUDA",)), "it refuses", ["KB508"]),
+    ],
+)
+def test_an_op_without_effect_that_was_not_called_is_suspect(
+    op: LoadedOp, called: str | None, codes: list[str]
+) -> None:
+    behaviour = () if called is None else (Behaviour(op=op.name, problem=called),)
+    result = LoadResult(status=LoadStatus.LOADED, ops=(op,), behaviour=behaviour)
+    assert [code for code, *_ in found(result)] == codes
+
+
+@pytest.mark.parametrize(
+    ("deviation", "message"),
+    [
+        (
+            Deviation(fault=Fault.WRITES, name="x", words="f=True", schema="f(T!)"),
+            "{0} writes its argument 'x' when called with f=True, but its schema does not say so; write the schema{1}",
+        ),
+        (
+            Deviation(fault=Fault.RESULTS_SHARE, name="'out' and 'lse'"),
+            "_own::relu returns results that share memory: 'out' and 'lse'",
+        ),
+        (
+            Deviation(fault=Fault.GIVES_NONE, name="relu", words="explicit"),
+            "_own::relu claims has_backward, but the backward of its ops gives None for every input: relu",
+        ),
+    ],
+)
+def test_what_a_fault_is_called(deviation: Deviation, message: str) -> None:
+    result = LoadResult(
+        status=LoadStatus.LOADED, ops=(CUDA_OP,), behaviour=(Behaviour(op="_own::relu", deviations=(deviation,)),)
+    )
+    assert [words for _, words, _ in found(result)] == [message.format("_own::relu", " as f(T!)")]
+
+
+def test_how_many_ops_could_not_be_called_is_told(tmp_path: Path) -> None:
+    ops = tuple(LoadedOp(name=f"_own::f{number}", keys=("CPU",)) for number in range(5))
+    behaviour = tuple(Behaviour(op=op.name, problem="no" if op in ops[:2] else "") for op in ops)
+    behaviour += (Behaviour(op="layers.Layer", problem="no"),)
+    result = LoadResult(status=LoadStatus.LOADED, ops=ops, behaviour=behaviour)
+    assert result.told == "loaded, 5 ops (3 of 5 called, the others refuse made-up arguments)"
+    full = replace(result, undefined=(Undefined(name="_own::g"),))
+    remember(tmp_path / "proof", ["key"], full)
+    assert remembered(tmp_path / "proof", ["key"]) == full

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed in this environment")
 
 from kernel_builder.load.probe import behaviour  # noqa: E402
+from kernel_builder.load.probe.search import words_of  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -200,6 +202,132 @@ def test_a_fake_that_cannot_know_the_size_is_right() -> None:
 
     torch.library.register_fake("behaviour_dynamic::f", fake, lib=library)
     assert behaviour.judge(torch.ops.behaviour_dynamic.f.default, "cpu") == []
+
+
+def write_if(condition: bool, x: Any) -> Any:
+    if condition:
+        x.fill_(7)
+
+
+def wants(condition: bool, words: str) -> Any:
+    if not condition:
+        raise RuntimeError(words)
+
+
+@pytest.mark.parametrize(
+    ("schema", "implementation", "name", "words"),
+    [
+        ("f(Tensor x, bool inplace=False) -> ()", lambda x, inplace=False: write_if(inplace, x), "x", "inplace=True"),
+        ("f(Tensor x, bool keep=True) -> ()", lambda x, keep=True: write_if(not keep, x), "x", "keep=False"),
+        ("f(Tensor x, *, bool? b=None) -> ()", lambda x, b=None: write_if(b is True, x), "x", "b=True"),
+        ("f(Tensor x, int in_place=0) -> ()", lambda x, in_place=0: write_if(in_place == 1, x), "x", "in_place=1"),
+        (
+            "f(Tensor x, Tensor? y=None, bool b=False) -> ()",
+            lambda x, y=None, b=False: write_if(b and y is not None, y),
+            "y",
+            "b=True",
+        ),
+        (
+            "f(Tensor x, str mode) -> ()",
+            lambda x, mode: (wants(mode in {"new", "same"}, "not 'new' or 'same'"), write_if(mode == "same", x))[1],
+            "x",
+            'mode="same"',
+        ),
+    ],
+)
+def test_what_is_written_in_one_mode_only(schema: str, implementation: Implementation, name: str, words: str) -> None:
+    (found,) = judged(schema, implementation)
+    assert (found["kind"], found["name"], found["words"]) == ("writes", name, words)
+
+
+@pytest.mark.parametrize(
+    ("schema", "implementation", "name"),
+    [
+        ("f(Tensor x) -> (Tensor, Tensor)", lambda x: (x + 1,) * 2, "result 1 and result 2"),
+        (
+            "f(Tensor x) -> (Tensor out, Tensor, Tensor last)",
+            lambda x: ((y := x + 1), x * 2, y.t()),
+            "'out' and 'last'",
+        ),
+        ("f(Tensor x) -> Tensor[]", lambda x: list((x + 1).chunk(2)), "result 1[0] and result 1[1]"),
+        (
+            "f(Tensor x) -> (Tensor a, Tensor[] b)",
+            lambda x: ((y := x + 1), [x * 2, y.view(-1)]),
+            "'a' and 'b'[1]",
+        ),
+    ],
+)
+def test_results_that_share_memory_with_each_other(schema: str, implementation: Implementation, name: str) -> None:
+    assert judged(schema, implementation) == [{"kind": "results share", "name": name}]
+
+
+def tiles(x: Any) -> Any:
+    wants(x.dim() == 2 and x.shape[1] % 64 == 0, "Expected x.size(1) % 64 == 0 to be true, but got false.")
+    return x * 2
+
+
+def silent_tiles(x: Any) -> Any:
+    wants(x.dim() == 2 and x.shape[1] % 128 == 0 and x.dtype == torch.bfloat16, "unsupported input")
+    return x * 2
+
+
+def many_tiles(x: Any) -> Any:
+    wants(x.dim() == 3, "x must have 3 dimensions")
+    wants(x.shape[-1] == 192, "head size must be 192")
+    wants(x.dtype == torch.float16, "expected scalar type Half but found Float")
+    return x * 2
+
+
+def one_of(*words: str, text: str) -> Implementation:
+    def chosen(x: Any, mode: str) -> Any:
+        wants(mode in words, text.format(mode=mode))
+        return x * 2
+
+    return chosen
+
+
+def two_words(x: Any, first: str, second: str) -> Any:
+    wants(first in {"row", "column"}, f"first is neither row nor column: {first}")
+    wants(second in {"upper", "lower"}, f"second: `upper` or `lower`, not {second}")
+    wants(x.dim() == 1, "must be 1-D")
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    ("schema", "implementation"),
+    [
+        ("f(Tensor x) -> Tensor", tiles),
+        ("f(Tensor x) -> Tensor", silent_tiles),
+        ("f(Tensor x) -> Tensor", many_tiles),
+        ("f(Tensor x, int n) -> Tensor", lambda x, n: (wants(n in {16, 32}, "block size 16 or 32"), x * 2)[1]),
+        ("f(Tensor x, bool b) -> Tensor", lambda x, b: (wants(b, "only with b"), x * 2)[1]),
+        ("f(Tensor x, Tensor? y=None) -> Tensor", lambda x, y=None: (wants(y is not None, "needs y"), x * 2)[1]),
+        ("f(Tensor x, str mode) -> Tensor", one_of("tight", "loose", text="mode must be 'tight' or 'loose'")),
+        (
+            "f(Tensor x, str mode) -> Tensor",
+            one_of("tight", "loose", text='Expected mode == "tight" || mode == "loose"'),
+        ),
+        ("f(Tensor x, str mode) -> Tensor", one_of("tight", "loose", text="got {mode}; known modes: tight, loose")),
+        ("f(Tensor x, str mode) -> Tensor", one_of("gelu", text="no such activation: {mode}")),
+        ("f(Tensor x, str mode) -> Tensor", one_of("from_python", text="no")),
+        ("f(Tensor x, str first, str second) -> Tensor", two_words),
+    ],
+)
+def test_arguments_are_made_up_as_errors_ask_for(schema: str, implementation: Implementation) -> None:
+    overload, _library = op(schema, implementation)
+    assert behaviour.judge(overload, "cpu", ["other", "from_python"]) == []
+
+
+def test_the_strings_of_a_kernel_are_tried(tmp_path: Path) -> None:
+    package = (
+        '"""A kernel."""\n__all__ = ["f", "g"]\n\ndef f(x, mode="by_default"):\n'
+        '    if mode in ("in_list", "two words"):\n        return ops.f(x, "given", how="named")\n'
+        '    return {"key": "value"}[mode]\n'
+    )
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "a.py").write_text(package, encoding="ascii")
+    (tmp_path / "broken.py").write_text("def f(:\n", encoding="ascii")
+    assert set(words_of(str(tmp_path))) == {"by_default", "in_list", "given", "named", "key", "value"}
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ OPS = {
     "out(Tensor! out, Tensor x) -> ()": lambda out, x: nothing(out.copy_(x * 2)),
     "fused(Tensor x, Tensor weight, float epsilon) -> Tensor": lambda x, weight, epsilon: x * weight,
     "trained(Tensor x) -> Tensor": lambda x: x * 2,
+    "untrained(Tensor x) -> Tensor": lambda x: x * 2,
+    "half_trained(Tensor x, Tensor y) -> Tensor": lambda x, y: x * y,
     "ids(Tensor x) -> Tensor": lambda x: x.long(),
     "half(Tensor x) -> Tensor": lambda x: {torch.bfloat16: x * 2}[x.dtype],
 }
@@ -41,6 +43,8 @@ def kernel() -> Iterator[types.ModuleType]:
         library.define(schema)
         library.impl(schema.partition("(")[0], implementation, "CPU")
     torch.library.register_autograd(f"{name}::trained", lambda context, grad: grad * 2, lib=library)
+    torch.library.register_autograd(f"{name}::half_trained", lambda context, grad: (grad, None), lib=library)
+    torch.library.register_autograd(f"{name}::untrained", lambda context, grad: None, lib=library)
     module = types.ModuleType(name)
     module.ops = getattr(torch.ops, name)  # type: ignore[attr-defined]
     module.layers = types.ModuleType(f"{name}.layers")  # type: ignore[attr-defined]
@@ -70,7 +74,7 @@ FUSED = "    weight: torch.Tensor\n    variance_epsilon: float\n" + FORWARD
 IN_PLACE = FORWARD + "y = x.clone(); ops.out(y[..., :2], x[..., :2]); return y"
 
 
-def judged(kernel: types.ModuleType, body: str) -> list[tuple[str, str]]:
+def judged(kernel: types.ModuleType, body: str, kind: str = "no gradient") -> list[tuple[str, str]]:
     facts = vars(kernel.layers) | {"ops": kernel.ops, "__name__": kernel.__name__ + ".layers"}
     exec(HEAD + body, facts)  # noqa: S102 (a kernel is code)
     kernel.layers.Layer = facts["Layer"]
@@ -79,6 +83,7 @@ def judged(kernel: types.ModuleType, body: str) -> list[tuple[str, str]]:
         (one["name"], one["words"])
         for layer in found.values()
         for one in gradients.judge_layer(layer, kernel.__name__, "cpu")
+        if one["kind"] == kind
     ]
 
 
@@ -103,10 +108,19 @@ def test_layers_without_a_gradient(kernel: types.ModuleType, body: str, ops: str
     assert judged(kernel, "    has_backward: bool = False\n" + body) == []
 
 
+def test_a_backward_that_gives_none(kernel: types.ModuleType) -> None:
+    """It is registered; that is not what is wrong."""
+    body = FORWARD + "return ops.untrained(x)"
+    assert judged(kernel, body, "backward gives none") == [("untrained", "")]
+    explicit = "    has_backward = True\n" + body
+    assert judged(kernel, explicit, "backward gives none") == [("untrained", "explicit")]
+
+
 @pytest.mark.parametrize(
     "body",
     [
         FORWARD + "return ops.trained(x)",
+        FORWARD + "return ops.half_trained(x, x.detach())",
         FORWARD + "return Doubled.apply(x)",
         FORWARD + "return torch.relu(x)",
         FORWARD + "return ops.ids(x)",

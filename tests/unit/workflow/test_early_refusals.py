@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kernel_builder.check.engine import check_paths, find_rule
+from kernel_builder.check.formats import advice
 from kernel_builder.cli import run
 from kernel_builder.config.reader import load_project
 from kernel_builder.project.output import output_directory
@@ -99,6 +101,8 @@ def test_a_missing_license(
         ("from my_kernel import x\n", "KB310", "__init__.py:1"),
         ("print(\n", "KB305", "__init__.py:1"),
         ("import sys\n\nsys.exit()\n", "KB350", "__init__.py:3"),
+        ("import torch\n\ntorch.ops.vllm.f(1)\n", "KB208", "__init__.py:3"),
+        ("import torch\n\ntorch.ops.load_library('x.so')\n", "KB321", "__init__.py:3"),
         (f'TOKEN = "{SECRET}"\n', "KB456", "__init__.py:1"),
     ],
 )
@@ -106,8 +110,11 @@ def test_python_code_that_rules_forbid(
     tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str], code: str, rule: str, where: str
 ) -> None:
     root = project(tmp_path / "k", FOURTH.format(more=LICENSE), __init___py=code)
+    found = check_paths([root], select=[rule]).findings
+    remedies = [advice(finding) for finding in found] or [find_rule(rule).remedy]
     for one in said(root, environ, capfd, code=ERRORS_OF_RULES):
         assert rule in one
+        assert [text for text in remedies if text.split("\n")[0] not in one] == []  # as check says it
         assert f"torch-ext/my_kernel/{where}: " in one
         assert ("--ignore" in one) == (rule != "KB456" and "hint: " in one)
 

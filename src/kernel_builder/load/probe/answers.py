@@ -11,6 +11,7 @@ from typing import Any
 PREFIX = "kernel-builder-probe: "
 CALLING = "kernel-builder-calls: "
 BEHAVES = "kernel-builder-behaves: "
+REGISTERED = "kernel-builder-registered: "
 _MOST_CAUSES = 5
 
 
@@ -26,6 +27,11 @@ def announce_call(op: str) -> None:
 def tell_behaviour(**values: object) -> None:
     """Say how an op that was announced behaved."""
     print(BEHAVES + json.dumps(values), flush=True)
+
+
+def tell_foreign(foreign: list[dict[str, str]]) -> None:
+    """Say what the kernel registered outside its namespace, its ops included that were called until now."""
+    print(REGISTERED + json.dumps(foreign), flush=True)
 
 
 def answer_failure(error: BaseException, root: str, foreign: list[dict[str, str]]) -> None:

@@ -8,18 +8,24 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import importlib
+import itertools
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .answers import announce_call, reason_of, tell_behaviour
-from .made_up import MOST_ATTEMPTS, Arguments, Attempt, ImpossibleError, recipes
+from .made_up import Arguments, Attempt, ImpossibleError
+from .search import Search
 
-SEARCH_SECONDS = 10
+SEARCH_SECONDS = 5
 OP_SECONDS = 30
-ALL_SECONDS = 90
-WRITES, RETURNS, SHARES = "writes", "returns", "shares"
+ALL_SECONDS = 60
+LOOK_SECONDS = 1
+# Of an op's words and flags, so many are tried besides those that it took at first.
+MOST_WORDS = 6
+MOST_FLAGS = 8
+WRITES, RETURNS, SHARES, TWINS = "writes", "returns", "shares", "results share"
 FAKE_DIFFERS, FAKE_RAISES, FAKE_RETURNS = "fake differs", "fake raises", "fake returns"
 
 
@@ -27,13 +33,14 @@ class UnusableError(Exception):
     """An op cannot be judged by made-up arguments."""
 
 
-def working(overload: Any, device: str) -> Attempt:
+def working(overload: Any, device: str, search: Search | None = None) -> Attempt:
     """Arguments that the op takes. Raises :class:`UnusableError` with the words of the first refusal."""
     import torch
 
     schema, first, ends = overload._schema, "", time.monotonic() + SEARCH_SECONDS
-    for count, recipe in enumerate(recipes(schema)):
-        if count >= MOST_ATTEMPTS or time.monotonic() > ends:
+    search = search or Search(schema)
+    for recipe in search:
+        if time.monotonic() > ends:
             break
         try:
             given = Arguments(schema, recipe, device, 1)
@@ -45,6 +52,7 @@ def working(overload: Any, device: str) -> Attempt:
                 settle(device)
         except Exception as error:
             first = first or reason_of(error).splitlines()[0]
+            search.learn(recipe, error)
             continue
         if any(tensor.overflows() for tensor in given.tensors):
             raise UnusableError("it took made-up arguments that are too small for it, and wrote past their end")
@@ -76,7 +84,7 @@ def once(overload: Any, recipe: Attempt, device: str, seed: int) -> dict[tuple[s
     schema = overload._schema
     given = Arguments(schema, recipe, device, seed)
     with torch.no_grad():
-        results = flat(overload(*given.positional, **given.named))
+        results = labelled(overload(*given.positional, **given.named), schema)
         settle(device)
     if any(tensor.overflows() for tensor in given.tensors):
         raise UnusableError("it took made-up arguments that are too small for it, and wrote past their end")
@@ -86,11 +94,36 @@ def once(overload: Any, recipe: Attempt, device: str, seed: int) -> dict[tuple[s
         info = infos[tensor.name]
         if tensor.is_written() and not (info is not None and info.is_write):
             found[WRITES, tensor.name] = {"schema": schema_that_writes(schema, tensor.name)}
-        for result in results:
+        for _, _, result in results:
             if tensor.owns(result) and not says_so(schema, info):
                 kind = RETURNS if result is tensor.tensor or same_view(result, tensor.tensor) else SHARES
                 found[kind, tensor.name] = {}
+    new = [one for one in results if not any(tensor.owns(one[2]) for tensor in given.tensors)]
+    for (label, info, one), (other_label, other_info, other) in itertools.combinations(new, 2):
+        if share_memory(one, other) and not (info and other_info and info.before_set & other_info.before_set):
+            found[TWINS, f"{label} and {other_label}"] = {}
     return found
+
+
+def labelled(results: Any, schema: Any) -> list[tuple[str, Any, Any]]:
+    """The results of a call: what each is called, what the schema says of its memory, and the result."""
+    several = results if len(schema.returns) > 1 else [results]
+    found = []
+    for number, (told, result) in enumerate(zip(schema.returns, several), start=1):
+        label = repr(told.name) if told.name else f"result {number}"
+        for index, one in enumerate(flat(result)):
+            found.append((f"{label}[{index}]" if isinstance(result, (list, tuple)) else label, told.alias_info, one))
+    return found
+
+
+def share_memory(one: Any, other: Any) -> bool:
+    """Whether two results are views of the same memory."""
+    import torch
+
+    both = (one, other)
+    if not all(isinstance(each, torch.Tensor) and each.layout == torch.strided and each.numel() for each in both):
+        return False
+    return bool(one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
 
 
 def same_view(result: Any, tensor: Any) -> bool:
@@ -250,9 +283,11 @@ def schema_that_writes(schema: Any, name: str) -> str:
     return f"{head}({', '.join(parts)}{arrow}{results}"
 
 
-def tell_all(judges: dict[str, Callable[[], list[dict[str, str]]]]) -> None:
-    """Tell how everything named behaves, as its judge finds out by calling it."""
-    ends = time.monotonic() + ALL_SECONDS
+def tell_all(judges: dict[str, Callable[[], list[dict[str, str]]]], look: Callable[[], None]) -> None:
+    """Tell how everything named behaves, as its judge finds out by calling it. ``look`` tells what the calls left
+    behind; after every one, for the next may end the process, but for as long as that takes little time.
+    """
+    ends, looked = time.monotonic() + ALL_SECONDS, 0.0
     for name, find_out in judges.items():
         if time.monotonic() > ends:
             tell_behaviour(op=name, problem=f"no time was left after {ALL_SECONDS} s", deviations=[])
@@ -269,6 +304,12 @@ def tell_all(judges: dict[str, Callable[[], list[dict[str, str]]]]) -> None:
         finally:
             faulthandler.cancel_dump_traceback_later()
         tell_behaviour(op=name, problem=problem, deviations=deviations)
+        if looked < LOOK_SECONDS:
+            began = time.monotonic()
+            look()
+            looked += time.monotonic() - began
+    if judges and looked >= LOOK_SECONDS:
+        look()
 
 
 def overload_named(name: str) -> Any:
@@ -280,21 +321,64 @@ def overload_named(name: str) -> Any:
     return getattr(getattr(getattr(torch.ops, namespace), op), overload or "default")
 
 
-def judge_op(name: str, device: str) -> list[dict[str, str]]:
+def judge_op(name: str, device: str, words: list[str]) -> list[dict[str, str]]:
     """:func:`judge` for the op of a name."""
-    return judge(overload_named(name), device)
+    return judge(overload_named(name), device, words)
 
 
-def judge(overload: Any, device: str) -> list[dict[str, str]]:
+def judge(overload: Any, device: str, words: Iterable[str] = ()) -> list[dict[str, str]]:
     """All that an op does that its schema or its fake does not say. Raises :class:`UnusableError`."""
-    recipe = working(overload, device)
+    search = Search(overload._schema, words)
+    recipe = working(overload, device, search)
     found = observed(overload, recipe, device)
-    kinds = [str(argument.type) for argument in overload._schema.arguments]
-    if any(kind.startswith("Optional[") and "Tensor" in kind for kind in kinds):
-        with contextlib.suppress(Exception):  # it may not take all of them at once
-            found.update(observed(overload, recipe.with_optional(), device))
+    ends = time.monotonic() + SEARCH_SECONDS
+    for said, other in variations(overload, recipe, search, device):
+        if time.monotonic() > ends:
+            break
+        with contextlib.suppress(Exception):  # it may not take this one
+            for key, value in observed(overload, other, device).items():
+                found.setdefault(key, {**value, "words": said} if said else value)
     if has_own_fake(overload):
         for key, value in judge_fake(overload, recipe, device).items():
             if key[0] != FAKE_RETURNS or not {(RETURNS, key[1]), (SHARES, key[1])} & found.keys():
                 found[key] = value
     return [{"kind": kind, "name": name, **more} for (kind, name), more in found.items()]
+
+
+def variations(overload: Any, recipe: Attempt, search: Search, device: str) -> Iterator[tuple[str, Attempt]]:
+    """Other ways to call an op that takes ``recipe``, and what is special in them: all optional tensors are given, a
+    flag has its other value, a string is another one of those that it takes.
+    """
+    kinds = [str(argument.type) for argument in overload._schema.arguments]
+    optional = any(kind.startswith("Optional[") and "Tensor" in kind for kind in kinds)
+    if optional:
+        yield "", recipe.with_optional()
+    for flag in search.flags[:MOST_FLAGS]:
+        switched = {*recipe.switched} ^ {flag}
+        other = recipe.with_switched(*sorted(switched))
+        value = Arguments(overload._schema, other, device, 1).value_of(flag)
+        yield f"{flag}={value}", other
+        if optional:
+            yield f"{flag}={value}", other.with_optional()
+    for name in search.strings:
+        taken = 0
+        for word in [*search.tried_words, *search.words]:
+            other = recipe.with_word(name, word)
+            if other == recipe or taken == MOST_WORDS or not takes(overload, other, device):
+                continue
+            taken += 1
+            yield f'{name}="{word}"', other
+
+
+def takes(overload: Any, recipe: Attempt, device: str) -> bool:
+    """Whether an op takes these arguments, too."""
+    import torch
+
+    given = Arguments(overload._schema, recipe, device, 1)
+    try:
+        with torch.no_grad():
+            overload(*given.positional, **given.named)
+            settle(device)
+    except Exception:
+        return False
+    return True

@@ -10,6 +10,7 @@ from .behaviour import has_own_fake, overload_named, working
 from .kernel import import_kernel, prepared
 from .made_up import Arguments
 from .registry import ops_of
+from .search import Search, words_of
 
 
 def has_fake(overload: Any, name: str) -> bool:
@@ -37,6 +38,7 @@ def call(request: dict[str, Any]) -> None:
         answer_failure(error, request["path"], [])
         return
     results: list[list[str]] = []
+    words = words_of(request["path"])
     for name in [op["name"] for op in ops_of(request["id"])]:
         if name in request["skip"]:
             continue
@@ -45,15 +47,15 @@ def call(request: dict[str, Any]) -> None:
             results.append([name, "no fake", ""])
             continue
         announce_call(name)
-        results.append([name, *called(overload, request["device"])])
+        results.append([name, *called(overload, request["device"], words)])
     answer(status="loaded", results=results)
 
 
-def called(overload: Any, device: str) -> tuple[str, str]:
+def called(overload: Any, device: str, words: list[str]) -> tuple[str, str]:
     import torch
 
     try:
-        recipe = working(overload, device)
+        recipe = working(overload, device, Search(overload._schema, words))
     except Exception as error:
         return "not called", reason_of(error).splitlines()[0]
     given = Arguments(overload._schema, recipe, device, 1)

@@ -15,7 +15,7 @@ from .registry import dispatch_keys, keys_of
 SHAPES = ((4, 8), (2, 4, 8), (8,), (2, 4, 8, 8))
 DTYPES = ("float32", "float16", "bfloat16")
 _NO_FORMULA = "no autograd formula was registered"
-NO_GRADIENT = "no gradient"
+NO_GRADIENT, GIVES_NONE = "no gradient", "backward gives none"
 PLAIN = {"float": 1e-6, "int": 8, "bool": False}
 
 
@@ -66,8 +66,9 @@ def once(layer: Any, namespace: str, shape: tuple[int, ...], dtype: str, device:
         return []  # nothing of the kernel was called, or there is nothing to differentiate
     if recorded and has_formula and not watched.lost and any(tensor.grad is not None for tensor in tensors):
         return []
+    kind = GIVES_NONE if recorded and has_formula and not watched.lost else NO_GRADIENT
     words = "explicit" if any("has_backward" in vars(base) for base in layer.__mro__) else ""
-    return [{"kind": NO_GRADIENT, "name": ", ".join(dict.fromkeys(watched.lost or watched.called)), "words": words}]
+    return [{"kind": kind, "name": ", ".join(dict.fromkeys(watched.lost or watched.called)), "words": words}]
 
 
 def can_go_back(results: list[Any]) -> bool:

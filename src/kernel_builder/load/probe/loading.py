@@ -9,12 +9,14 @@ import sys
 from functools import partial
 from typing import Any
 
-from .answers import answer, answer_failure, kernel_frames, reason_of
+from .answers import answer, answer_failure, kernel_frames, reason_of, tell_foreign
 from .behaviour import judge_op, tell_all
 from .device_code import Devices
 from .gradients import judge_layer, layers_of
 from .kernel import import_kernel, missing_dependencies, prepared, torch_is_here, unknown_to_client
-from .registry import Registrations, ops_of
+from .registrations import Registrations
+from .registry import ops_of, undefined_in
+from .search import words_of
 from .standins import stand_in
 
 
@@ -47,14 +49,19 @@ def load_all(request: dict[str, Any], versions: list[dict[str, str]]) -> None:
         answer(status="unavailable", reason=note)
         return
     ops = [op for version in versions for op in ops_of(version["id"])]
-    answer(status="loaded", ops=ops, foreign=seen.foreign(versions[0]["id"]), note=note, missing=missing)
+    foreign = seen.foreign(versions[0]["id"])
+    undefined = [
+        {"name": name, "place": seen.place_of(name)} for version in versions for name in undefined_in(version["id"])
+    ]
+    answer(status="loaded", ops=ops, undefined=undefined, foreign=foreign, note=note, missing=missing)
     if request.get("call") and not wanted:
         # After the answer: an op that ends the process does not take the proof of loading with it.
-        device, namespace = request["device"], request["id"]
-        judges = {op["name"]: partial(judge_op, op["name"], device) for op in ops}
+        device, namespace, words = request["device"], request["id"], words_of(request["path"])
+        judges: dict[str, Any] = {op["name"]: partial(judge_op, op["name"], device, words) for op in ops}
         layers = layers_of(sys.modules.get(namespace))
         judges.update({name: partial(judge_layer, layer, namespace, device) for name, layer in layers.items()})
-        tell_all({name: judge for name, judge in judges.items() if name not in request["skip"]})
+        wanted_now = {name: judge for name, judge in judges.items() if name not in request["skip"]}
+        tell_all(wanted_now, lambda: tell_foreign(seen.foreign(namespace)))
 
 
 def imported(path: str, request: dict[str, Any]) -> str:

@@ -1,26 +1,18 @@
 # Runs in the interpreter that kernels are loaded with, not in kernel-builder's own. Python 3.9 syntax.
-"""Arguments for an op, made up from its schema: several shapes and types, until the op takes some."""
+"""Arguments for an op, made up from its schema."""
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
-# Not square at first, so that a swapped shape shows.
-SHAPES = ((4, 8), (8,), (2, 4, 8), (8, 8), (2, 4, 8, 8), (2, 4, 4, 8, 8))
-DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
-# How tensors differ from each other: not at all; those that weigh are vectors; the first one is half of the others, as
-# the result of a gated activation; all but the first are vectors; all but the first and the second are.
-PATTERNS = ("same", "weights", "half", "first", "two")
-NUMBERS = (1, 8)
-MOST_ATTEMPTS = 400
 # Elements behind a tensor that it does not own: what an op writes there it writes out of bounds.
 GUARD = 8192
 
 _WEIGHTS = re.compile(r"weight|bias|gamma|beta|scale", re.IGNORECASE)
 _INDICES = re.compile(r"ind(ex|ices)|idx|ids?$|offset|position|mapping|lens?$|length|slot|table", re.IGNORECASE)
+_SWITCH = re.compile(r"in_?place|overwrite|mutat|updat|writ|accum|reset|clear|reuse|donat|store", re.IGNORECASE)
 _ADDRESS = re.compile(r"ptr|pointer|address|handle", re.IGNORECASE)
 
 
@@ -28,29 +20,48 @@ class ImpossibleError(Exception):
     """No argument can be made up."""
 
 
+@dataclass(frozen=True)
 class Attempt:
-    """How the arguments of a call are made up."""
+    """How the arguments of a call are made up. ``optional``: optional tensors are given too; ``switched`` are the names
+    of flags that are given their other value; ``words`` are the values of strings, by the names of their arguments.
+    """
 
-    def __init__(self, shape: tuple[int, ...], dtype: str, pattern: str, number: int, *, optional: bool) -> None:
-        self.shape = shape
-        self.dtype = dtype
-        self.pattern = pattern
-        self.number = number
-        self.optional = optional
+    shape: tuple[int, ...]
+    dtype: str
+    pattern: str
+    number: int
+    optional: bool = False
+    switched: tuple[str, ...] = ()
+    words: tuple[tuple[str, str], ...] = ()
 
     def with_optional(self) -> Attempt:
         """The same, where optional tensors are given too."""
-        return Attempt(self.shape, self.dtype, self.pattern, self.number, optional=True)
+        return replace(self, optional=True)
+
+    def with_switched(self, *names: str) -> Attempt:
+        """The same, with the other value of these flags."""
+        return replace(self, switched=names)
+
+    def with_word(self, name: str, word: str) -> Attempt:
+        """The same, with ``word`` for the argument ``name``."""
+        return replace(self, words=(*(pair for pair in self.words if pair[0] != name), (name, word)))
 
 
-def recipes(schema: Any) -> Iterator[Attempt]:
-    """What to try for an op, most likely first."""
-    kinds = [str(argument.type) for argument in schema.arguments]
-    numbers = NUMBERS if any("int" in kind for kind in kinds) else NUMBERS[:1]
-    tensors = sum("Tensor" in kind for kind in kinds)
-    patterns = PATTERNS if tensors > 1 else PATTERNS[:1]
-    for dtype, number, shape, pattern in itertools.product(DTYPES, numbers, SHAPES, patterns):
-        yield Attempt(shape, dtype, pattern, number, optional=False)
+def flags_of(schema: Any) -> list[str]:
+    """The arguments that switch something on or off."""
+    return [argument.name for argument in schema.arguments if is_flag(argument)]
+
+
+def is_flag(argument: Any) -> bool:
+    kind = str(argument.type)
+    # A number that is zero or one may be a flag; that it is one only its name tells.
+    number = kind == "int" and argument.has_default_value() and argument.default_value in (0, 1)
+    return kind in {"bool", "Optional[bool]"} or bool(number and _SWITCH.search(argument.name))
+
+
+def strings_of(schema: Any) -> list[str]:
+    """The arguments that are strings."""
+    return [argument.name for argument in schema.arguments if str(argument.type) in {"str", "Optional[str]"}]
 
 
 class Tensor:
@@ -113,16 +124,27 @@ class Arguments:
         self._recipe = recipe
         self._device = device
         self._source = torch.Generator().manual_seed(seed)
+        self._values: dict[str, Any] = {}
         for argument in schema.arguments:
-            value = self._value(argument)
+            value = self._values[argument.name] = self._value(argument)
             if argument.kwarg_only:
                 self.named[argument.name] = value
             else:
                 self.positional.append(value)
 
+    def value_of(self, name: str) -> Any:
+        """The value of the argument ``name``."""
+        return self._values[name]
+
     def _value(self, argument: Any) -> Any:
         """A value for an argument. Raises :class:`ImpossibleError`."""
         kind, name = str(argument.type), argument.name
+        word = dict(self._recipe.words).get(name)
+        if word is not None:
+            return word
+        if name in self._recipe.switched and is_flag(argument):
+            usual = argument.default_value if argument.has_default_value() else False
+            return 1 - usual if kind == "int" else not usual
         if kind in {"Optional[Tensor]", "Optional[List[Tensor]]"} and self._recipe.optional:
             kind = kind[len("Optional[") : -1]
         elif argument.has_default_value():
