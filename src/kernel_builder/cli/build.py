@@ -257,8 +257,8 @@ def command(
         if as_json:
             click.echo(json.dumps(dry_run_json(prepared, forecasts), indent=2))
         else:
-            width = width_of_stdout()
-            for line in dry_run_text(prepared, forecasts, width=width, commands=options["verbose"]):
+            width = width_of_stdout(environment())
+            for line in dry_run_text(prepared, forecasts, width=width, commands=options["verbose"], quiet=quiet):
                 click.echo(line)
             _echo(missing_text(prepared.unavailable))
         return ExitCode.OK
@@ -299,7 +299,7 @@ def _load_text(outcome: VariantOutcome) -> str:
 
 
 def _echo(lines: Iterable[str]) -> None:
-    width = width_of_stdout()
+    width = width_of_stdout(environment())
     for line in lines:
         click.echo(wrapped(line, width))
 

@@ -10,7 +10,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -223,8 +223,13 @@ def errors_as_json(enabled: bool) -> Iterator[None]:
         raise
 
 
-def width_of_stdout() -> int | None:
-    """How many columns the terminal has that stdout is; ``None`` when it is not one."""
+def width_of_stdout(environ: Mapping[str, str]) -> int | None:
+    """How many columns there are: as many as ``COLUMNS`` of ``environ`` says, else those of the terminal that stdout
+    is; ``None`` when it is not one.
+    """
+    said = environ.get("COLUMNS", "")
+    if said.isascii() and said.isdecimal() and int(said):
+        return int(said)
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 

@@ -25,14 +25,17 @@ def dry_run_json(prepared: Prepared, forecasts: Sequence[VariantForecast]) -> di
 
 
 def dry_run_text(
-    prepared: Prepared, forecasts: Sequence[VariantForecast], *, width: int | None, commands: bool
+    prepared: Prepared, forecasts: Sequence[VariantForecast], *, width: int | None, commands: bool, quiet: bool
 ) -> list[str]:
-    """Lines for people, in ``width`` columns: what to know, the table, and with ``commands`` all of them."""
+    """Lines for people, in ``width`` columns: what to know, with ``quiet`` only warnings, the table, and with
+    ``commands`` all of them.
+    """
     plan = prepared.plan
     lines = [f"nothing to build for {backend.value}: {reason}" for backend, reason in prepared.without_variant]
     lines += [f"warning: {text}" for text in plan.warnings]
-    lines += [f"note: {text}" for text in (*plan.notes, *prepared.matrix.remarks)]
-    if plan.hub.repo_id is not None:
+    if not quiet:
+        lines += [f"note: {text}" for text in (*plan.notes, *prepared.matrix.remarks)]
+    if plan.hub.repo_id is not None and not quiet:
         branch = f", branch {plan.hub.branch}" if plan.hub.branch is not None else ""
         lines.append(f"upload target: {plan.hub.repo_id}{branch}")
     lines += ["", *table(_HEAD, [_row(forecast) for forecast in forecasts], width), ""]

@@ -148,12 +148,18 @@ def is_repo_id(text: str) -> bool:
     )
 
 
+_PATHS = ("/", ".", "~", "file:")
+_NO_PATH = "kernels are named as on the Hub, owner/name; a directory of this machine cannot be one"
+
+
 def _repo_id(entry: TextEntry, report: Report) -> str | None:
     if is_repo_id(entry.text):
         return entry.text
     hint = 'use owner/name, with letters, digits, "-", "_" and "."'
     stripped = re.sub(r"^https?://[^/]+/(kernels/)?|\.git$", "", entry.text).strip("/")
-    if stripped != entry.text and is_repo_id(stripped):
+    if entry.text.startswith(_PATHS):
+        hint = _NO_PATH
+    elif stripped != entry.text and is_repo_id(stripped):
         hint = f'write: "{stripped}"'
     report.error(entry.path, f"{quoted(entry.text)} is not the name of a repository on the Hub", hint=hint)
     return None
@@ -214,7 +220,11 @@ def kernel_depends(reader: TableReader, report: Report) -> tuple[KernelDependenc
     found: dict[str, KernelDependency] = {}
     for item in node.items:
         if not isinstance(item, TableNode):
-            report.error(item.path, f"must be a table, not {describe(item)}", hint=f"write: {example}")
+            name = item.value if isinstance(item, Leaf) and isinstance(item.value, str) else ""
+            if is_repo_id(name):
+                example = example.replace("owner/name", name)
+            hint = _NO_PATH if name.startswith(_PATHS) else f"write: {example}"
+            report.error(item.path, f"must be a table, not {describe(item)}", hint=hint)
             continue
         inner = TableReader(item, KERNEL_DEPENDENCY, report)
         entry, version, revision = inner.text("repo-id"), inner.uint("version"), inner.text("revision")

@@ -257,7 +257,8 @@ class CompiledVariant:
         if minver is None or toolkit is None or Version.parse(toolkit.toolkit.version).is_at_least(minver):
             return False
         key = _key(self.kept.backend, Role.MINVER)
-        self.remarks.note(f"{self.kept.name}: section {section.id} is skipped, because {key} is {minver}")
+        text = f"{{variants}}: section {section.id} is skipped, because {key} is {minver}"
+        self.remarks.note(text, variants=self.kept.name)
         return True
 
     def _choose(self, section: Section, supported: tuple[Architecture, ...]) -> EffectiveSection:
@@ -272,15 +273,15 @@ class CompiledVariant:
             )
         if selected.dropped:
             dropped = ", ".join(map(str, selected.dropped))
-            self.remarks.note(f"section {section.id}: {dropped} dropped, {toolkit} builds for {known}")
+            text = f"section {section.id}: {dropped} dropped, {{toolkits}}"
+            self.remarks.note(text, toolkits=f"{toolkit} builds for {known}")
         return EffectiveSection(id=section.id, effective=selected.effective, dropped=selected.dropped)
 
     def _flags(self, unit: Unit) -> tuple[str, ...]:
         flags, replaced = raise_standard(unit.own_flags, self.row.cxx_standard)
         for word in replaced:
-            self.remarks.warn(
-                f"{unit.source}: {word} is raised to C++{self.row.cxx_standard}, which torch {self.row.torch} needs"
-            )
+            text = f"{{sources}}: {word} is raised to {{standards}}, which torch's headers need"
+            self.remarks.warn(text, sources=unit.source, standards=f"C++{self.row.cxx_standard}")
         return flags
 
 

@@ -52,22 +52,23 @@ def plan_build(planning: Planning) -> BuildPlan:
     _mention_left_out(project, files, remarks)
     _refuse_unwritable_paths(planning)
     planned: list[VariantPlan] = []
-    problems: list[str] = []
+    problems: dict[str, list[str]] = {}
     for kept in planning.variants:
         try:
             planned.append(_plan_variant(planning, kept, remarks))
         except ConfigError as error:
-            problems.append(f"{kept.name}: {error.message}")
+            problems.setdefault(error.message, []).append(kept.name)
     if problems:
-        raise ConfigError("\n".join(problems), hint="nothing was built")
+        told = (f"{', '.join(names)}: {message}" for message, names in problems.items())
+        raise ConfigError("\n".join(told), hint="nothing was built")
     return BuildPlan(
         places=planning.places,
         name=project.name,
         python_name=project.python_name,
         variants=tuple(planned),
         hub=project.hub,
-        warnings=tuple(remarks.warnings),
-        notes=tuple(remarks.notes),
+        warnings=remarks.warnings,
+        notes=remarks.notes,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from kernel_builder.backends import toolkit_kinds
@@ -20,6 +21,7 @@ from kernel_builder.toolchain.settings import ToolchainSettings
 from kernel_builder.variants.matrix import all_variants, why_not_compiled
 from kernel_builder.variants.support import SupportRow, load_support
 from kernel_builder.workflow.run import Run
+from kernel_builder.workflow.select import names_like, this_platform
 from kernel_builder.workflow.toolchains import open_toolchains, toolchain_request
 
 
@@ -73,11 +75,22 @@ def _row(variant: str, root: Path | None) -> SupportRow:
         if entry is not None:
             row, obstacle = entry.row, entry.obstacle
     if row is None:
+        here = this_platform()
         raise UsageError(
             f"variant {variant!r} is neither in the support table nor in a project here",
-            hint="run 'kernel-builder list-variants --set all' for a project's variants, or pass a project"
-            " with --project",
+            hint=_meant(variant, [row.name for row in table.rows if row.platform == here])
+            or "run 'kernel-builder list-variants --set all' for a project's variants, or pass a project with"
+            " --project",
         )
     if obstacle is not None:
         raise UsageError(f"{variant}: {obstacle}")
     return row
+
+
+def _meant(variant: str, names: list[str]) -> str | None:
+    """Which of ``names`` a part of one, or one that is written almost right, may mean."""
+    alike = names_like(variant, names)
+    near = get_close_matches(variant, names, cutoff=0.9)
+    if alike is None and not near:
+        return None
+    return f"did you mean one of {alike[1] if alike is not None else ', '.join(near)}?"

@@ -23,7 +23,7 @@ from kernel_builder.variants.matrix import COMPILED_BACKENDS, Matrix, why_not_co
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import SupportRow, VariantSet, load_support
 from kernel_builder.workflow.run import Run
-from kernel_builder.workflow.select import Selection, Unavailable, refuse, select_variants, this_platform
+from kernel_builder.workflow.select import Selection, Unavailable, names_like, refuse, select_variants, this_platform
 from kernel_builder.workflow.toolchains import (
     Chosen,
     ToolchainOptions,
@@ -110,9 +110,11 @@ def _rows(request: FetchRequest) -> tuple[SupportRow, ...]:
     here = [row for row in table.rows if row.platform == platform]
     for pattern in request.patterns:
         if not any(fnmatchcase(row.name, pattern) for row in here):
+            alike = names_like(pattern, [row.name for row in here])
+            meant = f"did you mean '{alike[0]}'? It matches {alike[1]}" if alike is not None else None
             raise UsageError(
                 f"no variant for {platform} matches {pattern}",
-                hint=f"use a name such as {here[-1].name}, or torch213-* for all of torch 2.13",
+                hint=meant or f"use a name such as {here[-1].name}, or torch213-* for all of torch 2.13",
             )
     backends = request.backends or (COMPILED_BACKENDS if not request.patterns else tuple(Backend))
     within = request.within or (VariantSet.ALL if request.patterns else VariantSet.LATEST)

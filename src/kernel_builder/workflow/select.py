@@ -146,15 +146,26 @@ def _what_was_meant(matrix: Matrix, patterns: tuple[str, ...]) -> str | None:
         if part in {entry.backend.value for entry in matrix.kept}:
             told.append(f"pass --backend {part}")
             continue
-        if any(entry.name == part for entry in matrix.kept):  # it is among those that look like it
-            continue
-        forms = [f"{form}{part}{end}" for form in ("", "torch", "*") for end in ("-*", "*")] if part else []
-        found = [(form, [entry.name for entry in matrix.kept if fnmatchcase(entry.name, form)]) for form in forms]
-        form, names = next(((form, names) for form, names in found if names), ("", []))
-        if names:
-            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            told.append(f"did you mean --variant '{form}'? It matches {', '.join(names[:_SHOWN])}{more}")
+        alike = names_like(pattern, [entry.name for entry in matrix.kept])
+        if alike is not None:
+            form, shown = alike
+            told.append(f"did you mean --variant '{form}'? It matches {shown}")
     return "; ".join(told) or None
+
+
+def names_like(given: str, names: Sequence[str]) -> tuple[str, str] | None:
+    """The glob that ``given``, a part of a name such as ``torch213``, ``2.13`` or ``cu130``, was meant to be, and those
+    of ``names`` that it matches, for people. ``None`` where it is none, or a whole name.
+    """
+    part = given.strip("*- ").lower().replace(".", "")
+    if not part or part in names:
+        return None
+    for form in (f"{start}{part}{end}" for start in ("", "torch", "*") for end in ("-*", "*")):
+        found = [name for name in names if fnmatchcase(name, form)]
+        if found:
+            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            return form, f"{', '.join(found[:_SHOWN])}{more}"
+    return None
 
 
 def _grouped_reasons(matrix: Matrix, project: Project, backends: tuple[Backend, ...]) -> str:

@@ -380,3 +380,16 @@ def test_a_kernel_dependency_is_a_repository_and_a_version_of_it(tmp_path: Path,
     assert words in mistake.message
     assert (mistake.key or "").startswith("general.kernel-depends[0].")
     assert mistake.line == text.split("kernel-depends")[0].count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    "written",
+    ['"/etc/passwd"', '{ repo-id = "/etc/passwd", version = 1 }', '{ repo-id = "../k", version = 1 }', '"./k"'],
+)
+def test_a_path_is_never_a_kernel_to_depend_on(tmp_path: Path, written: str) -> None:
+    text = MINIMAL.replace("[torch-noarch]", f"kernel-depends = [{written}]\n[torch-noarch]")
+    with pytest.raises(ConfigError) as caught:
+        load_project(project_dir(tmp_path, text))
+    assert [one.hint for one in errors_of(caught.value)][:1] == [
+        "kernels are named as on the Hub, owner/name; a directory of this machine cannot be one"
+    ]
