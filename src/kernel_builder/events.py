@@ -98,10 +98,14 @@ class Waiting:
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """Something people should know that stops nothing; ``warning`` when it may be a mistake of theirs."""
+    """Something people should know that stops nothing; ``warning`` when it may be a mistake of theirs.
+
+    ``once``: it is told when it is found out, and not again while nothing changes.
+    """
 
     message: str
     warning: bool = False
+    once: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ Reference: git-config(1), gitattributes(5), githooks(5); "SECURITY" in git(1).
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -120,6 +121,57 @@ def filters_of(root: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
     if any("=" in name for name in found):
         raise GitError("its git configuration has a filter that cannot be switched off")
     return tuple(sorted(found))
+
+
+def deciding_files(root: Path, environ: Mapping[str, str]) -> tuple[Path, ...] | None:
+    """The files, whether they exist or not, that decide what git says of the tree in ``root``, besides the files of the
+    tree itself. ``None`` where that cannot be told: a configuration includes other files.
+
+    Reference: gitrepository-layout(5), git-config(1) "FILES".
+    """
+    found: list[Path] = []
+    folder = common = None
+    for place in (root, *root.parents):
+        found.append(place / ".git")
+        folder = _repository_at(place / ".git")
+        if folder is not None:
+            break
+    configurations = _users_configurations(environ)
+    if folder is not None:
+        found += [folder / "commondir", folder / "HEAD", folder / "index"]
+        pointed = _content(folder / "commondir").strip()
+        common = Path(os.path.join(folder, pointed)) if pointed else folder  # noqa: PTH118
+        branch = _content(folder / "HEAD").strip().removeprefix("ref: ")
+        found += [common / branch] if branch.startswith("refs/") else []
+        found += [common / "packed-refs", common / "reftable" / "tables.list", common / "info" / "attributes"]
+        configurations += [common / "config", folder / "config.worktree"]
+    if any("[include" in _content(file).lower() for file in configurations):
+        return None
+    return (*found, *configurations)
+
+
+def _repository_at(path: Path) -> Path | None:
+    """The repository that ``.git`` is, or names."""
+    if path.is_dir():
+        return path
+    kind, _, named = _content(path).strip().partition(": ")
+    return Path(os.path.join(path.parent, named)) if kind == "gitdir" else None  # noqa: PTH118
+
+
+def _users_configurations(environ: Mapping[str, str]) -> list[Path]:
+    program = shutil.which("git", path=environ.get("PATH"))
+    home = environ.get("HOME", "")
+    own = Path(environ.get("XDG_CONFIG_HOME") or f"{home}/.config") / "git"
+    found = [Path("/etc/gitconfig"), Path(home, ".gitconfig"), own / "config", own / "attributes"]
+    found += [Path(environ[name]) for name in ("GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL") if environ.get(name)]
+    return found + ([Path(program).resolve().parents[1] / "etc" / "gitconfig"] if program else [])
+
+
+def _content(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
 
 
 def paths_in(output: bytes) -> tuple[str, ...]:

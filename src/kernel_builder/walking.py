@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".jj", ".bzr", "CVS"})
 """Directories in which programs for version control keep what they know, passwords of servers among it."""
 
-_NEVER = VERSION_CONTROL | {"__pycache__"}
+BYTECODE = "__pycache__"
+"""The directory that Python writes beside modules when they are imported."""
+
+_NEVER = VERSION_CONTROL | {BYTECODE}
 _MARKERS = ("pyvenv.cfg", "conda-meta", "CACHEDIR.TAG")
 """What only a Python environment or a cache has directly in it."""
 _ASIDE = frozenset({"build", "node_modules", "_cmake_build"})
@@ -26,19 +29,27 @@ class Link(NamedTuple):
     target: str
 
 
+class Looked(NamedTuple):
+    """What was seen of a directory: its status just before it was read, and the names in it."""
+
+    status: os.stat_result
+    names: tuple[str, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Walked:
     """What is in a tree, by POSIX paths relative to its root, all sorted.
 
     ``files`` are regular files and links to such; ``aside`` those in hidden directories and in what other programs
     build, where nobody keeps sources. ``links`` maps links to directories of the tree to these; ``leaving`` are the
-    links that lead out. Links to nowhere are not there at all.
+    links that lead out. Links to nowhere are not there at all. ``folders`` are the directories that were looked into.
     """
 
     files: tuple[str, ...]
     aside: tuple[str, ...]
     links: Mapping[str, str]
     leaving: tuple[Link, ...]
+    folders: Mapping[str, Looked] = field(default_factory=dict, repr=False)
 
 
 def is_inside(real: str, real_root: str) -> bool:
@@ -100,6 +111,7 @@ class _Walk:
         self.aside: list[str] = []
         self.links: dict[str, str] = {}
         self.leaving: list[Link] = []
+        self.folders: dict[str, Looked] = {}
         self._seen: set[str] = set()
 
     def run(self, starts: Iterable[str]) -> Walked:
@@ -117,6 +129,7 @@ class _Walk:
             aside=tuple(sorted(self.aside)),
             links=dict(sorted(self.links.items())),
             leaving=tuple(sorted(self.leaving)),
+            folders=self.folders,
         )
 
     def _below(self, start: str, *, aside: bool) -> None:
@@ -126,11 +139,14 @@ class _Walk:
             if directory in self._seen:
                 continue
             self._seen.add(directory)
+            place = os.path.join(self.root, directory)  # noqa: PTH118
             try:
-                with os.scandir(os.path.join(self.root, directory)) as entries:  # noqa: PTH118
+                status = os.stat(place)  # noqa: PTH116
+                with os.scandir(place) as entries:
                     found = list(entries)
             except OSError:  # compilers cannot look into it either
                 continue
+            self.folders[directory] = Looked(status, tuple(entry.name for entry in found))
             for entry in found:
                 path = f"{directory}/{entry.name}" if directory else entry.name
                 if entry.is_symlink():

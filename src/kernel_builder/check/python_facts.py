@@ -9,23 +9,19 @@ from __future__ import annotations
 import ast
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from kernel_builder.check.python_unset import Unset, unset_in
 from kernel_builder.check.subject import PythonFile, PythonTree, is_library_name
-from kernel_builder.config.model import FrameworkKind
 
 Dotted = tuple[str, ...]
 """A module's name below the package: ``()`` is the package itself, ``("ops", "norm")`` is ``ops/norm.py``."""
 
 GENERATED_OPS = "_ops"
 """The module that every build adds to the package."""
-GENERATED_NAMES = frozenset({"add_op_namespace_prefix", "ops", "torch"})
-"""What it defines for torch (contract 3.3)."""
 
 
 class Guard(IntEnum):
@@ -45,9 +41,8 @@ class Guard(IntEnum):
 
 class Position(NamedTuple):
     """Where a node stands: under which ``guard``, whether an ImportError there is ``caught``, whether a test of
-    ``sys.version_info`` decides on it (``versioned``), whether it is in a function's own scope (``local``), whether
-    an AttributeError or an OSError there is ``handled``, and whether it only runs when the user sets an environment
-    variable (``asked``).
+    ``sys.version_info`` decides on it (``versioned``), whether it is in a function's own scope (``local``), and whether
+    an AttributeError or an OSError there is ``handled``.
     """
 
     guard: Guard = Guard.IMPORT
@@ -55,7 +50,6 @@ class Position(NamedTuple):
     versioned: bool = False
     local: bool = False
     handled: bool = False
-    asked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,14 +169,12 @@ class Package:
     """A kernel's Python package: its modules by name.
 
     ``others`` are importable things that are no Python source: libraries, directories, modules that the build makes.
-    ``name`` is the kernel's name as a Python identifier, ``None`` where nothing says it. ``generated`` are the names in
-    the module that a build will add; ``None`` where it is there, or where that cannot be told.
+    ``name`` is the kernel's name as a Python identifier, ``None`` where nothing says it.
     """
 
     name: str | None
     modules: Mapping[Dotted, Module]
     others: frozenset[Dotted]
-    generated: frozenset[str] | None = None
 
     def exists(self, name: Dotted) -> bool:
         """Whether an import of ``name`` finds something."""
@@ -247,21 +239,12 @@ def _read(tree: PythonTree) -> Package:
     for name in [*modules, *others]:
         # A directory without __init__.py can be imported, too, as soon as something in it can.
         others.update(name[:length] for length in range(len(name)) if name[:length] not in modules)
-    generated = _generated(tree) if (GENERATED_OPS,) not in modules else None
-    return Package(name=tree.name, modules=modules, others=frozenset(others), generated=generated)
-
-
-def _generated(tree: PythonTree) -> frozenset[str] | None:
-    """The names in the module that a build of a source tree adds."""
-    project = tree.source.draft if tree.source is not None and tree.variant is None else None
-    if project is None:
-        return None
-    return None if project.framework.kind is FrameworkKind.TVM_FFI else GENERATED_NAMES
+    return Package(name=tree.name, modules=modules, others=frozenset(others))
 
 
 _ASKED_FOR = (ast.stmt, ast.Call, ast.Subscript, ast.BinOp, ast.NamedExpr)
 _PLACING = (
-    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.If, ast.IfExp, ast.While, ast.BoolOp),
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.If, ast.IfExp, ast.While),
     *(ast.Try, ast.ExceptHandler, ast.With, ast.AsyncWith),
 )
 
@@ -284,7 +267,6 @@ def placed(
     The bodies of functions in ``called`` stand where these are called; with ``on_import``, there are no others.
     """
     waiting: list[tuple[ast.AST, Position]] = [(tree, Position())]
-    unset = unset_in(tree)
     while waiting:
         node, place = waiting.pop()
         if isinstance(node, asked_for):
@@ -294,26 +276,22 @@ def placed(
             continue
         children: list[tuple[ast.AST, Position]] = []
         for part, value in ast.iter_fields(node):
-            inner = _inside(node, part, place, unset)
+            inner = _inside(node, part, place)
             caller = called.get(node) if called and part == "body" else None
             is_body = part == "body" and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
             if on_import and is_body and caller is None:
                 continue
             if caller is not None:
                 guard = max(place.guard, caller.guard)
-                inner = caller._replace(
-                    guard=guard,
-                    local=True,
-                    versioned=caller.versioned or place.versioned,
-                    asked=caller.asked or place.asked,
-                )
+                inner = caller._replace(guard=guard, local=True, versioned=caller.versioned or place.versioned)
             if isinstance(value, ast.AST):
                 children.append((value, inner))
             elif isinstance(value, list):
                 for item in value:
                     if isinstance(item, ast.AST):
                         children.append((item, inner))
-                        inner = _after(node, item, inner, unset, is_called=caller is not None)
+                        if caller is not None and inner.guard < Guard.CONDITION and _may_leave(item):
+                            inner = inner._replace(guard=Guard.CONDITION)
         waiting += reversed(children)
 
 
@@ -352,13 +330,9 @@ def _called_on_import(tree: ast.Module, nodes: Iterable[tuple[ast.AST, Position]
             function = functions.get(callee.id) if isinstance(callee, ast.Name) else None
             if function is not None and not _is_generator(function):
                 known = found.get(function)
-                if known is None or _tightness(place) < _tightness(known):
+                if known is None or (place.guard, place.caught) < (known.guard, known.caught):
                     found[function] = place
     return found
-
-
-def _tightness(place: Position) -> tuple[Guard, bool, bool]:
-    return place.guard, place.caught, place.asked
 
 
 def _is_generator(function: ast.FunctionDef) -> bool:
@@ -373,24 +347,9 @@ def _is_generator(function: ast.FunctionDef) -> bool:
     return False
 
 
-def _after(node: ast.AST, item: ast.AST, place: Position, unset: Unset, *, is_called: bool) -> Position:
-    """The place of what stands behind ``item``, a part of ``node``: an operand of ``and`` and ``or``, or a statement of
-    a function that is called.
-    """
-    if isinstance(node, ast.BoolOp):
-        part = "body" if isinstance(node.op, ast.And) else "orelse"
-        skips = isinstance(item, ast.expr) and unset.runs(item, part) is False
-    elif is_called and _may_leave(item):
-        leaves = isinstance(item, ast.If) and isinstance(item.body[-1], ast.Return | ast.Raise)
-        skips = leaves and isinstance(item, ast.If) and unset.runs(item.test, "orelse") is False
-    else:
-        return place
-    return place._replace(guard=max(place.guard, Guard.CONDITION), asked=place.asked or skips)
-
-
-def _inside(node: ast.AST, part: str, place: Position, unset: Unset) -> Position:
+def _inside(node: ast.AST, part: str, place: Position) -> Position:
     """The place of what stands in field ``part`` of ``node``, which itself stands at ``place``."""
-    guard, caught, versioned, local, handled, asked = place
+    guard, caught, versioned, local, handled = place
     found = Guard.IMPORT
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and part == "body":
         found, local = Guard.FUNCTION, True
@@ -401,11 +360,9 @@ def _inside(node: ast.AST, part: str, place: Position, unset: Unset) -> Position
     elif isinstance(node, ast.If) and part in {"body", "orelse"}:
         found = _branch(node, part)
         versioned = versioned or _tests_version(node.test)
-        asked = asked or unset.runs(node.test, part) is False
     elif isinstance(node, ast.IfExp) and part in {"body", "orelse"}:
         found = Guard.CONDITION
         versioned = versioned or _tests_version(node.test)
-        asked = asked or unset.runs(node.test, part) is False
     elif isinstance(node, ast.While) and part in {"body", "orelse"}:
         found = Guard.CONDITION
     elif isinstance(node, ast.Try) and part == "body" and _catches(node, _IMPORT_ERRORS):
@@ -422,7 +379,7 @@ def _inside(node: ast.AST, part: str, place: Position, unset: Unset) -> Position
     elif isinstance(node, (ast.With, ast.AsyncWith)) and part == "body" and _suppress_any(node, _LOOKUP_ERRORS):
         found = Guard.TRY
         handled = handled or _suppress_any(node, _ATTRIBUTE_ERRORS)
-    return Position(max(guard, found), caught, versioned, local, handled, asked)
+    return Position(max(guard, found), caught, versioned, local, handled)
 
 
 def _tests_version(test: ast.expr) -> bool:
@@ -450,9 +407,7 @@ _IMPORT_ERRORS = frozenset(
 )
 _ATTRIBUTE_ERRORS = frozenset({"AttributeError", "RuntimeError", "OSError", "Exception", "BaseException"})
 """What torch raises where an op or a library does not exist, and what contains it."""
-_LOOKUP_ERRORS = frozenset(
-    {"AttributeError", "TypeError", "NameError", "RuntimeError", "OSError", "FileNotFoundError", "SubprocessError"}
-)
+_LOOKUP_ERRORS = frozenset({"AttributeError", "TypeError", "NameError", "RuntimeError", "OSError"})
 
 
 def _catches(node: ast.Try, errors: frozenset[str]) -> bool:
@@ -573,32 +528,14 @@ def _by_string(node: ast.Call, place: Position, values: Mapping[str, list[ast.ex
     found = leading_text(argument)
     if found is not None:
         text, is_whole = found
-        level = _given(node, 4, "level")
-        if level is not None:
-            yield from _by_level(node, found, level, place)
-        elif text.lstrip("."):
+        relative_by_level = any(word.arg == "level" for word in node.keywords)
+        if text.lstrip(".") and not relative_by_level:
             yield _dynamic(node, text, place, open_ended=not is_whole)
         return
     seen: set[str] = set()
     for text in sorted(set(_texts_in(argument, values, seen))):
         if "." in text and text.strip(".").replace(".", "").isidentifier():
             yield _dynamic(node, text, place, open_ended=True, indirect=True)
-
-
-def _given(node: ast.Call, index: int, name: str) -> ast.expr | None:
-    """An argument by place or by name."""
-    by_name = next((word.value for word in node.keywords if word.arg == name), None)
-    return node.args[index] if len(node.args) > index else by_name
-
-
-def _by_level(node: ast.Call, text: tuple[str, bool], level: ast.expr, place: Position) -> Iterator[Import]:
-    """``__import__("name", globals(), locals(), ["x"], 1)``: ``from .name import x``."""
-    if not isinstance(level, ast.Constant) or not isinstance(level.value, int) or level.value < 0:
-        return
-    taken = _given(node, 3, "fromlist")
-    names = [leading_text(item) for item in taken.elts] if isinstance(taken, ast.List | ast.Tuple) else []
-    found = _dynamic(node, "." * level.value + text[0], place, open_ended=not text[1])
-    yield replace(found, names=tuple(name[0] for name in names if name is not None and name[1]))
 
 
 def _texts_in(node: ast.expr, values: Mapping[str, list[ast.expr]], seen: set[str]) -> Iterator[str]:
@@ -726,8 +663,6 @@ def _opens(node: ast.AST, place: Position) -> bool:
 
 def _names(tree: Package, name: Dotted, seen: set[Dotted]) -> frozenset[str] | None:
     module = tree.modules.get(name)
-    if name == (GENERATED_OPS,) and tree.generated is not None:
-        return tree.generated
     if module is None or module.source.is_open:
         return None
     if name in seen:

@@ -14,7 +14,6 @@ from importlib import resources
 
 from kernel_builder.check.model import Finding, Rule, Settings, Severity, checks, rule
 from kernel_builder.check.python_facts import (
-    GENERATED_OPS,
     Dotted,
     Guard,
     Import,
@@ -447,16 +446,13 @@ def relative_imports(tree: PythonTree, _settings: Settings) -> Iterator[Finding]
                 continue
             problem, lacking = found
             soft = entry.caught or entry.guard is Guard.TYPING
-            dots = "." * (len(module.package) + 1)
             extension = any(_is_extension(name[-1]) for name in lacking)
-            op = next((name[1] for name in lacking if name[0] == GENERATED_OPS and len(name) == 2), None)
-            hint = _instead_of_a_module(dots) if extension else None
             yield (UNRESOLVED_GUARDED if soft else UNRESOLVED).at(
                 module.file,
                 f"{entry.statement}: {problem}",
                 line=entry.line,
                 symbol=entry.module or None,
-                hint=hint if op is None else f"write: from {dots}{GENERATED_OPS} import ops, and call ops.{op}(...)",
+                hint=_instead_of_a_module("." * (len(module.package) + 1)) if extension else None,
             )
 
 
@@ -472,12 +468,7 @@ def _unresolved(package: Package, module: Module, entry: Import) -> tuple[str, t
         return None
     if len(lacking[0]) <= len(target):
         return f"the kernel has no module {'.'.join(lacking[0])}", lacking
-    names = " and no ".join(name[-1] for name in lacking)
-    module_there = package.modules.get(target)
-    if module_there is not None and module_there.is_package:
-        modules = " and no ".join(".".join(name) for name in lacking)
-        return f"the kernel has no module {modules}, and {_init_of(target)} defines no {names}", lacking
-    return f"{'.'.join(target)} defines no {names}", lacking
+    return f"{_module_name(target)} defines no {' and no '.join(name[-1] for name in lacking)}", lacking
 
 
 def _lacking(package: Package, target: Dotted, names: Sequence[str]) -> tuple[Dotted, ...]:
@@ -500,8 +491,8 @@ def _instead_of_a_module(dots: str) -> str:
     return f"write: from {dots}_ops import ops; the build makes no module of C++ functions: call its ops, ops.NAME(...)"
 
 
-def _init_of(package: Dotted) -> str:
-    return "/".join((*package, "__init__.py"))
+def _module_name(name: Dotted) -> str:
+    return ".".join(name) if name else "__init__.py"
 
 
 # --- names ---

@@ -15,7 +15,6 @@ from typing import TypedDict, Unpack
 import click
 
 from kernel_builder.cli.console import errors_as_json, mebibytes, show_error, width_of_stdout
-from kernel_builder.cli.dry_run import dry_run_json, dry_run_text
 from kernel_builder.cli.fitting import wrapped
 from kernel_builder.cli.options import (
     PathName,
@@ -29,13 +28,11 @@ from kernel_builder.cli.session import environment, open_run
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ExitCode, UsageError
 from kernel_builder.load.evidence import LoadResult
-from kernel_builder.toolchain.lock import LockUse
+from kernel_builder.toolchain.lock_use import LockUse
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet
 from kernel_builder.workflow.build import BuildRequest, build, prepare_build
-from kernel_builder.workflow.forecast import forecast
-from kernel_builder.workflow.outcome import BuildOutcome, VariantOutcome, VariantStatus
-from kernel_builder.workflow.select import Unavailable, grouped
+from kernel_builder.workflow.outcome import BuildOutcome, Unavailable, VariantOutcome, VariantStatus, grouped
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> None:
@@ -245,29 +242,34 @@ def command(
     A variant is replaced as a whole once it is complete and has been loaded; otherwise it is left untouched.
     """
     request = build_request(options, output=output, ignore=ignore, quiet=quiet)
+    if dry_run:
+        _show_plan(request, quiet=quiet, as_json=as_json)
+        return ExitCode.OK
     started = time.monotonic()
     with errors_as_json(as_json):
-        if dry_run:
-            with open_run(quiet=quiet) as run:
-                prepared = prepare_build(request, run)
-                forecasts = forecast(prepared)
-        else:
-            outcome = run_build(request, quiet=quiet)
-    if dry_run:
-        if as_json:
-            click.echo(json.dumps(dry_run_json(prepared, forecasts), indent=2))
-        else:
-            width = width_of_stdout(environment())
-            for line in dry_run_text(prepared, forecasts, width=width, commands=options["verbose"], quiet=quiet):
-                click.echo(line)
-            _echo(missing_text(prepared.unavailable))
-        return ExitCode.OK
+        outcome = run_build(request, quiet=quiet)
     show_failures(outcome)
     if as_json:
         click.echo(json.dumps(_outcome_json(outcome), indent=2))
     elif not quiet:
         _echo(_summary(outcome, time.monotonic() - started))
     return ExitCode.OK if outcome.ok else ExitCode.FAILED
+
+
+def _show_plan(request: BuildRequest, *, quiet: bool, as_json: bool) -> None:
+    from kernel_builder.cli.dry_run import dry_run_json, dry_run_text  # noqa: PLC0415  (start-up time)
+    from kernel_builder.workflow.forecast import forecast  # noqa: PLC0415
+
+    with errors_as_json(as_json), open_run(quiet=quiet) as run:
+        prepared = prepare_build(request, run)
+        forecasts = forecast(prepared)
+    if as_json:
+        click.echo(json.dumps(dry_run_json(prepared, forecasts), indent=2))
+        return
+    width = width_of_stdout(environment())
+    for line in dry_run_text(prepared, forecasts, width=width, commands=request.verbose, quiet=quiet):
+        click.echo(line)
+    _echo(missing_text(prepared.unavailable))
 
 
 def run_build(request: BuildRequest, *, quiet: bool) -> BuildOutcome:
@@ -283,7 +285,7 @@ def show_failures(outcome: BuildOutcome) -> None:
     for failed in outcome.variants:
         if failed.status is VariantStatus.FAILED:
             for problem in failed.problems:
-                show_error(f"error: {failed.plan.name}: {problem}")
+                show_error(f"error: {failed.name}: {problem}")
 
 
 def _load_text(outcome: VariantOutcome) -> str:
@@ -291,10 +293,10 @@ def _load_text(outcome: VariantOutcome) -> str:
     if load is None:
         return ""
     text = load.told
-    unimplemented = load.unimplemented(outcome.plan.backend)
+    unimplemented = load.unimplemented(outcome.backend)
     if unimplemented:
         names = ", ".join(op.short for op in unimplemented)
-        text += f" (without an implementation for {outcome.plan.backend.value}: {names})"
+        text += f" (without an implementation for {outcome.backend.value}: {names})"
     return f"{text}; {load.reason}" if load.loaded and load.reason else text
 
 
@@ -306,7 +308,7 @@ def _echo(lines: Iterable[str]) -> None:
 
 def _summary(outcome: BuildOutcome, seconds: float) -> list[str]:
     """A line per variant, a line of figures."""
-    names = [variant.plan.name for variant in outcome.variants]
+    names = [variant.name for variant in outcome.variants]
     width = max(len(name) for name in names)
     lines = []
     for variant in outcome.variants:
@@ -315,13 +317,13 @@ def _summary(outcome: BuildOutcome, seconds: float) -> list[str]:
             details = [variant.problem or ""]
         elif variant.status is VariantStatus.FAILED:
             details = ["see above"]
-        elif variant.plan.library is None:
+        elif not variant.is_compiled:
             details = ["Python only", _load_text(variant)]
         status = "unchanged" if variant.status is VariantStatus.UNCHANGED else variant.status.value
-        lines.append(f"{variant.plan.name:<{width}}  {status}: {'; '.join(filter(None, details))}")
+        lines.append(f"{variant.name:<{width}}  {status}: {'; '.join(filter(None, details))}")
     good, total = sum(variant.path is not None for variant in outcome.variants), len(names) + len(outcome.unavailable)
     lines.append(
-        f"{good} of {total} variants in {outcome.plan.places.output};"
+        f"{good} of {total} variants in {outcome.output};"
         f" {mebibytes(outcome.fetched) if outcome.fetched else 'nothing'} fetched; {seconds:.0f} s"
     )
     lines += [f"note: {text}" for text in outcome.remarks]
@@ -343,19 +345,19 @@ def _outcome_json(outcome: BuildOutcome) -> dict[str, object]:
     return {
         "ok": outcome.ok,
         "unavailable": [entry.to_json() for entry in outcome.unavailable],
-        "output": str(outcome.plan.places.output),
+        "output": str(outcome.output),
         "fetched-bytes": outcome.fetched,
         "confinement": outcome.confinement,
-        "warnings": list(outcome.plan.warnings),
-        "notes": [*outcome.plan.notes, *outcome.remarks],
+        "warnings": list(outcome.warnings),
+        "notes": [*outcome.notes, *outcome.remarks],
         "variants": [
             {
-                "name": variant.plan.name,
+                "name": variant.name,
                 "status": variant.status.value,
                 "path": str(variant.path) if variant.path else None,
-                "ops-id": variant.plan.ops_id,
+                "ops-id": variant.ops_id,
                 "compiled": list(variant.compiled),
-                "load": _load_json(variant.load, variant.plan.backend) if variant.load else None,
+                "load": _load_json(variant.load, variant.backend) if variant.load else None,
                 "problem": variant.problem,
             }
             for variant in outcome.variants

@@ -31,8 +31,8 @@ def command(*, quiet: bool, **options: Unpack[BothOptions]) -> int:
         show_failures(outcome)
         for line in missing_text(outcome.unavailable):
             click.echo(line, err=True)
-        built = tuple(variant.plan.name for variant in outcome.variants if variant.path is not None)
+        built = tuple(variant.name for variant in outcome.variants if variant.path is not None)
         if not outcome.ok or not built:
             raise BuildError("nothing was uploaded because the build failed", hint="see above")
     # The very folder: a link named result beside it is not what was built now.
-    return run_upload(outcome.plan.places.output, options, quiet=quiet, only=built)
+    return run_upload(outcome.output, options, quiet=quiet, only=built)

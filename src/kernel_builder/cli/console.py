@@ -13,12 +13,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from kernel_builder.cli.fitting import duration, shortened, wrapped
 from kernel_builder.errors import KernelBuilderError
@@ -38,6 +37,11 @@ from kernel_builder.events import (
     UploadStarted,
     Waiting,
 )
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
 
 _QUIET_SECONDS = 30.0
 """Without a terminal, a sign of life at least this often while bytes arrive."""
@@ -102,12 +106,30 @@ class ConsoleReporter:
     """Renders events. Use as a context manager; thread-safe."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._quiet = quiet
         self._lock = threading.RLock()
         self._transfers: dict[str, _Transfer] = {}
         self._steps: _Steps | None = None
         self._last_sign = time.monotonic()
+        self._live: Live | None = None
+        self._is_open = False
+
+    @cached_property
+    def _console(self) -> Console:
+        from rich.console import Console  # noqa: PLC0415  (start-up time)
+
+        return Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def __enter__(self) -> ConsoleReporter:
+        self._is_open = True
+        return self
+
+    def _show_what_goes_on(self) -> None:
+        """Begin with the live line, if there is a terminal to show it on."""
+        if self._live is not None or not self._is_open or self._quiet or not self._console.is_terminal:
+            return
+        from rich.live import Live  # noqa: PLC0415  (start-up time)
+
         self._live = Live(
             console=self._console,
             transient=True,
@@ -115,18 +137,18 @@ class ConsoleReporter:
             get_renderable=self._now,
             vertical_overflow="crop",
         )
-
-    def __enter__(self) -> ConsoleReporter:
-        if self._console.is_terminal and not self._quiet:
-            self._live.start()
-        return self
+        self._live.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.stop()
+        self._is_open = False
+        if self._live is not None:
+            self._live.stop()
 
     def _now(self) -> Text:
+        from rich.text import Text  # noqa: PLC0415  (start-up time)
+
         # Without the lock: whoever prints holds it and waits for what shows this.
         lines = self.live_lines(self._console.width - 1, time.monotonic())
         return Text("\n".join(lines), no_wrap=True, overflow="crop")
@@ -159,6 +181,7 @@ class ConsoleReporter:
         elif isinstance(event, Output):
             self._console.print(event.text.rstrip("\n"), markup=False)
         elif not self._quiet:
+            self._show_what_goes_on()
             self._show_progress(event)
 
     def _show_progress(self, event: Event) -> None:
@@ -235,4 +258,6 @@ def width_of_stdout(environ: Mapping[str, str]) -> int | None:
 
 def show_error(text: str) -> None:
     """Print ``text`` to stderr, in red where that is possible."""
+    from rich.console import Console  # noqa: PLC0415  (start-up time)
+
     Console(file=sys.stderr, highlight=False, soft_wrap=True).print(text, style="red", markup=False)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.cells import cell_len
+
+def cell_len(text: str) -> int:
+    """How many columns of a terminal ``text`` takes."""
+    if text.isascii() and text.isprintable():
+        return len(text)
+    from rich.cells import cell_len as measure  # noqa: PLC0415  (start-up time)
+
+    return measure(text)
+
 
 _NARROWEST = 20
 """In fewer columns nothing is wrapped: there is no good way to."""

@@ -6,13 +6,14 @@ The interpreter is one that has torch and ``kernels``; kernel-builder needs neit
 from __future__ import annotations
 
 import hashlib
-import os.path
+import os
 import re
 import shutil
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from kernel_builder import __version__
 from kernel_builder.binary.mangled import readable
@@ -35,6 +36,7 @@ from kernel_builder.load.evidence import (
     remembered,
 )
 from kernel_builder.load.standins import stand_ins_for
+from kernel_builder.seen import Memory, Sighting, environment_digest
 from kernel_builder.variants.names import Abi, ArchVariant, Platform, StableAbiTag, System, TorchTag, Variant
 
 _MOST_CRASHES = 3
@@ -45,6 +47,9 @@ _TOOLKIT = re.compile(r"(20\d\d)0(\d)\d\d\Z|(\d+)\.(\d+)")
 # What a stand-in says before it ends the process.
 _CALLED = re.compile(r"^kernel-builder: the stand-in of (\S+) was called$", re.MULTILINE)
 _COMPILER = "triton"
+_DRIVERS = ("/etc/ld.so.cache",)
+"""What tells where libraries of drivers are."""
+_DEVICES = ("/dev", "/dev/dri")
 _PROOF = "loaded.json"
 
 
@@ -56,7 +61,8 @@ class Environment:
     itself or with a plugin, each with the version of the toolkit that it was built with (``""`` for backends without
     one); ``devices`` how many devices the drivers offer, for the backends whose driver can be asked. ``platform`` is
     what the interpreter is a program for, ``environ`` the environment variables, of which it gets those that loading
-    needs. ``sandbox`` confines it while it runs a kernel's code.
+    needs. ``sandbox`` confines it while it runs a kernel's code. ``seen`` is what all of this rests on; ``None`` where
+    that cannot be told, or changed just now.
     """
 
     python: Path
@@ -68,6 +74,7 @@ class Environment:
     platform: Platform = field(default_factory=Platform.current)
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     sandbox: Sandbox = field(default_factory=Sandbox)
+    seen: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
     def ask(self, task: str, request: Mapping[str, object], *readable: Path) -> Reply:
         """What the probe answers about the kernels in ``readable``."""
@@ -112,9 +119,10 @@ class Environment:
 
 @dataclass(frozen=True, kw_only=True)
 class NoEnvironment:
-    """Why variants cannot be loaded on this machine."""
+    """Why variants cannot be loaded on this machine; ``seen`` as in :class:`Environment`."""
 
     reason: str
+    seen: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def confinement(self) -> str:
@@ -142,20 +150,19 @@ def _candidates(chosen: Path | None, environ: Mapping[str, str]) -> list[Path]:
     return list(unique.values())
 
 
-def find_environment(chosen: Path | None, environ: Mapping[str, str]) -> Environment | NoEnvironment:
+def find_environment(
+    chosen: Path | None, environ: Mapping[str, str], memory: Memory | None = None
+) -> Environment | NoEnvironment:
     """The first Python with torch and ``kernels``: ``chosen`` if given, else the active environment's, ours, PATH's.
 
-    ``environ`` holds the environment variables, by which it is looked for and with which it is started.
+    ``environ`` holds the environment variables, by which it is looked for and with which it is started. What
+    ``memory`` knows of an interpreter is not asked again.
     Raises :class:`UsageError` when ``chosen`` has not both.
     """
     reasons: list[str] = []
-    request = {
-        "versions": sorted({backend.torch.version for backend in Backend if backend.torch.version is not None}),
-        "plugins": sorted({backend.torch.plugin for backend in Backend if backend.torch.plugin is not None}),
-        "drivers": {backend.value: asdict(backend.driver) for backend in Backend if backend.driver is not None},
-    }
+    basis = _Basis(environ)
     for python in _candidates(chosen, environ):
-        reply = ask(python, environ, "describe", request)
+        reply = _describe(python, environ, memory, basis)
         answer = reply.answer
         if answer is None:
             reasons.append(reply.problem)
@@ -180,11 +187,59 @@ def find_environment(chosen: Path | None, environ: Mapping[str, str]) -> Environ
             environ=environ,
             sandbox=find_sandbox(command, visible, environ),
             abi=(Abi.CXX11 if answer["cxx11"] else Abi.CXX98) if sys.platform == "linux" else None,
+            seen=basis.seen,
         )
     if chosen is not None:
         why = reasons[0] if reasons else "no such file"
         raise UsageError(f"--python {chosen} cannot load kernels: {why}", hint="pass a Python with torch and kernels")
-    return NoEnvironment(reason=reasons[0] if reasons else "no Python was found")
+    return NoEnvironment(reason=reasons[0] if reasons else "no Python was found", seen=basis.seen)
+
+
+class _Basis:
+    """What an answer about interpreters rests on: programs on PATH, drivers, devices, and what each of them says."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._sighting: Sighting | None = Sighting()
+        for variable in ("PATH", "LD_LIBRARY_PATH"):
+            for folder in filter(None, environ.get(variable, "").split(os.pathsep)):
+                self._sighting.folder(folder)
+        for file in _DRIVERS:
+            self._sighting.file(file)
+        for folder in _DEVICES:
+            self._sighting.names(folder)
+
+    def take(self, python: Path, answer: Mapping[str, Any] | None) -> None:
+        """What ``python`` says that its ``answer`` rests on; of one that says nothing, nothing is known."""
+        if answer is None or self._sighting is None:
+            self._sighting = None
+            return
+        for file in (str(python), *answer["rests_on"]["files"]):
+            self._sighting.file(file)
+        for folder in answer["rests_on"]["folders"]:
+            self._sighting.folder(folder)
+
+    @property
+    def seen(self) -> Mapping[str, Any] | None:
+        return None if self._sighting is None or self._sighting.disturbed is not None else self._sighting.to_json()
+
+
+def _describe(python: Path, environ: Mapping[str, str], memory: Memory | None, basis: _Basis) -> Reply:
+    """What ``python`` has: as it says itself, or as ``memory`` knows it did."""
+    question = {
+        "versions": sorted({backend.torch.version for backend in Backend if backend.torch.version is not None}),
+        "plugins": sorted({backend.torch.plugin for backend in Backend if backend.torch.plugin is not None}),
+        "drivers": {backend.value: asdict(backend.driver) for backend in Backend if backend.driver is not None},
+    }
+    key = ("interpreter", __version__, str(python), question, environment_digest(environ))
+    recalled = memory.recall(key) if memory is not None else None
+    if recalled is not None:
+        basis.take(python, recalled.value)
+        return Reply(answer=recalled.value)
+    reply = ask(python, environ, "describe", question)
+    basis.take(python, reply.answer)
+    if memory is not None and basis.seen is not None:
+        memory.keep(key, reply.answer, basis.seen)
+    return reply
 
 
 def _named_paths(environ: Mapping[str, str]) -> list[str]:

@@ -212,6 +212,31 @@ class LoadResult:
     log: Path | None = None
     stood_in: tuple[str, ...] = ()
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """What :meth:`to_json` gave. Raises ``KeyError``, ``TypeError``, ``ValueError``."""
+        return cls(
+            status=LoadStatus(value["status"]),
+            reason=value["reason"],
+            stood_in=tuple(value["stood-in"]),
+            ops=tuple(LoadedOp.from_json(op) for op in value["ops"]),
+            undefined=tuple(Undefined.from_json(one) for one in value["undefined"]),
+            foreign=tuple(Foreign.from_json(one) for one in value["foreign"]),
+            behaviour=tuple(Behaviour.from_json(one) for one in value["behaviour"]),
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """As plain JSON values: what is known of a variant that did not fail to load."""
+        return {
+            "status": self.status.value,
+            "reason": self.reason,
+            "stood-in": self.stood_in,
+            "ops": [asdict(op) for op in self.ops],
+            "undefined": [asdict(one) for one in self.undefined],
+            "foreign": [asdict(one) for one in self.foreign],
+            "behaviour": [asdict(one) for one in self.behaviour],
+        }
+
     @property
     def loaded(self) -> bool:
         """Whether it was loaded, on either level of proof."""
@@ -270,15 +295,7 @@ def remembered(stamp: Path, key: list[str] | None) -> LoadResult | None:
     try:
         kept = parse_json(stamp.read_text(encoding="utf-8"))
         if key is not None and kept["key"] == key:
-            return LoadResult(
-                status=LoadStatus(kept["status"]),
-                reason=kept["reason"],
-                stood_in=tuple(kept["stood-in"]),
-                ops=tuple(LoadedOp.from_json(op) for op in kept["ops"]),
-                undefined=tuple(Undefined.from_json(one) for one in kept["undefined"]),
-                foreign=tuple(Foreign.from_json(one) for one in kept["foreign"]),
-                behaviour=tuple(Behaviour.from_json(one) for one in kept["behaviour"]),
-            )
+            return LoadResult.from_json(kept)
     except (OSError, ValueError, KeyError, TypeError):
         pass  # no proof, or not one of ours: it is made again
     return None
@@ -290,15 +307,5 @@ def remember(stamp: Path, key: list[str] | None, result: LoadResult) -> None:
     """
     if key is None or not result.loaded:
         return
-    kept = {
-        "key": key,
-        "status": result.status.value,
-        "reason": result.reason,
-        "stood-in": result.stood_in,
-        "ops": [asdict(op) for op in result.ops],
-        "undefined": [asdict(one) for one in result.undefined],
-        "foreign": [asdict(one) for one in result.foreign],
-        "behaviour": [asdict(one) for one in result.behaviour],
-    }
     stamp.parent.mkdir(parents=True, exist_ok=True)
-    write_text(stamp, json.dumps(kept))
+    write_text(stamp, json.dumps({"key": key, **result.to_json()}))

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import Project
-from kernel_builder.git import GitError, filters_of, paths_in, run_git
+from kernel_builder.git import GitError, GitTooSlowError, filters_of, paths_in, run_git
 from kernel_builder.project.inputs import BuildInputs
 from kernel_builder.project.tree import OUTPUT_DIRECTORY, WORK_DIRECTORY
 
@@ -34,7 +34,8 @@ class Identity:
     """``unique`` is the last part of every ops id of this tree.
 
     ``commit`` is the full commit, ``None`` without one; ``dirty`` whether the tree differs from it; ``reason`` says
-    for people why the name is not simply the commit's. ``sources`` is the digest of all that a build reads.
+    for people why the name is not simply the commit's. ``sources`` is the digest of all that a build reads. ``tracked``
+    are the files of the tree that git has. ``lasts``: while nothing changes, the name is the same.
     """
 
     unique: str
@@ -42,6 +43,8 @@ class Identity:
     dirty: bool
     reason: str | None = None
     sources: str = ""
+    tracked: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    lasts: bool = True
 
     def ops_id(self, project: Project, backend: Backend) -> str:
         """``_<python name>_<backend>_<unique>``: metadata id, extension module name and op namespace at once."""
@@ -118,13 +121,12 @@ def _is_stored_apart(root: Path, path: str, environ: Mapping[str, str]) -> bool:
         return False
 
 
-def _differences(root: Path, inputs: BuildInputs, environ: Mapping[str, str]) -> str | None:
-    """What makes the tree differ from its commit, for people; ``None`` when it is clean.
+def _differences(tree: _Tree, inputs: BuildInputs) -> str | None:
+    """What makes ``tree`` differ from its commit, for people; ``None`` when it is clean.
 
     Tracked files below the project count, whatever they are for; untracked ones only when a build reads them, whether
     git ignores them or not. Build outputs never count.
     """
-    tree = _look(root, environ, OUTPUT_DIRECTORY, WORK_DIRECTORY)
     if tree.changed is not None:
         return tree.changed
     for path in inputs.all:
@@ -144,7 +146,7 @@ def identify(project: Project, inputs: BuildInputs, *, environ: Mapping[str, str
     digest = inputs.digest
     try:
         commit = _head(project.root, environ)
-        difference = _differences(project.root, inputs, environ)
+        tree = _look(project.root, environ, OUTPUT_DIRECTORY, WORK_DIRECTORY)
     except GitError as error:
         return Identity(
             unique=digest[:_LONE_DIGEST_DIGITS],
@@ -152,14 +154,17 @@ def identify(project: Project, inputs: BuildInputs, *, environ: Mapping[str, str
             dirty=False,
             reason=f"the kernel is named by its content because {error}",
             sources=digest,
+            lasts=not isinstance(error, GitTooSlowError),
         )
+    difference = _differences(tree, inputs)
     short = commit[:_COMMIT_DIGITS]
     if difference is None:
-        return Identity(unique=short, commit=commit, dirty=False, sources=digest)
+        return Identity(unique=short, commit=commit, dirty=False, sources=digest, tracked=tree.tracked)
     return Identity(
         unique=f"{short}_dirty_{digest[:_DIGEST_DIGITS]}",
         commit=commit,
         dirty=True,
         reason=f"the kernel is marked dirty because {difference}",
         sources=digest,
+        tracked=tree.tracked,
     )

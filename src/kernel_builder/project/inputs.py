@@ -31,8 +31,9 @@ from kernel_builder.project.tree import (
     WORK_DIRECTORY,
     package_files,
 )
+from kernel_builder.seen import Sighting, stamp
 from kernel_builder.toml.document import decode
-from kernel_builder.walking import Link, Walked, is_inside, leaving_link, relative_to, walk
+from kernel_builder.walking import BYTECODE, VERSION_CONTROL, Link, Walked, is_inside, leaving_link, relative_to, walk
 
 SCHEME = "kernel-builder sources 3"
 """Changes whenever the same tree would get another digest, so that digests of two schemes are never compared."""
@@ -60,7 +61,8 @@ class BuildInputs:
     names. ``included`` are the ones that compilers may read. ``contents`` maps each to the SHA-256 of its content,
     behind links; of ``build.toml``, of what it says. ``links`` are those to directories of the project on the way to
     one of these, with the directory; ``behind`` says which of the files are links, and to which file. ``is_listed``
-    says whether the compilers' dependency files will list all that they read.
+    says whether the compilers' dependency files will list all that they read. ``seen`` is what was looked at for it:
+    while that is as it was, so are the inputs.
     """
 
     declared: tuple[str, ...]
@@ -70,6 +72,7 @@ class BuildInputs:
     links: tuple[tuple[str, str], ...] = ()
     behind: Mapping[str, str] = field(default_factory=dict, repr=False)
     is_listed: bool = True
+    seen: Sighting = field(default_factory=Sighting, repr=False, compare=False)
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -123,6 +126,7 @@ def build_inputs(project: Project, output: Path | None = None) -> BuildInputs:
         ),
         behind={path: target for path, target in real.items() if target != path},
         is_listed=search.is_listed,
+        seen=search.seen_with(real),
     )
 
 
@@ -172,10 +176,12 @@ class _Search:
 
     def __init__(self, project: Project, output: Path | None) -> None:
         self.root = project.root
+        self.seen = Sighting()
         skip = [project.root / OUTPUT_DIRECTORY, project.root / WORK_DIRECTORY, *([output] if output else [])]
         self.tree: Walked = walk(project.root, skip=skip)
         self.contents: dict[str, str] = {}
         self.is_listed = True
+        self._skipped = tuple(skip)
         self._work = project.root / WORK_DIRECTORY
         self._folders = include_folders(project)
         self._flags = _flags(project)
@@ -202,13 +208,29 @@ class _Search:
 
     def read(self, path: str) -> bytes:
         """The content of a file, which is noted as an input; nothing for one that is too large to be text."""
+        data = b""
         with open_to_hash(self.root / path) as file:
-            if os.fstat(file.fileno()).st_size > _LARGEST_TEXT:
-                self.contents[path] = hashlib.file_digest(file, "sha256").hexdigest()
-                return b""
-            data = file.read()
-        self.contents[path] = hashlib.sha256(data).hexdigest()
+            status = os.fstat(file.fileno())
+            if status.st_size > _LARGEST_TEXT:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            else:
+                data = file.read()
+                digest = hashlib.sha256(data).hexdigest()
+        self.contents[path] = digest
+        self.seen.read(f"{self.root}/{path}", stamp(status), digest)
         return data
+
+    def seen_with(self, real: Mapping[str, str]) -> Sighting:
+        """All that was looked at. ``real`` says where the files are, links resolved."""
+        for path, (status, names) in self.tree.folders.items():
+            place = self.root / path
+            skipped = {skip.name for skip in self._skipped if skip.parent == place}
+            self.seen.listed(place, stamp(status), names, {BYTECODE, *skipped})
+            if path and not VERSION_CONTROL.isdisjoint(names):
+                self.seen.disturbed = str(place)  # another repository, whose state git asks for
+        for path in (*self.tree.links, *(path for path, target in real.items() if path != target)):
+            self.seen.link(self.root / path)
+        return self.seen
 
     def _add(self, paths: Iterable[str]) -> None:
         new = [path for path in paths if path not in self._known]

@@ -114,6 +114,11 @@ class Store:
         self._uses.release()
 
     @property
+    def used(self) -> frozenset[str]:
+        """The names of the entries that were used so far."""
+        return self._uses.names
+
+    @property
     def entries(self) -> Path:
         """The directory that holds the entries."""
         return self.root / "store"

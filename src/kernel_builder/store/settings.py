@@ -175,11 +175,21 @@ def _pip_values(files: tuple[Path, ...], key: str) -> tuple[str, Path] | None:
     return found.get("download") or found.get("global")
 
 
-def _uv_index(environment: Mapping[str, str], home: Path) -> tuple[str, Path] | None:
+def uv_configuration_files(environment: Mapping[str, str], home: Path) -> tuple[Path, ...]:
+    """The files that uv reads, the most important first, whether or not they exist."""
     named = environment.get("UV_CONFIG_FILE")
     config_home = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
-    files = [Path(named)] if named else [config_home / "uv" / "uv.toml", Path("/etc/uv/uv.toml")]
-    for file in files:
+    return (Path(named),) if named else (config_home / "uv" / "uv.toml", Path("/etc/uv/uv.toml"))
+
+
+def index_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """The files that :func:`find_index` may read, whether or not they exist."""
+    home = _home(environ)
+    return (*pip_configuration_files(environ, home), *uv_configuration_files(environ, home))
+
+
+def _uv_index(environment: Mapping[str, str], home: Path) -> tuple[str, Path] | None:
+    for file in uv_configuration_files(environment, home):
         try:
             table = tomllib.loads(file.read_text(encoding="utf-8"))
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):

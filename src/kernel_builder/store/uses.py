@@ -45,6 +45,12 @@ class Uses:
                 os.write(self._file, f"{name}\n".encode())
             self._names.add(name)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """What is in use."""
+        with self._lock:
+            return frozenset(self._names)
+
     def _open(self) -> int:
         folder = self._root / _FOLDER
         folder.mkdir(exist_ok=True)

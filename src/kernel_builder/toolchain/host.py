@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kernel_builder.errors import ToolchainError
+from kernel_builder.toolchain.answers import Answers
 from kernel_builder.toolchain.identity import tree_identity
 from kernel_builder.toolchain.model import Family, HostChoice, HostCompiler, Toolkit
 from kernel_builder.toolchain.programs import answer_of, ask
@@ -88,7 +89,9 @@ class Limits:
         return f"{self.family.program} {self.oldest}{upper}"
 
 
-def _ask(cxx: Path, environ: Mapping[str, str], *arguments: str) -> str:
+def _ask(cxx: Path, environ: Mapping[str, str], *arguments: str, answers: Answers | None) -> str:
+    if answers is not None:
+        return answers.ask(cxx, *arguments)[0].strip()
     return ask([cxx, *arguments], environ).stdout.strip()
 
 
@@ -97,62 +100,89 @@ def build_machine() -> str:
     return platform.machine()
 
 
-def inspect_compiler(cxx: Path, environ: Mapping[str, str]) -> HostCompiler | Rejected:
-    """Ask ``cxx`` for its version and target; say why it cannot be used otherwise."""
+def inspect_compiler(cxx: Path, environ: Mapping[str, str], answers: Answers | None = None) -> HostCompiler | Rejected:
+    """Ask ``cxx`` for its version and target, or ``answers``; say why it cannot be used otherwise."""
     try:
-        banner = _ask(cxx, environ, "--version")
+        banner = _ask(cxx, environ, "--version", answers=answers)
         family = Family.CLANG if "clang" in banner.lower() else Family.GCC
         # clang knows the first question alone, and old ones of GCC answer the second with the major alone.
-        version = _ask(cxx, environ, *(["-dumpfullversion"] if family is Family.GCC else []), "-dumpversion")
-        target = _ask(cxx, environ, "-dumpmachine")
+        asked = [*(["-dumpfullversion"] if family is Family.GCC else []), "-dumpversion"]
+        version = _ask(cxx, environ, *asked, answers=answers)
+        target = _ask(cxx, environ, "-dumpmachine", answers=answers)
     except (OSError, subprocess.SubprocessError) as error:
         return Rejected(path=cxx, reason=f"it does not run: {error}")
     major = version.split(".")[0]
     if not major.isdigit() or not target:
         return Rejected(path=cxx, reason="it does not respond like a compiler")
-    library = int(major) if family is Family.GCC else _library(cxx, environ)
+    library = int(major) if family is Family.GCC else _library(cxx, environ, answers)
     if library is None:
         return Rejected(path=cxx, reason="it is clang, but finds no libstdc++ to compile with")
     return HostCompiler(cxx=cxx, version=version, target=target, library=library, family=family)
 
 
-def _library(cxx: Path, environ: Mapping[str, str]) -> int | None:
+def _library(cxx: Path, environ: Mapping[str, str], answers: Answers | None) -> int | None:
     """The major release of the libstdc++ whose headers clang takes; ``None`` when it finds none."""
     try:
-        macros = _ask(cxx, environ, "-stdlib=libstdc++", "-x", "c++", "-E", "-dM", "-include", "cstddef", os.devnull)
+        words = ("-stdlib=libstdc++", "-x", "c++", "-E", "-dM", "-include", "cstddef", os.devnull)
+        macros = _ask(cxx, environ, *words, answers=answers)
     except (OSError, subprocess.SubprocessError):
         return None
     found = _LIBRARY.search(macros)
     return int(found[1]) if found is not None else None
 
 
-def measured(host: HostCompiler, environ: Mapping[str, str]) -> HostCompiler:
+@dataclass(frozen=True, kw_only=True)
+class MadeOf:
+    """What a compiler is made of: ``files``, everything below ``folders``, and, by its digest, a small ``driver``.
+    ``listed`` are directories whose files, but for what is below, are among ``files``.
+    """
+
+    files: tuple[Path, ...]
+    folders: tuple[Path, ...]
+    listed: tuple[Path, ...]
+    driver: str
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever anything of it does."""
+        return f"{self.driver}{tree_identity(self.files, self.folders)}"
+
+
+def measured(host: HostCompiler, environ: Mapping[str, str], answers: Answers | None = None) -> HostCompiler:
     """``host`` with the fingerprint of what it is made of: a distribution, or somebody, may change that without a new
     version. It takes some hundredths of a second, so it is done for a compiler that is used.
     """
+    return replace(host, fingerprint=parts_of(host, environ, answers).fingerprint)
+
+
+def parts_of(host: HostCompiler, environ: Mapping[str, str], answers: Answers | None = None) -> MadeOf:
+    """What ``host`` is made of, as it says itself, or ``answers`` do."""
     cxx, family = host.cxx, host.family
     # g++ only drives the compilers proper; clang++ is one.
     programs = ["cc1plus", "cc1", "collect2", "as", "ld"] if family is Family.GCC else ["as", "ld"]
-    answers = [_ask(cxx, environ, f"-print-prog-name={name}") for name in programs]
-    answers += [_ask(cxx, environ, f"-print-file-name={name}") for name in _LINKED]
-    found = [Path(shutil.which(answer, path=environ.get("PATH")) or answer) for answer in answers]
+    questions = [f"-print-prog-name={name}" for name in programs] + [f"-print-file-name={name}" for name in _LINKED]
+    places = [_ask(cxx, environ, question, answers=answers) for question in questions]
+    found = [Path(shutil.which(place, path=environ.get("PATH")) or place) for place in places]
     files = [path for path in found if path.is_file()]
     driver = ""
     if family is Family.CLANG:
         files.append(cxx)
     else:  # small, and often a wrapper that somebody writes again as it was
         driver = hashlib.sha256(cxx.read_bytes()).hexdigest()
-    own, shared = header_folders(cxx, environ, family)
+    own, shared = header_folders(cxx, environ, family, answers)
     files += [path for folder in shared for path in _files(folder)]
     folders = [*own, *(folder / name for folder in shared for name in _LIBC_FOLDERS)]
-    return replace(host, fingerprint=f"{driver}{tree_identity(files, folders)}")
+    return MadeOf(files=tuple(files), folders=tuple(folders), listed=tuple(shared), driver=driver)
 
 
-def header_folders(cxx: Path, environ: Mapping[str, str], family: Family) -> tuple[list[Path], list[Path]]:
+def header_folders(
+    cxx: Path, environ: Mapping[str, str], family: Family, answers: Answers | None = None
+) -> tuple[list[Path], list[Path]]:
     """The directories of system headers: the compiler's own, and those that it shares with other programs."""
     library = ["-stdlib=libstdc++"] if family is Family.CLANG else []
+    question = [*library, "-E", "-v", "-x", "c++", os.devnull]
     try:
-        words = ask([cxx, *library, "-E", "-v", "-x", "c++", os.devnull], environ).stderr
+        words = answers.ask(cxx, *question)[1] if answers else ask([cxx, *question], environ).stderr
     except (OSError, subprocess.SubprocessError):
         return [], []
     listed = words.partition("#include <...> search starts here:\n")[2].partition("End of search list.")[0]
@@ -186,11 +216,15 @@ def _candidates(environ: Mapping[str, str], machine: str) -> list[Path]:
 
 
 def find_host_compilers(
-    environ: Mapping[str, str], *, machine: str | None = None, choice: HostChoice = HostChoice.AUTO
+    environ: Mapping[str, str],
+    *,
+    machine: str | None = None,
+    choice: HostChoice = HostChoice.AUTO,
+    answers: Answers | None = None,
 ) -> HostCompilers:
     """The compilers for ``machine`` (default: this one): the one that :func:`variable_for` names alone if it is set,
     else ``g++``, ``c++`` and the versioned ones, for another machine with its triplet in front. Of those, the ones
-    that ``choice`` means.
+    that ``choice`` means. What ``answers`` know is not asked again.
     """
     machine = machine or build_machine()
     variable = variable_for(machine)
@@ -203,7 +237,7 @@ def find_host_compilers(
                 reason = f"{variable} names it, but it is not on PATH"
                 rejected[candidate] = Rejected(path=candidate, reason=reason)
             continue
-        answer = inspect_compiler(Path(resolved), environ)
+        answer = inspect_compiler(Path(resolved), environ, answers)
         if isinstance(answer, HostCompiler) and choice not in {HostChoice.AUTO, answer.family.value}:
             answer = Rejected(path=answer.cxx, reason=f"it is {answer}, but the host compiler is set to {choice.value}")
         if isinstance(answer, HostCompiler):
@@ -344,12 +378,12 @@ def _apt_has(apt: str, package: str, environ: Mapping[str, str]) -> bool:
     return any(line.strip().startswith("Candidate:") and "(none)" not in line for line in lines)
 
 
-def compiler_file(host: HostCompiler, name: str, environ: Mapping[str, str]) -> Path:
+def compiler_file(host: HostCompiler, name: str, environ: Mapping[str, str], answers: Answers | None = None) -> Path:
     """Where the compiler keeps ``name`` (``libstdc++.a``, ``crti.o``).
 
     Raises :class:`ToolchainError` when it has no such file.
     """
-    answer = _ask(host.cxx, environ, f"-print-file-name={name}")
+    answer = _ask(host.cxx, environ, f"-print-file-name={name}", answers=answers)
     path = Path(answer)
     if not path.is_absolute() or not path.exists():
         package = "libstdc++-static" if name == "libstdc++.a" else "glibc-devel (Debian: libc6-dev)"

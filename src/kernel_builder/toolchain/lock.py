@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -40,17 +39,6 @@ _VARIANT = re.compile(r"[a-z0-9]+(?:-[a-z0-9_]+)+")
 _TOP = ("format", "variant", "artefact")
 _VARIANT_KEYS = ("name", "host-compiler", "artefacts")
 _ARTEFACT_KEYS = ("filename", "name", "version", "kind", "source", "size", "sha256", "record-sha256")
-
-
-class LockUse(StrEnum):
-    """What a build does with the lock."""
-
-    PREFER = "prefer"
-    """Variants that are in it are built from what it names, the others from what is chosen now."""
-    REQUIRE = "require"
-    """Everything is built from what it names, or refused (``--locked``)."""
-    UPGRADE = "upgrade"
-    """It is not looked at, and every source is asked again."""
 
 
 class LockError(ToolchainError):

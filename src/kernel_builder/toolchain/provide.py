@@ -48,7 +48,8 @@ from kernel_builder.toolchain.sources import Sources
 from kernel_builder.toolchain.trees import Trees
 from kernel_builder.toolchain.zig import ZigCompilers, is_zig
 
-_DAY = 24 * 3600.0
+CHOICE_SECONDS = 24 * 3600.0
+"""How long a kept choice is used without asking again."""
 _HOUR = 3600.0
 
 
@@ -76,7 +77,7 @@ class Toolchains:
         *,
         offline: bool = False,
         torch: TorchRecipe | None = None,
-        max_age: float = _DAY,
+        max_age: float = CHOICE_SECONDS,
         zig: ZigCompilers | None = None,
     ) -> None:
         self._offline = offline

@@ -22,6 +22,7 @@ from kernel_builder.binary.glibc import TABLE, apart_in
 from kernel_builder.errors import ToolchainError
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store, StoreKey
+from kernel_builder.toolchain.answers import Answers
 from kernel_builder.toolchain.host import compiler_file
 from kernel_builder.toolchain.model import HostCompiler, Sysroot
 from kernel_builder.toolchain.stubs import write_stub
@@ -82,7 +83,7 @@ def as_at_floor(libraries: Mapping[str, Sequence[Symbol]], machine: str) -> Mapp
     return {soname: tuple(found.values()) for soname, found in sorted(placed.items())}
 
 
-def _host_libraries(host: HostCompiler, environ: Mapping[str, str]) -> dict[str, Path]:
+def host_libraries(host: HostCompiler, environ: Mapping[str, str], answers: Answers | None = None) -> dict[str, Path]:
     """soname -> file of the host's C library, its siblings and libgcc_s."""
     loader = _LOADERS.get(host.machine)
     if loader is None:
@@ -90,20 +91,20 @@ def _host_libraries(host: HostCompiler, environ: Mapping[str, str]) -> dict[str,
             f"{host.cxx} compiles for {host.target}, but kernels are built for {' and '.join(_LOADERS)}",
             hint="set CXX to a compiler for one of them",
         )
-    found = {name: compiler_file(host, name, environ) for name in (*_REQUIRED, loader)}
+    found = {name: compiler_file(host, name, environ, answers) for name in (*_REQUIRED, loader)}
     for name in _OPTIONAL:
         try:
-            found[name] = compiler_file(host, name, environ)
+            found[name] = compiler_file(host, name, environ, answers)
         except ToolchainError:
             continue  # glibc 2.34 and later may come without the files that were merged into libc.so.6
     return found
 
 
-def sysroot_digest(host: HostCompiler, environ: Mapping[str, str]) -> str:
+def sysroot_digest(host: HostCompiler, environ: Mapping[str, str], answers: Answers | None = None) -> str:
     """A digest of everything that the sysroot is made of: host libraries, shims and the compiler's version."""
     digest = hashlib.sha256(f"{GLIBC_FLOOR} {host} {host.target} {_SHIM_FLAGS}".encode())
     digest.update(TABLE.read_bytes())
-    for name, path in sorted(_host_libraries(host, environ).items()):
+    for name, path in sorted(host_libraries(host, environ, answers).items()):
         digest.update(f"{name} ".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     for path in sorted(_SHIMS.glob("*.[ch]")):
@@ -112,14 +113,18 @@ def sysroot_digest(host: HostCompiler, environ: Mapping[str, str]) -> str:
     return digest.hexdigest()
 
 
-def provide_sysroot(store: Store, host: HostCompiler, environ: Mapping[str, str]) -> Sysroot:
-    """The sysroot of this host out of ``store``, made now if it is not there. Raises as :func:`write_sysroot` does."""
+def provide_sysroot(
+    store: Store, host: HostCompiler, environ: Mapping[str, str], answers: Answers | None = None
+) -> Sysroot:
+    """The sysroot of this host out of ``store``, made now if it is not there; what ``answers`` know is not asked again.
+    Raises as :func:`write_sysroot` does.
+    """
 
     def build(into: Path) -> Sequence[Artefact]:
         write_sysroot(into, host, environ)
         return ()
 
-    key = StoreKey.of(f"glibc-{GLIBC_FLOOR}-{host.target}", inputs=sysroot_digest(host, environ))
+    key = StoreKey.of(f"glibc-{GLIBC_FLOOR}-{host.target}", inputs=sysroot_digest(host, environ, answers))
     return sysroot_at(store.ensure(key, build))
 
 
@@ -143,7 +148,7 @@ def write_sysroot(directory: Path, host: HostCompiler, environ: Mapping[str, str
     sysroot = sysroot_at(directory)
     sysroot.libraries.mkdir()
     selected: dict[str, tuple[Symbol, ...]] = {}
-    for soname, path in sorted(_host_libraries(host, environ).items()):
+    for soname, path in sorted(host_libraries(host, environ).items()):
         try:
             selected[soname] = select_floor(read_elf(path.read_bytes()).exports)
         except ElfError as error:

@@ -260,12 +260,14 @@ class Conformance:
             )
         for finding in findings:
             if finding.accepted is not None:
-                reporter.emit(Notice(message=f"{_head(finding)}; accepted: {finding.accepted}"))
+                reporter.emit(Notice(message=f"{_head(finding)}; accepted: {finding.accepted}", once=True))
         warnings = [finding for finding in findings if finding.severity is Severity.WARNING]
         for text in _texts(warnings[:_SHOWN]):
-            reporter.emit(Notice(message=text, warning=True))
+            reporter.emit(Notice(message=text, warning=True, once=True))
         if len(warnings) > _SHOWN:
-            reporter.emit(Notice(message=f"{len(warnings) - _SHOWN} more warnings: kernel-builder check", warning=True))
+            reporter.emit(
+                Notice(message=f"{len(warnings) - _SHOWN} more warnings: kernel-builder check", warning=True, once=True)
+            )
 
     def remember_sources(self, identity: str) -> None:
         """Keep that :meth:`check_sources` has nothing against the content that ``identity`` stands for."""
@@ -308,7 +310,7 @@ class Conformance:
             return "it breaks conformance rules:\n" + _listed(errors)
         seen_by_loading = [finding for finding in report.findings if finding.rule.code.startswith(_LOADED)]
         for text in _texts([finding for finding in seen_by_loading if finding.severity is Severity.WARNING]):
-            reporter.emit(Notice(message=text, warning=True))
+            reporter.emit(Notice(message=text, warning=True, once=True))
         _remember(stamp, key)
         return None
 

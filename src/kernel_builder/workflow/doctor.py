@@ -50,8 +50,9 @@ from kernel_builder.variants.matrix import Matrix
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import load_support
 from kernel_builder.workflow.build import BuildRequest, prepare_build
+from kernel_builder.workflow.outcome import Unavailable
 from kernel_builder.workflow.run import Run
-from kernel_builder.workflow.select import Selection, Unavailable, UnavailableError, select_variants
+from kernel_builder.workflow.select import Selection, UnavailableError, select_variants
 
 LOW_DISK = 3 << 30
 """Bytes: all toolchains of the required set take about this much."""

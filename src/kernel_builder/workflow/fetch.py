@@ -22,8 +22,9 @@ from kernel_builder.toolchain.sysroot import provide_sysroot
 from kernel_builder.variants.matrix import COMPILED_BACKENDS, Matrix, why_not_compiled
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import SupportRow, VariantSet, load_support
+from kernel_builder.workflow.outcome import Unavailable
 from kernel_builder.workflow.run import Run
-from kernel_builder.workflow.select import Selection, Unavailable, names_like, refuse, select_variants, this_platform
+from kernel_builder.workflow.select import Selection, names_like, refuse, select_variants, this_platform
 from kernel_builder.workflow.toolchains import (
     Chosen,
     ToolchainOptions,

@@ -14,7 +14,7 @@ from kernel_builder.artifact.variant import publish, staged
 from kernel_builder.binary.stable_abi import stable_header_roots
 from kernel_builder.config.headers import what_to_add
 from kernel_builder.config.known import dependencies
-from kernel_builder.engine.complaints import excerpt, explained
+from kernel_builder.engine.complaints import explained
 from kernel_builder.engine.own_names import OwnNames
 from kernel_builder.engine.protocol import ActionResult, ActionStatus
 from kernel_builder.errors import BuildError
@@ -28,6 +28,8 @@ from kernel_builder.workflow.outcome import VariantOutcome, VariantStatus
 from kernel_builder.workflow.prepare import Prepared
 
 _NO_SUCH_FILE = re.compile(r"fatal error: (\S+): No such file or directory")
+_LOG_HEAD = 30
+_LOG_TAIL = 15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +53,11 @@ class Finisher:
         failures = [result for result in results if result.status is ActionStatus.FAILED]
         if failures:
             problems = tuple(self._failure_text(variant, failure) for failure in failures)
-            return VariantOutcome(plan=variant, status=VariantStatus.FAILED, compiled=compiled, problems=problems)
+            return self._outcome(variant, VariantStatus.FAILED, compiled=compiled, problems=problems)
         if any(result.status is ActionStatus.NOT_RUN for result in results):
-            return VariantOutcome(
-                plan=variant,
-                status=VariantStatus.NOT_BUILT,
+            return self._outcome(
+                variant,
+                VariantStatus.NOT_BUILT,
                 compiled=compiled,
                 problems=(
                     "the build stopped at another variant's failure; run it with --keep-going to build the rest",
@@ -65,6 +67,28 @@ class Finisher:
             _remove_earlier_libraries(self.prepared.plan.places.path(variant.library))
         return self._install(variant, compiled)
 
+    def _outcome(
+        self,
+        variant: VariantPlan,
+        status: VariantStatus,
+        *,
+        compiled: tuple[str, ...],
+        path: Path | None = None,
+        load: LoadResult | None = None,
+        problems: tuple[str, ...] = (),
+    ) -> VariantOutcome:
+        return VariantOutcome(
+            name=variant.name,
+            backend=variant.backend,
+            ops_id=variant.ops_id,
+            is_compiled=variant.library is not None,
+            status=status,
+            path=path,
+            compiled=compiled,
+            load=load,
+            problems=problems,
+        )
+
     def _failure_text(self, variant: VariantPlan, failure: ActionResult) -> str:
         action, lines = failure.action, failure.output
         log = self.prepared.plan.places.path(action.log)
@@ -72,7 +96,7 @@ class Finisher:
             return f"{action.source}: the disk is full; free some space and build again (compiler output: {log})"
         if action.kind is ActionKind.INSPECT:
             return "\n".join(lines)
-        tail = "\n".join(f"    {line}" for line in excerpt(lines))
+        tail = "\n".join(f"    {line}" for line in _excerpt(lines))
         if any("Python.h: No such file" in line for line in lines):
             tail += (
                 "\n    (Python's headers are not installed: apt-get install python3-dev, or dnf install python3-devel)"
@@ -120,13 +144,11 @@ class Finisher:
                 stage, variant.name, fingerprint, load, self.reporter
             )
             if problem is not None:
-                return VariantOutcome(
-                    plan=variant, status=VariantStatus.FAILED, compiled=compiled, load=load, problems=(problem,)
-                )
+                return self._outcome(variant, VariantStatus.FAILED, compiled=compiled, load=load, problems=(problem,))
             changed = publish(stage, plan.places.output, variant.name)
-        return VariantOutcome(
-            plan=variant,
-            status=VariantStatus.BUILT if changed else VariantStatus.UNCHANGED,
+        return self._outcome(
+            variant,
+            VariantStatus.BUILT if changed else VariantStatus.UNCHANGED,
             path=plan.places.output / variant.name,
             compiled=compiled,
             load=load,
@@ -143,6 +165,14 @@ class Finisher:
             depends=_modules(variant),
         )
         return prove(kernel, self.environment, plan.places.work / variant.name)
+
+
+def _excerpt(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """The beginning, where the first error is, and the end, where a fatal one is."""
+    left_out = len(lines) - _LOG_HEAD - _LOG_TAIL
+    if left_out <= 0:
+        return lines
+    return (*lines[:_LOG_HEAD], f"... ({left_out} lines)", *lines[-_LOG_TAIL:])
 
 
 def _remove_earlier_libraries(library: Path) -> None:

@@ -10,7 +10,8 @@ from kernel_builder.events import Notice, Reporter
 from kernel_builder.store.artefact import ArtefactKind
 from kernel_builder.toolchain.choice import ToolchainRequest
 from kernel_builder.toolchain.dependencies import ResolvedLibrary
-from kernel_builder.toolchain.lock import LOCK_NAME, LockedVariant, LockError, LockUse, read_lock
+from kernel_builder.toolchain.lock import LOCK_NAME, LockedVariant, LockError, read_lock
+from kernel_builder.toolchain.lock_use import LockUse
 from kernel_builder.toolchain.provide import Toolchains
 from kernel_builder.toolchain.resolved import ResolvedToolchain
 

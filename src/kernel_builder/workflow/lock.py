@@ -16,15 +16,17 @@ from kernel_builder.errors import ConfigError, ToolchainError
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.offline import OfflineError
 from kernel_builder.toolchain.host import host_limits
-from kernel_builder.toolchain.lock import LOCK_NAME, Lock, LockedVariant, LockError, LockUse, changes, read_lock, render
+from kernel_builder.toolchain.lock import LOCK_NAME, Lock, LockedVariant, LockError, changes, read_lock, render
+from kernel_builder.toolchain.lock_use import LockUse
 from kernel_builder.toolchain.model import Family
 from kernel_builder.toolchain.provide import purpose_of
 from kernel_builder.toolchain.resolved import ResolvedToolchain
 from kernel_builder.variants.matrix import Kept, Matrix, all_variants
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet, load_support
+from kernel_builder.workflow.outcome import Unavailable
 from kernel_builder.workflow.run import Run
-from kernel_builder.workflow.select import Selection, Unavailable, refuse, select_variants, this_platform
+from kernel_builder.workflow.select import Selection, refuse, select_variants, this_platform
 from kernel_builder.workflow.toolchains import Chosen, ToolchainOptions, choose_toolchains
 
 

@@ -2,13 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any, Self
 
+from kernel_builder.config.backends import Backend
+from kernel_builder.errors import ExitCode
 from kernel_builder.load.evidence import LoadResult
-from kernel_builder.plan.model import BuildPlan, VariantPlan
-from kernel_builder.workflow.select import Unavailable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unavailable:
+    """A variant that was asked for and cannot be built here, why, and what would help. ``exit_code`` is that of the
+    error that says so.
+    """
+
+    name: str
+    reason: str
+    remedy: str | None = None
+    exit_code: ExitCode = ExitCode.TOOLCHAIN
+
+    @property
+    def summary(self) -> str:
+        """The reason in one line."""
+        return self.reason.partition("\n")[0].rstrip(":")
+
+    def to_json(self) -> dict[str, object]:
+        """As a JSON object."""
+        return {"name": self.name, "reason": self.reason, "remedy": self.remedy}
+
+
+def grouped(unavailable: Iterable[Unavailable]) -> Mapping[tuple[str, str | None], Sequence[str]]:
+    """The names of variants by the reason that they share and what would help."""
+    groups: dict[tuple[str, str | None], list[str]] = {}
+    for entry in unavailable:
+        groups.setdefault((entry.reason, entry.remedy), []).append(entry.name)
+    return groups
 
 
 class VariantStatus(StrEnum):
@@ -22,9 +53,15 @@ class VariantStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class VariantOutcome:
-    """One variant: where it is, what ran for it, and whether it loads. ``problems`` say why it was not made."""
+    """One variant: where it is, what ran for it, and whether it loads. ``problems`` say why it was not made.
 
-    plan: VariantPlan
+    ``name``, ``backend`` and ``ops_id`` are those of its plan; ``is_compiled`` is whether it has a library.
+    """
+
+    name: str
+    backend: Backend
+    ops_id: str
+    is_compiled: bool
     status: VariantStatus
     path: Path | None = None
     compiled: tuple[str, ...] = ()
@@ -36,19 +73,48 @@ class VariantOutcome:
         """All problems in one text; ``None`` when there are none."""
         return "\n".join(self.problems) or None
 
+    @classmethod
+    def unchanged(cls, value: Mapping[str, Any]) -> Self:
+        """A variant of which :meth:`to_json` gave ``value``, and which is as it was then.
+
+        Raises ``KeyError``, ``TypeError``, ``ValueError`` for anything else.
+        """
+        return cls(
+            name=str(value["name"]),
+            backend=Backend(value["backend"]),
+            ops_id=str(value["ops-id"]),
+            is_compiled=bool(value["is-compiled"]),
+            status=VariantStatus.UNCHANGED,
+            path=Path(value["path"]),
+            load=LoadResult.from_json(value["load"]) if value["load"] is not None else None,
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """As plain JSON values; of one that is there."""
+        return {
+            "name": self.name,
+            "backend": self.backend.value,
+            "ops-id": self.ops_id,
+            "is-compiled": self.is_compiled,
+            "path": str(self.path),
+            "load": self.load.to_json() if self.load is not None else None,
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOutcome:
-    """All variants in plan order. ``fetched`` is in bytes over the network.
+    """All variants in plan order, which are in the directory ``output``. ``fetched`` is in bytes over the network.
 
-    ``confinement`` says how a kernel's code was confined while variants were loaded, or why none was loaded.
-    ``unavailable`` are the variants that were asked for and left out, because they cannot be built here. ``remarks``
-    say how the variants that were chosen are loaded.
+    ``warnings`` and ``notes`` are those of the plan. ``confinement`` says how a kernel's code was confined while
+    variants were loaded, or why none was loaded. ``unavailable`` are the variants that were asked for and left out,
+    because they cannot be built here. ``remarks`` say how the variants that were chosen are loaded.
     """
 
-    plan: BuildPlan
+    output: Path
     variants: tuple[VariantOutcome, ...]
     fetched: int
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     confinement: str = ""
     unavailable: tuple[Unavailable, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -57,3 +123,33 @@ class BuildOutcome:
     def ok(self) -> bool:
         """Whether every variant of the plan was made."""
         return all(outcome.status in {VariantStatus.BUILT, VariantStatus.UNCHANGED} for outcome in self.variants)
+
+    @classmethod
+    def unchanged(cls, value: Mapping[str, Any]) -> Self:
+        """A build of which :meth:`to_json` gave ``value``, and which there is nothing to do for.
+
+        Raises ``KeyError``, ``TypeError``, ``ValueError`` for anything else.
+        """
+        texts = {key: tuple(map(str, value[key])) for key in ("warnings", "notes", "remarks")}
+        return cls(
+            output=Path(value["output"]),
+            variants=tuple(VariantOutcome.unchanged(one) for one in value["variants"]),
+            fetched=0,
+            confinement=str(value["confinement"]),
+            unavailable=tuple(
+                Unavailable(**one["said"], exit_code=ExitCode(one["exit-code"])) for one in value["unavailable"]
+            ),
+            **texts,
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """As plain JSON values; of a build that made all variants."""
+        return {
+            "output": str(self.output),
+            "variants": [one.to_json() for one in self.variants],
+            "warnings": list(self.warnings),
+            "notes": list(self.notes),
+            "confinement": self.confinement,
+            "unavailable": [{"said": one.to_json(), "exit-code": int(one.exit_code)} for one in self.unavailable],
+            "remarks": list(self.remarks),
+        }

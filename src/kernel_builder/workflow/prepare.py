@@ -37,8 +37,9 @@ from kernel_builder.toolchain.sysroot import provide_sysroot
 from kernel_builder.variants.matrix import Kept, Matrix, stable_target
 from kernel_builder.variants.support import load_support
 from kernel_builder.workflow.conformance import Conformance, read_to_build
+from kernel_builder.workflow.outcome import Unavailable
 from kernel_builder.workflow.run import Run
-from kernel_builder.workflow.select import Selection, Unavailable, refuse, select_variants, silent_backends
+from kernel_builder.workflow.select import Selection, refuse, select_variants, silent_backends
 from kernel_builder.workflow.toolchains import Chosen, ToolchainOptions, choose_toolchains
 
 
@@ -120,6 +121,7 @@ def prepare(
     )
     plan = plan_build(planning)
     refuse_unknown_architectures(plan, chosen)  # of compilers that are in the store already
+    run.answers.keep()
     return Prepared(
         project=project,
         conformance=conformance,
@@ -167,8 +169,8 @@ def _toolchains(matrix: Matrix, chosen: Chosen, run: Run) -> Mapping[str, Toolch
         answer = chosen.resolved[entry.name]
         if answer.host not in hosts:
             hosts[answer.host] = (
-                measured(answer.host, run.environ),
-                provide_sysroot(run.store, answer.host, run.environ),
+                measured(answer.host, run.environ, run.answers),
+                provide_sysroot(run.store, answer.host, run.environ, run.answers),
             )
         host, sysroot = hosts[answer.host]
         return Toolchain(

@@ -5,7 +5,7 @@ Nothing here prints, and nothing is fetched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -18,6 +18,7 @@ from kernel_builder.load.client import Environment, NoEnvironment, find_environm
 from kernel_builder.variants.matrix import Kept, Matrix, all_variants, choose, unmatched
 from kernel_builder.variants.names import ArchVariant, Platform
 from kernel_builder.variants.support import VariantSet, load_support
+from kernel_builder.workflow.outcome import Unavailable, grouped
 from kernel_builder.workflow.run import Run
 
 _SHOWN = 3
@@ -39,27 +40,6 @@ class Selection:
     python: Path | None = None
     platform: Platform | None = None
     within: VariantSet | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unavailable:
-    """A variant that was asked for and cannot be built here, why, and what would help. ``exit_code`` is that of the
-    error that says so.
-    """
-
-    name: str
-    reason: str
-    remedy: str | None = None
-    exit_code: ExitCode = ExitCode.TOOLCHAIN
-
-    @property
-    def summary(self) -> str:
-        """The reason in one line."""
-        return self.reason.partition("\n")[0].rstrip(":")
-
-    def to_json(self) -> dict[str, object]:
-        """As a JSON object."""
-        return {"name": self.name, "reason": self.reason, "remedy": self.remedy}
 
 
 class UnavailableError(ToolchainError):
@@ -313,14 +293,6 @@ def obstacles(matrix: Matrix) -> list[Unavailable]:
         for entry in matrix.kept
         if entry.obstacle is not None
     ]
-
-
-def grouped(unavailable: Iterable[Unavailable]) -> Mapping[tuple[str, str | None], Sequence[str]]:
-    """The names of variants by the reason that they share and what would help."""
-    groups: dict[tuple[str, str | None], list[str]] = {}
-    for entry in unavailable:
-        groups.setdefault((entry.reason, entry.remedy), []).append(entry.name)
-    return groups
 
 
 def refuse(

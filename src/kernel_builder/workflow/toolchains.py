@@ -19,7 +19,8 @@ from kernel_builder.store.settings import find_index
 from kernel_builder.toolchain.choice import ToolchainRequest
 from kernel_builder.toolchain.dependencies import Libraries, ResolvedLibrary
 from kernel_builder.toolchain.host import HostCompilers, build_machine, find_host_compilers
-from kernel_builder.toolchain.lock import LOCK_NAME, LockedVariant, LockUse
+from kernel_builder.toolchain.lock import LOCK_NAME, LockedVariant
+from kernel_builder.toolchain.lock_use import LockUse
 from kernel_builder.toolchain.model import HostChoice, Toolkit
 from kernel_builder.toolchain.provide import Toolchains
 from kernel_builder.toolchain.resolved import ResolvedToolchain
@@ -31,8 +32,9 @@ from kernel_builder.variants.matrix import Kept, Matrix, stable_target
 from kernel_builder.variants.names import TorchTag
 from kernel_builder.variants.support import SupportRow
 from kernel_builder.workflow.guide import LockGuide
+from kernel_builder.workflow.outcome import Unavailable
 from kernel_builder.workflow.run import Run
-from kernel_builder.workflow.select import Unavailable, obstacles
+from kernel_builder.workflow.select import obstacles
 
 
 def toolchain_request(row: SupportRow) -> ToolchainRequest:
@@ -67,7 +69,8 @@ def open_toolchains(
         indexes=indexes,
     )
     machine = machine or build_machine()
-    hosts = find_host_compilers(run.environ, machine=machine, choice=settings.host_compiler)
+    choice = settings.host_compiler
+    hosts = find_host_compilers(run.environ, machine=machine, choice=choice, answers=run.answers)
     return Toolchains(
         sources,
         run.store,

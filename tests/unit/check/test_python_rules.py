@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import sys
 from pathlib import Path
 
 import pytest
 
-from kernel_builder.check.python_facts import GENERATED_NAMES
-from kernel_builder.frameworks.torch_glue import ops_module
 from kernel_trees import codes, findings, source, variant
 
 IMPORTED = "from . import part\n\n__all__ = []\n"
@@ -44,74 +41,6 @@ def in_part(tmp_path: Path, code: str, *rules: str, **more: str) -> list[str]:
 )
 def test_the_floor_of_python(tmp_path: Path, code: str, expected: list[str]) -> None:
     assert in_part(tmp_path, code, "KB301", "KB302", "KB303") == expected
-
-
-LATE = "from __future__ import annotations\nimport torch, typing\nfrom torch.library import *\n"
-EVALUATED = [
-    "@torch.library.custom_op('x::f', mutates_args=())\ndef f(x: Tensor | None) -> Tensor: ...\n",
-    "@custom_op('x::f', mutates_args=())\ndef f(x: Tensor) -> Tensor | None: ...\n",
-    "from torch.library import triton_op as op\n@op('x::f', mutates_args={})\ndef f(x: list[int | None]): ...\n",
-    "def f(x: Tensor | None): ...\ntorch.library.custom_op('x::f', f, mutates_args=())\n",
-    "def f(x: Tensor | None): ...\ntorch.library.custom_op('x::f', mutates_args=())(f)\n",
-    "import functools\no = functools.partial(torch.library.custom_op)\n@o('x::f')\ndef f(x: int | None): ...\n",
-    "def f(x: Tensor | None): ...\nS = torch.library.infer_schema(f, mutates_args=())\n",
-    "def f(x: int | None): ...\nT = typing.get_type_hints(f)\n",
-    "@custom_op('x::f', mutates_args=(), schema=None)\ndef f(x: 'Tensor | None'): ...\n",
-]
-NOT_EVALUATED = [
-    "@torch.library.custom_op('x::f', mutates_args=())\ndef f(x: Optional[Tensor]) -> Tensor: ...\n",
-    "@torch.library.custom_op('x::f', mutates_args=(), schema='(Tensor? x) -> ()')\ndef f(x: T | None): ...\n",
-    "@torch.library.register_fake('x::f')\ndef f(x: Tensor | None): ...\n",
-    "def custom_op(f): return f\n@custom_op\ndef f(x: int | None): ...\n",
-    "@torch.library.custom_op('x::f', mutates_args=())\ndef f(x: Tensor):\n    y: int | None = None\n",
-]
-
-
-@pytest.mark.parametrize("code", EVALUATED)
-def test_annotations_that_torch_evaluates_count_when_they_are_postponed(tmp_path: Path, code: str) -> None:
-    assert in_part(tmp_path, LATE + code, "KB301", "KB302", "KB303") == ["KB302"]
-    assert in_part(tmp_path / "newer", LATE + code, "KB302") == ["KB302"]
-    later = source(tmp_path / "floor", {"__init__.py": IMPORTED, "part.py": LATE + code})
-    assert codes(later, "KB302", python_floor=(3, 10)) == []
-
-
-@pytest.mark.parametrize("code", NOT_EVALUATED)
-def test_other_postponed_annotations_do_not(tmp_path: Path, code: str) -> None:
-    assert in_part(tmp_path, LATE + code, "KB301", "KB302", "KB303") == []
-
-
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        ("try:\n    from . import _gen\nexcept ImportError: ...\n", "no module _gen, and __init__.py defines no _gen"),
-        ("from . import _gen, _more\n", "no module _gen and no _more, and __init__.py defines no _gen and no _more"),
-        ("from .sub import gen\n", "no module sub.gen, and sub/__init__.py defines no gen"),
-        ("from .other import gen\n", "other defines no gen"),
-        ("__import__('nope', globals(), locals(), [], 1)\n", "the kernel has no module nope"),
-        ("__import__('nope', level=1)\n", "the kernel has no module nope"),
-        ("__import__('other', globals(), locals(), ['gen'], 1)\n", "other defines no gen"),
-        ("__import__('', globals(), locals(), ('gen',), 1)\n", "no module gen, and __init__.py defines no gen"),
-        ("import importlib\nimportlib.__import__('nope', globals(), {}, (), 1)\n", "the kernel has no module nope"),
-    ],
-)
-def test_what_a_relative_import_lacks_is_named(tmp_path: Path, code: str, said: str) -> None:
-    package = {"__init__.py": IMPORTED, "part.py": code, "other.py": "", "sub/__init__.py": ""}
-    (found,) = findings(source(tmp_path, package), "KB312", "KB313", "KB314", "KB315")
-    assert found.message.endswith(said)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "__import__('other', globals(), locals(), [], 1)\n",
-        "__import__('other', globals(), locals(), ['x'], 1)\n",
-        "__import__('nope', globals(), locals(), [], level)\n",
-        "__import__('json', globals(), locals(), [], 0)\n",
-    ],
-)
-def test_relative_imports_by_level_resolve(tmp_path: Path, code: str) -> None:
-    package = {"__init__.py": IMPORTED, "part.py": code, "other.py": "x = 1\n"}
-    assert codes(source(tmp_path, package), "KB312", "KB313", "KB314", "KB315") == []
 
 
 RUN_ON_IMPORT = [
@@ -208,11 +137,6 @@ def test_newer_f_strings(tmp_path: Path) -> None:
         ("import importlib\nimportlib.import_module('.part', __package__)\n", []),
         ("from . import part\nfrom .part import os\nimport os\n", []),
         ("from . import _ops\nfrom ._ops import ops\n", []),
-        ("import torch\nfrom . import _ops as own\nfrom ._ops import add_op_namespace_prefix, torch as t\n", []),
-        ("from ._ops import core\n", ["KB314"]),
-        ("from ._ops import ops, core as c\n", ["KB314"]),
-        ("def f():\n    from ._ops import core\n", ["KB314"]),
-        ("try:\n    from ._ops import core\nexcept ImportError:\n    core = None\n", ["KB315"]),
         ("from .nothing import x\n", ["KB314"]),
         ("from ... import x\n", ["KB314"]),
         ("from .deeper.leaf import missing\n", ["KB314"]),
@@ -356,28 +280,3 @@ def test_the_package_one_level_down_as_variants_had_it_once(tmp_path: Path) -> N
     assert codes(root, "KB3") == []
     (root / "my_kernel/part.py").write_text("import numpy\n", encoding="utf-8")
     assert codes(root, "KB3") == ["KB314", "KB312"]
-
-
-def test_what_the_generated_module_lacks_is_an_op(tmp_path: Path) -> None:
-    root = source(tmp_path, {"deeper/part.py": "from .._ops import core\n", "__init__.py": "__all__ = []\n"})
-    (found,) = findings(root, "KB314")
-    assert found.message == "from .._ops import core: _ops defines no core"
-    assert found.hint == "write: from .._ops import ops, and call ops.core(...)"
-    built = variant(tmp_path / "build", files={"part.py": "from ._ops import core\n"})
-    assert [found.hint for found in findings(built, "KB314")] == [
-        "write: from ._ops import ops, and call ops.core(...)"
-    ]
-
-
-def test_the_names_of_the_generated_module_are_those_that_builds_write() -> None:
-    tree = ast.parse(ops_module("_own", compiled=True))
-    bound = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
-    bound |= {target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}  # type: ignore[attr-defined]
-    bound |= {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    assert bound == GENERATED_NAMES
-
-
-def test_a_number_that_is_too_long_for_python(tmp_path: Path) -> None:
-    root = source(tmp_path, {"part.py": f"x = {'9' * 5000}\n"})
-    (found,) = findings(root, "KB305")
-    assert found.message == "not valid Python: a number has too many digits"

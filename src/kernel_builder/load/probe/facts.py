@@ -57,22 +57,43 @@ def own_paths() -> list[str]:
     return sorted(path for path in found if os.path.isabs(path) and os.path.exists(path))
 
 
+def rests_on(*origins: str) -> dict[str, list[str]]:
+    """The files, and the directories, that decide what is said here: while none of them changes, it stays true.
+    ``origins`` are the files of torch and of the client.
+    """
+    searched = [os.path.abspath(path) for path in sys.path if path]
+    paths = [os.path.join(folder, name) for folder in searched for name in listed(folder) if name.endswith(".pth")]
+    settings = [os.path.join(prefix, "pyvenv.cfg") for prefix in (sys.prefix, os.path.dirname(sys.executable))]
+    packages = [os.path.dirname(origin) for origin in origins]
+    versions = [os.path.join(package, "version.py") for package in packages]
+    return {"files": [sys.executable, *settings, *paths, *origins, *versions], "folders": [*searched, *packages]}
+
+
+def listed(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
 def describe(request: dict[str, Any]) -> None:
-    spec = importlib.util.find_spec("torch")
+    spec, client = importlib.util.find_spec("torch"), importlib.util.find_spec("kernels")
+    basis = rests_on(*(found.origin for found in (spec, client) if found is not None and found.origin is not None))
     if spec is None or spec.origin is None:
-        answer(torch=None, problem="torch is not installed")
+        answer(torch=None, problem="torch is not installed", rests_on=basis)
         return
-    if importlib.util.find_spec("kernels") is None:
-        answer(torch=None, problem="the kernels client is not installed")
+    if client is None:
+        answer(torch=None, problem="the kernels client is not installed", rests_on=basis)
         return
     try:
         facts = version_facts(spec.origin)
         version = str(facts["__version__"])
         cxx11 = has_cxx11_abi(version)
     except Exception as error:
-        answer(torch=None, problem=f"its torch cannot be used: {error}")
+        answer(torch=None, problem=f"its torch cannot be used: {error}", rests_on=basis)
         return
     answer(
+        rests_on=basis,
         torch=version,
         versions={name: facts.get(name) for name in request["versions"]},
         plugins=[name for name in request["plugins"] if importlib.util.find_spec(name) is not None],

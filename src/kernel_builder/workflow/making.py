@@ -1,0 +1,200 @@
+"""The chain from a project directory to finished variants: every command runs a prefix of it.
+
+Project -> Matrix -> Toolchains -> BuildPlan -> engine -> variant directories -> proof of loading
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kernel_builder.artifact.built import CARD, variants_in
+from kernel_builder.artifact.variant import check_space, recover
+from kernel_builder.config.model import Project
+from kernel_builder.engine.ninja import NinjaEngine
+from kernel_builder.engine.protocol import EngineOptions
+from kernel_builder.engine.work import exclusive
+from kernel_builder.errors import BuildError, ConfigError
+from kernel_builder.events import Notice, Reporter
+from kernel_builder.files import write_text
+from kernel_builder.load.client import Environment, NoEnvironment, find_environment
+from kernel_builder.plan.model import BuildPlan, VariantPlan
+from kernel_builder.project.identity import identify
+from kernel_builder.project.inputs import build_inputs
+from kernel_builder.seen import Sighting, look_again
+from kernel_builder.workflow.basis import basis_of
+from kernel_builder.workflow.build import BuildRequest
+from kernel_builder.workflow.finish import Finisher
+from kernel_builder.workflow.outcome import BuildOutcome
+from kernel_builder.workflow.prepare import Prepared, prepare, refuse_unknown_architectures
+from kernel_builder.workflow.run import Run
+from kernel_builder.workflow.select import Selection
+from kernel_builder.workflow.toolchains import ToolchainOptions, provide
+from kernel_builder.workflow.unchanged import Noting, keep
+
+_SPACE_PER_ARCHITECTURE = 1 << 20
+_SPACE_PER_LIBRARY = 2 << 20
+
+
+def prepared_for(request: BuildRequest, run: Run) -> Prepared:
+    """Everything up to the plan of ``request``. Raises what :func:`~kernel_builder.workflow.prepare.prepare` does."""
+    selection = Selection(
+        patterns=request.patterns,
+        backends=request.backends,
+        local=request.local,
+        python=request.python,
+        platform=request.platform,
+        within=request.within,
+    )
+    options = ToolchainOptions(
+        lock=request.lock,
+        list_unreachable=request.list_unreachable,
+        recall=request.recall,
+        settings_from=request.settings_from,
+        to_build=True,
+    )
+    return prepare(
+        request.root,
+        selection,
+        options,
+        run,
+        complete=request.complete,
+        output=request.output,
+        ignore=request.ignore,
+    )
+
+
+def make(request: BuildRequest, run: Run) -> BuildOutcome:
+    """Build, install and load the variants of ``request``.
+
+    A variant that fails is a value of the outcome. Raises what the earlier stages raise; Ctrl-C leaves no child and no
+    half-made variant.
+    """
+    sighting = Sighting()
+    noting = Noting(run.reporter)
+    run = replace(run, reporter=noting)
+    prepared = prepared_for(request, run)
+    told = prepared.plan.notes
+    places = prepared.plan.places
+    _tell(prepared, run.reporter)
+    conformance = prepared.conformance
+    check_space(places.output, _space_needed(prepared.plan))
+    environment = _environment(request, run)
+    if request.verbose:
+        run.reporter.emit(Notice(message=f"variants are {environment.confinement}"))
+    conformance.remember_sources(prepared.identity.unique)
+    knew = prepared.has_compilers
+    fetched = provide(prepared.chosen, prepared.matrix, run)
+    if not knew:
+        prepared = prepared.planned_again()
+    plan = prepared.plan
+    _tell_notes(plan, run.reporter, told=told)
+    refuse_unknown_architectures(plan, prepared.chosen)
+    options = EngineOptions(
+        environ=run.environ,
+        reporter=run.reporter,
+        jobs=request.jobs,
+        variants=request.variants_at_once,
+        cores=request.cores,
+        keep_going=request.keep_going,
+        verbose=request.verbose,
+    )
+    finisher = Finisher(prepared=prepared, environment=environment, conformance=conformance, reporter=run.reporter)
+    with exclusive(places.work, places.store, run.reporter):
+        recover(places.output, tuple(variant.name for variant in plan.variants))
+        result = NinjaEngine().run(plan, options)
+        _refuse_changes(prepared, run)
+        outcomes = [finisher.finish(variant, result.of_variant(variant.name)) for variant in plan.variants]
+        _fill_card(prepared.project, places.output, run.reporter)
+        outcome = BuildOutcome(
+            output=places.output,
+            variants=tuple(outcomes),
+            fetched=fetched,
+            warnings=plan.warnings,
+            notes=plan.notes,
+            confinement=environment.confinement,
+            unavailable=prepared.unavailable,
+            remarks=prepared.matrix.remarks,
+        )
+        keep(request, run, outcome, noting.notices, basis_of(prepared, outcome, environment, run, sighting))
+    return outcome
+
+
+def _refuse_changes(prepared: Prepared, run: Run) -> None:
+    """Raise :class:`BuildError` where the kernel is no longer the one that the plan names."""
+    inputs = prepared.planning.survey.inputs
+    if look_again(inputs.seen.to_json()).changed is not None:
+        inputs = build_inputs(prepared.project, prepared.plan.places.output)
+    if identify(prepared.project, inputs, environ=run.environ) != prepared.identity:
+        raise BuildError(
+            "files of the kernel changed during the build, so the result has no name of its own",
+            hint="run the build again; nothing was installed",
+        )
+
+
+def _environment(request: BuildRequest, run: Run) -> Environment | NoEnvironment:
+    """What loads the variants, or why nothing does."""
+    if request.load:
+        return find_environment(request.python, run.environ, run.memory)
+    message = "--no-load: variants are installed without the proof that the kernels client can load them"
+    run.reporter.emit(Notice(message=message, warning=True))
+    return NoEnvironment(reason="--no-load skips it", seen=None if request.local else Sighting().to_json())
+
+
+def _tell(prepared: Prepared, reporter: Reporter) -> None:
+    """What people should know before anything is fetched or compiled."""
+    for diagnostic in prepared.warnings:
+        reporter.emit(Notice(message=diagnostic.render(), warning=True))
+    work = prepared.plan.places.work
+    if work.parent != prepared.plan.places.root:
+        reporter.emit(Notice(message=f"the project cannot be written, so objects and logs go to {work}"))
+    if prepared.unavailable:
+        total = len(prepared.matrix.kept)
+        message = f"{len(prepared.unavailable)} of the {total} variants cannot be built here (listed at the end)"
+        reporter.emit(Notice(message=message))
+    for backend, reason in prepared.without_variant:
+        reporter.emit(Notice(message=f"nothing to build for {backend.value}: {reason}", warning=True))
+    for text in prepared.plan.warnings:
+        reporter.emit(Notice(message=text, warning=True))
+    _tell_notes(prepared.plan, reporter)
+
+
+def _tell_notes(plan: BuildPlan, reporter: Reporter, *, told: Sequence[str] = ()) -> None:
+    for text in plan.notes:
+        if text not in told:
+            reporter.emit(Notice(message=text))
+
+
+def _fill_card(project: Project, output: Path, reporter: Reporter) -> None:
+    """Fill in the project's card, if it has one, beside the variants that it describes (contract 6.3)."""
+    if not (project.root / CARD).is_file():
+        return
+    from kernel_builder.interface.card import fill_card  # noqa: PLC0415  (jinja2's sandbox takes its time)
+
+    try:
+        variants = variants_in(output)
+        if variants:
+            text = fill_card(project, variants)
+            if not (output / CARD).is_file() or (output / CARD).read_text(encoding="utf-8") != text:
+                write_text(output / CARD, text)
+    except ConfigError as error:  # the variants are good without it
+        details = "".join(f"\n{diagnostic.render()}" for diagnostic in error.diagnostics)
+        hint = f" ({error.hint})" if error.hint else ""
+        reporter.emit(Notice(message=f"no card was made: {error.message}{hint}{details}", warning=True))
+
+
+def _space_needed(plan: BuildPlan) -> int:
+    """A careful guess, in bytes, of what the variants will take in the output directory."""
+    needed = 0
+    for variant in plan.variants:
+        needed += sum(plan.places.path(file.origin).stat().st_size for file in variant.installed if file.origin)
+        if variant.library is not None:
+            needed += _SPACE_PER_LIBRARY + _architectures(variant) * _SPACE_PER_ARCHITECTURE
+    return needed
+
+
+def _architectures(variant: VariantPlan) -> int:
+    """How many times code for one architecture is made: by actions of their own, or by one for several."""
+    several = sum(action.threads.most for action in variant.actions if action.threads is not None)
+    return several + sum(action.architecture is not None for action in variant.actions)
