@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from kernel_builder.check.model import Finding, Settings, Severity, checks, few, rule
 from kernel_builder.check.python_facts import Module, Position, assigned_values, dotted_name, package_of
+from kernel_builder.check.registering import Bound, registration
 from kernel_builder.check.scan import pieces
 from kernel_builder.check.subject import LibraryFile, PythonTree, SourceTree, join
 from kernel_builder.interface.native import listed_sources, without_comments
@@ -389,21 +390,27 @@ def registration_instead(namespace: str, name: str) -> str:
 
 
 _REGISTRAR = re.compile(r"\bRegisterOperators\b")
-_NAMED_OP = re.compile(r'"\s*([A-Za-z_]\w*)::([A-Za-z_]\w*)')
+_NAMED_OP = re.compile(
+    r'"\s*([A-Za-z_]\w*)::([A-Za-z_]\w*)[^"]*"\s*(?:,\s*&?\s*((?:\w+\s*::\s*)*[A-Za-z_]\w*)\s*[,)])?'
+)
+_MODULE = re.compile(r"\bREGISTER_EXTENSION\b")
 
 
 @checks(SourceTree, FIXED_NAMESPACE_NATIVE)
 def registrar_objects(source: SourceTree, _settings: Settings) -> Iterator[Finding]:
     """``torch::RegisterOperators`` with names of ops, and macros around it, in the sources that are listed."""
+    has_module = any(_MODULE.search(file.native.bare) for file in source.compiled)
     for relative, text in native_sources(source):
         if "RegisterOperators" not in text:
             continue
         code = without_comments(text)
         found: dict[str, dict[str, int]] = {}
+        functions: dict[str, str | None] = {}
         for match in _REGISTRAR.finditer(code):
             end = code.find(";", match.start())
             for op in _NAMED_OP.finditer(code, match.start(), end if end >= 0 else len(code)):
                 found.setdefault(op[1], {}).setdefault(op[2], code.count("\n", 0, op.start()) + 1)
+                functions.setdefault(op[2], op[3])
         for namespace, ops in found.items():
             yield FIXED_NAMESPACE_NATIVE.at(
                 join(source.shown, relative),
@@ -411,8 +418,25 @@ def registrar_objects(source: SourceTree, _settings: Settings) -> Iterator[Findi
                 " versions of the kernel share",
                 line=next(iter(ops.values())),
                 symbol=namespace,
-                hint=registration_instead(namespace, next(iter(ops))),
+                hint=_lines_instead(
+                    source, namespace, [Bound(name=op, function=functions[op]) for op in ops], is_first=not has_module
+                ),
             )
+            has_module = True
+
+
+def _lines_instead(source: SourceTree, namespace: str, bound: Sequence[Bound], *, is_first: bool) -> str:
+    """The lines to write instead of a registration of ``bound`` in ``namespace``, as far as the sources say them."""
+    assert source.draft is not None  # noqa: S101  (its sources were read)
+    lines = registration(source.draft, source.compiled, bound, is_first=is_first)
+    name = bound[0].name
+    return "\n".join(
+        (
+            "write instead (in a schema, Tensor! for what the op writes):",
+            *lines,
+            f"and call it in Python: from ._ops import ops; ops.{name}(...), not torch.ops.{namespace}.{name}(...)",
+        )
+    )
 
 
 @checks(SourceTree, FIXED_NAMESPACE_NATIVE)

@@ -56,6 +56,9 @@ decides is rejected, with what to write instead: architectures (they have a key 
 ABI, a C++ standard newer than that of torch's headers, other languages, programs and outputs, directories of headers
 (`include` lists them), everything for the linker, and what needs a runtime in the process, such as sanitizers. A file
 that `-include` names must be in such a directory, `csrc` or the framework's directory.
+
+The sources of `[torch]` are compiled for every backend, and those of a section for its own. The macro
+`<BACKEND>_KERNEL`, in capitals, says for which.
 """
 
 

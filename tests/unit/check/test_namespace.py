@@ -145,3 +145,62 @@ def test_registrations_in_c_plus_plus(tmp_path: Path, text: str, expected: list[
     root = source(tmp_path, {}, toml=COMPILED)
     write(root, {"torch-ext/bind.cpp": text, "kernel.cpp": "int one() { return 1; }\n"})
     assert codes(root, "KB204") == expected
+
+
+SCATTER = """\
+#include <torch/script.h>
+
+class Sum : public torch::autograd::Function<Sum> {};
+
+torch::Tensor sum(torch::Tensor src, std::optional<torch::Tensor> out, std::optional<int64_t> size) {
+  return Sum::apply(src, out, size)[0];
+}
+std::tuple<torch::Tensor, at::Tensor> both(const torch::Tensor &src, std::string how) { return {src, src}; }
+int64_t version() { return 3; }
+
+static auto registry = torch::RegisterOperators()
+                           .op("scatter::sum", &sum)
+                           .op("scatter::both", both)
+                           .op("scatter::version", &version)
+                           .op("scatter::lambda", [] { return 1; });
+"""
+LINES = """\
+write instead (in a schema, Tensor! for what the op writes):
+#include "registration.h"
+
+TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {
+  ops.def("sum(Tensor src, Tensor? out, int? size) -> Tensor");
+  ops.def("both(Tensor src, str how) -> (Tensor, Tensor)");
+  ops.def("version() -> int", &version);
+  ops.def("lambda(Tensor x) -> Tensor");  // write its own schema
+}
+
+#if defined(CPU_KERNEL)
+TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CPU, ops) {
+#elif defined(CUDA_KERNEL)
+TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CUDA, ops) {
+#endif
+  ops.impl("sum", &sum);
+  ops.impl("both", &both);
+  ops.impl("lambda", &lambda);
+}
+
+TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, Autograd, ops) {
+  ops.impl("sum", &sum);
+}  // torch::autograd::Function records gradients only there; without it they are lost
+
+REGISTER_EXTENSION(TORCH_EXTENSION_NAME)
+and call it in Python: from ._ops import ops; ops.sum(...), not torch.ops.scatter.sum(...)"""
+
+
+def test_registrar_objects_bring_the_lines_to_write_instead(tmp_path: Path) -> None:
+    section = '\n[kernel.gpu]\nbackend = "cuda"\ndepends = ["torch"]\nsrc = ["other.cpp"]\n'
+    toml = COMPILED.replace('backends = ["cpu"]', 'backends = ["cpu", "cuda"]') + section
+    root = source(tmp_path, {}, toml=toml)
+    other = 'static auto r = torch::RegisterOperators().op("scatter::f", &f);\n'
+    write(root, {"torch-ext/bind.cpp": SCATTER, "kernel.cpp": other, "other.cpp": ""})
+    first, second = sorted(findings(root, "KB204"), key=lambda one: one.path, reverse=True)
+    assert first.hint == LINES
+    assert second.hint is not None
+    assert "TORCH_LIBRARY_FRAGMENT_EXPAND" in second.hint
+    assert "REGISTER_EXTENSION" not in second.hint
