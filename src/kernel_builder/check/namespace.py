@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from kernel_builder.check.model import Finding, Settings, Severity, checks, few, rule
 from kernel_builder.check.python_facts import Module, Position, assigned_values, dotted_name, package_of
-from kernel_builder.check.registering import Bound, registration
+from kernel_builder.check.registering import BoundOp, registration
 from kernel_builder.check.scan import pieces
 from kernel_builder.check.subject import LibraryFile, PythonTree, SourceTree, join
 from kernel_builder.interface.native import listed_sources, without_comments
@@ -419,13 +419,13 @@ def registrar_objects(source: SourceTree, _settings: Settings) -> Iterator[Findi
                 line=next(iter(ops.values())),
                 symbol=namespace,
                 hint=_lines_instead(
-                    source, namespace, [Bound(name=op, function=functions[op]) for op in ops], is_first=not has_module
+                    source, namespace, [BoundOp(name=op, function=functions[op]) for op in ops], is_first=not has_module
                 ),
             )
             has_module = True
 
 
-def _lines_instead(source: SourceTree, namespace: str, bound: Sequence[Bound], *, is_first: bool) -> str:
+def _lines_instead(source: SourceTree, namespace: str, bound: Sequence[BoundOp], *, is_first: bool) -> str:
     """The lines to write instead of a registration of ``bound`` in ``namespace``, as far as the sources say them."""
     assert source.draft is not None  # noqa: S101  (its sources were read)
     lines = registration(source.draft, source.compiled, bound, is_first=is_first)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
-from kernel_builder.check.registering import Bound, registration
+from kernel_builder.check.registering import BoundOp, registration
 from kernel_builder.check.subject import SourceTree, join
 from kernel_builder.config.model import FrameworkKind, Project
 from kernel_builder.interface.native import ReadFile, arguments, closing, literal_at
@@ -97,18 +97,18 @@ def _instead(project: Project, files: Sequence[ReadFile], body: str) -> str:
     registered = next((file.path for file in files if _REGISTERED.search(file.native.bare)), None)
     if registered is not None:
         return f"remove it: {registered} registers the ops already; ops that only it has belong there"
-    bound = _bound(body) or (Bound(name="my_op", function="my_op"),)
+    bound = _bound(body) or (BoundOp(name="my_op", function="my_op"),)
     return "\n".join(("write instead:", *registration(project, files, bound)))
 
 
-def _bound(body: str) -> tuple[Bound, ...]:
+def _bound(body: str) -> tuple[BoundOp, ...]:
     """What a module's ``m.def("name", &function)`` bind."""
-    found: dict[str, Bound] = {}
+    found: dict[str, BoundOp] = {}
     for match in re.finditer(r"(?:\.|->)\s*def\s*\(", body):
         name, _ = literal_at(body, match.end())
         if not name.isidentifier():
             continue
         given = arguments(body, match.end() - 1)
         function = re.fullmatch(r"&?\s*((?:\w+\s*::\s*)*\w+)", given[1]) if len(given) > 1 else None
-        found.setdefault(name, Bound(name=name, function=function[1] if function else None))
+        found.setdefault(name, BoundOp(name=name, function=function[1] if function else None))
     return tuple(found.values())

@@ -19,7 +19,7 @@ _AUTOGRAD = re.compile(r"\bautograd\s*::\s*Function\b")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bound:
+class BoundOp:
     """What a registration calls ``name`` and which function that is, ``None`` where it is none with a name."""
 
     name: str
@@ -27,7 +27,7 @@ class Bound:
 
 
 def registration(
-    project: Project, files: Sequence[ReadFile], bound: Sequence[Bound], *, is_first: bool = True
+    project: Project, files: Sequence[ReadFile], bound: Sequence[BoundOp], *, is_first: bool = True
 ) -> list[str]:
     """The lines that register ``bound``, whose functions are in ``files``; ``is_first``: in the one file that has the
     module, too.
