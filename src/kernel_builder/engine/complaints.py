@@ -1,12 +1,20 @@
-"""What assemblers and linkers say of a project's own functions, explained: who defines them, and what to do."""
+"""What compilers, assemblers and linkers say, explained: what it comes from, and what to do; and how much of it is
+shown.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
 from kernel_builder.binary.causes import NamedCause
 from kernel_builder.engine.own_names import OwnNames, demangle
+
+_TABLE = Path(__file__).parent.parent / "data" / "complaints.toml"
 
 _DEVICE = re.compile(r"[Uu]nresolved extern (?:function|variable) '(?P<name>\w+)'")
 """What assemblers of device code say: there, every file must be complete by itself."""
@@ -15,9 +23,55 @@ _TWICE = re.compile(
 )
 
 
-def explained(lines: Iterable[str], source: str, own: OwnNames) -> tuple[NamedCause, ...]:
+_HEAD, _TAIL, _WIDEST = 30, 15, 200
+_MESSAGE = re.compile(r"\S.*?(?:\(\d+\)|:\d+(?::\d+)?): (?P<kind>fatal error|error|warning|note|remark)\b")
+"""Where a compiler begins to say something; what follows, up to the next or a blank line, belongs to it."""
+_CONTEXT = re.compile(r"In file included from|\s+from |\s+detected (?:during|at)|\S+: (?:In|At) ")
+
+
+def excerpt(lines: Sequence[str]) -> tuple[str, ...]:
+    """What people see of a compiler's ``lines``: of many, no notes (the candidates for a call, say), only the
+    beginning, where the first error is, and the end, where a fatal one is. Wide lines are cut.
+    """
+    shown = list(lines)
+    if len(shown) > _HEAD + _TAIL:
+        shown = list(_without_notes(shown))
+    left_out = len(lines) - len(shown)
+    if len(shown) > _HEAD + _TAIL:
+        left_out += len(shown) - _HEAD - _TAIL
+        shown[_HEAD:-_TAIL] = [f"... ({left_out} lines)"]
+    elif left_out:
+        shown.append(f"... ({left_out} lines of notes)")
+    return tuple(line if len(line) <= _WIDEST else f"{line[: _WIDEST - 4]} ..." for line in shown)
+
+
+def _without_notes(lines: Iterable[str]) -> Iterator[str]:
+    in_note = False
+    for line in lines:
+        begins = _MESSAGE.match(line)
+        if begins is not None:
+            in_note = begins["kind"] in {"note", "remark"}
+        elif not line.strip() or _CONTEXT.match(line):
+            in_note = False
+        if not in_note:
+            yield line
+
+
+class _Said(NamedTuple):
+    match: re.Pattern[str]
+    cause: NamedCause
+
+
+@cache
+def _known() -> tuple[_Said, ...]:
+    rows = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["said"]
+    return tuple(_Said(re.compile(row["match"]), NamedCause(why=row["why"], instead=row["instead"])) for row in rows)
+
+
+def explained(lines: Sequence[str], source: str, own: OwnNames) -> tuple[NamedCause, ...]:
     """Causes of what a tool says in ``lines`` when it worked on ``source``, each once."""
-    found: dict[NamedCause, None] = {}
+    text = "\n".join(lines)
+    found: dict[NamedCause, None] = {said.cause: None for said in _known() if said.match.search(text)}
     for line in lines:
         device, twice = _DEVICE.search(line), _TWICE.search(line)
         if device is not None:

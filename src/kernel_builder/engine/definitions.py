@@ -6,7 +6,7 @@ Nothing is preprocessed, so what is found is where a person should look, not wha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -57,7 +57,28 @@ class Written:
 
 def find_written(root: Path, files: Iterable[str], name: str) -> tuple[Written, ...]:
     """Every declaration and definition of a function ``name``, without its namespaces, in ``files`` below ``root``."""
-    found: list[Written] = []
+    return tuple(entry for file, text in _texts(root, files, name) for entry in _in_text(file, text, name))
+
+
+def find_class(root: Path, files: Iterable[str], name: str) -> str | None:
+    """The place, ``a.h:12``, where one of ``files`` below ``root`` has the body of the class ``name``."""
+    begins = re.compile(
+        rf"\b(?:class|struct|union)\b[^;{{}}()=<>]*?\b{re.escape(name)}\b\s*(?:final\s*)?(?::(?!:)[^;{{}}]*)?\{{"
+    )
+    for file, text in _texts(root, files, name):
+        match = begins.search(text)
+        if match is not None:
+            return f"{file}:{text.count(chr(10), 0, match.start()) + 1}"
+    return None
+
+
+def mentions(root: Path, files: Iterable[str], text: str) -> tuple[str, ...]:
+    """Which of ``files`` below ``root`` have ``text`` in their code."""
+    return tuple(file for file, code in _texts(root, files, text) if text in code)
+
+
+def _texts(root: Path, files: Iterable[str], name: str) -> Iterator[tuple[str, str]]:
+    """The code of those of ``files`` that have ``name`` in it."""
     for file in files:
         try:
             status = (root / file).stat()
@@ -65,8 +86,7 @@ def find_written(root: Path, files: Iterable[str], name: str) -> tuple[Written, 
         except OSError:
             continue
         if name in text:
-            found += _in_text(file, text, name)
-    return tuple(found)
+            yield file, text
 
 
 @lru_cache(maxsize=4096)

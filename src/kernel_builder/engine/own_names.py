@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kernel_builder.binary.causes import NamedCause
-from kernel_builder.engine.definitions import Spelled, Written, find_written, spell
+from kernel_builder.engine.definitions import Spelled, Written, find_class, find_written, mentions, spell
 from kernel_builder.project.tree import HEADER_SUFFIXES, native_files
 
 _CLASS = ("vtable for ", "VTT for ", "typeinfo for ", "typeinfo name for ")
@@ -123,6 +123,7 @@ class OwnNames:
             or _different(rivals, readable, spelled, declared)
             or self._compiled_in_vain(fitting, readable, spelled, users)
             or self._written_otherwise(written, spelled, declared)
+            or self._of_member(spelled)
         )
 
     def _written(self, base: str) -> tuple[Written, ...]:
@@ -174,15 +175,19 @@ class OwnNames:
         for entry in fitting:
             if entry.file in self.objects.values() or entry.file in self.headers:
                 continue
-            where = self.elsewhere.get(entry.file)
-            if where is None:
-                why = f"{entry.place} defines it, but no section of build.toml lists that file in 'src'"
-                return NamedCause(why=why, instead=f"add \"{entry.file}\" to 'src' of the section that needs it")
-            why = f"{entry.place} defines it, but only {where.section} compiles that file"
-            if where.fits:
-                return NamedCause(why=why, instead=f"add \"{entry.file}\" to 'src' of a section of this variant, too")
-            return NamedCause(why=why, instead="move the call to a source of that section")
+            return self._uncompiled(entry.file)
         return None
+
+    def _uncompiled(self, file: str) -> NamedCause:
+        """``file`` would supply the name: the same for all names that it defines."""
+        where = self.elsewhere.get(file)
+        if where is None:
+            why = f"{file} defines it, but no section of build.toml lists that file in 'src'"
+            return NamedCause(why=why, instead=f"add \"{file}\" to 'src' of the section that needs it")
+        why = f"{file} defines it, but only {where.section} compiles that file"
+        if where.fits:
+            return NamedCause(why=why, instead=f"add \"{file}\" to 'src' of a section of this variant, too")
+        return NamedCause(why=why, instead="move the call to a source of that section")
 
     def _compiled_in_vain(
         self, fitting: list[Written], readable: str, spelled: Spelled, users: tuple[str, ...]
@@ -221,19 +226,29 @@ class OwnNames:
         return None
 
     def _of_class(self, name: str) -> NamedCause:
+        """What a class has of itself where its first virtual function is."""
         base = spell(name).base
-        for file in self.files:
-            if file in self.objects.values() or file in self.headers:
-                continue
-            try:
-                text = (self.root / file).read_text(encoding="utf-8", errors="replace")
-            except OSError:
-                continue
-            if f"{base}::" in text:
-                why = f"{file} defines functions of {name}, but this variant does not compile that file"
-                return NamedCause(why=why, instead=f"add \"{file}\" to 'src' of the section that needs it")
+        sources = [file for file in mentions(self.root, self.files, f"{base}::") if file not in self.headers]
+        left_out = next((file for file in sources if file not in self.objects.values()), None)
+        if left_out is not None:
+            return self._uncompiled(left_out)
+        missing = None if sources else self._of_member(spell(f"{name}::{base}"))
+        if missing is not None:
+            return missing
         why = f"no source defines the first virtual function of {name} that is neither inline nor pure"
         return NamedCause(why=why, instead="define that function, or make it pure (= 0)")
+
+    def _of_member(self, spelled: Spelled) -> NamedCause | None:
+        """What is missing of a class whose body is there: the same for all of its members."""
+        name = _bare(spelled.scope).rpartition("::")[2]
+        place = find_class(self.root, self.files, name) if name.isidentifier() else None
+        if place is None:
+            return None
+        for file in mentions(self.root, self.files, f"{name}::{spelled.base}"):
+            if file not in self.objects.values() and file not in self.headers:
+                return self._uncompiled(file)
+        why = f"{place} declares it in {name}, but neither the project nor a library that it may need defines it"
+        return NamedCause(why=why, instead="add the source that defines it to 'src'")
 
 
 def _fits(entry: Written, spelled: Spelled) -> bool:

@@ -14,7 +14,7 @@ from kernel_builder.artifact.variant import publish, staged
 from kernel_builder.binary.stable_abi import stable_header_roots
 from kernel_builder.config.headers import what_to_add
 from kernel_builder.config.known import dependencies
-from kernel_builder.engine.complaints import explained
+from kernel_builder.engine.complaints import excerpt, explained
 from kernel_builder.engine.own_names import OwnNames
 from kernel_builder.engine.protocol import ActionResult, ActionStatus
 from kernel_builder.errors import BuildError
@@ -28,8 +28,6 @@ from kernel_builder.workflow.outcome import VariantOutcome, VariantStatus
 from kernel_builder.workflow.prepare import Prepared
 
 _NO_SUCH_FILE = re.compile(r"fatal error: (\S+): No such file or directory")
-_LOG_HEAD = 30
-_LOG_TAIL = 15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +94,7 @@ class Finisher:
             return f"{action.source}: the disk is full; free some space and build again (compiler output: {log})"
         if action.kind is ActionKind.INSPECT:
             return "\n".join(lines)
-        tail = "\n".join(f"    {line}" for line in _excerpt(lines))
+        tail = "\n".join(f"    {line}" for line in excerpt(lines))
         if any("Python.h: No such file" in line for line in lines):
             tail += (
                 "\n    (Python's headers are not installed: apt-get install python3-dev, or dnf install python3-devel)"
@@ -165,14 +163,6 @@ class Finisher:
             depends=_modules(variant),
         )
         return prove(kernel, self.environment, plan.places.work / variant.name)
-
-
-def _excerpt(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """The beginning, where the first error is, and the end, where a fatal one is."""
-    left_out = len(lines) - _LOG_HEAD - _LOG_TAIL
-    if left_out <= 0:
-        return lines
-    return (*lines[:_LOG_HEAD], f"... ({left_out} lines)", *lines[-_LOG_TAIL:])
 
 
 def _remove_earlier_libraries(library: Path) -> None:

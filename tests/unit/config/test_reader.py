@@ -390,6 +390,5 @@ def test_a_path_is_never_a_kernel_to_depend_on(tmp_path: Path, written: str) -> 
     text = MINIMAL.replace("[torch-noarch]", f"kernel-depends = [{written}]\n[torch-noarch]")
     with pytest.raises(ConfigError) as caught:
         load_project(project_dir(tmp_path, text))
-    assert [one.hint for one in errors_of(caught.value)][:1] == [
-        "kernels are named as on the Hub, owner/name; a directory of this machine cannot be one"
-    ]
+    hint = "kernels are named as on the Hub, owner/name; a directory of this machine cannot be one"
+    assert hint in [one.hint for one in errors_of(caught.value)]

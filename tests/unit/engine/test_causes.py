@@ -103,7 +103,7 @@ OWN: dict[str, tuple[tuple[str, str], dict[str, Any], list[str]]] = {
     "in a file that is not listed": (
         ("namespace k { int f(int a, float b); }", "k::f(n, f)"),
         {"unlisted": {"src/more.cpp": "// k::f(int, float) { is here\nint k::f(int a, float b) { return a; }\n"}},
-        ["k::f(int, float) (used by use.cpp)", "src/more.cpp:2 defines it, but no section", 'add "src/more.cpp" to'],
+        ["k::f(int, float) (used by use.cpp)", "src/more.cpp defines it, but no section", 'add "src/more.cpp" to'],
     ),
     "with the C linkage of a header, in a file that is not listed": (
         (
@@ -111,17 +111,17 @@ OWN: dict[str, tuple[tuple[str, str], dict[str, Any], list[str]]] = {
             "::f(n, f)",
         ),
         {"unlisted": {"more.cu": '#include "decl.h"\nint f(int a, float b) { return a; }\n'}},
-        ["f (used by use.cpp)", "more.cu:2 defines it, but no section", 'add "more.cu" to'],
+        ["f (used by use.cpp)", "more.cu defines it, but no section", 'add "more.cu" to'],
     ),
     "with the C linkage of one declaration, in a file that is not listed": (
         ('extern "C" int f(int);', "::f(n)"),
         {"unlisted": {"more.cpp": '#include "decl.h"\nint f(int a) { return a; }\n'}},
-        ["more.cpp:2 defines it, but no section", 'add "more.cpp" to'],
+        ["more.cpp defines it, but no section", 'add "more.cpp" to'],
     ),
     "in a namespace of a file that is not listed": (
         ("namespace k::v2 { int f(int); }", "k::v2::f(n)"),
         {"unlisted": {"more.cc": "namespace k {\nnamespace v2 {\nint f(int a)\n{ return a; }\n} }\n"}},
-        ["more.cc:3 defines it, but no section"],
+        ["more.cc defines it, but no section"],
     ),
     "a template is not taken for a call": (
         ("namespace k { int f(int); }", "k::f(n)"),
@@ -131,7 +131,7 @@ OWN: dict[str, tuple[tuple[str, str], dict[str, Any], list[str]]] = {
                 "b.cpp": "\nnamespace k { int f(int n) { return n; } }",
             }
         },
-        ["b.cpp:2 defines it"],
+        ["b.cpp defines it"],
     ),
     "in a section of another backend": (
         ("int f(float *);", "::f(&f)"),
@@ -139,7 +139,7 @@ OWN: dict[str, tuple[tuple[str, str], dict[str, Any], list[str]]] = {
             "unlisted": {"dev.cu": "int f(float *p) { return *p; }\n"},
             "elsewhere": {"dev.cu": {"section": "[kernel.gpu] (x)", "fits": False}},
         },
-        ["dev.cu:1 defines it, but only [kernel.gpu] (x) compiles that file", "move the call to a source of"],
+        ["dev.cu defines it, but only [kernel.gpu] (x) compiles that file", "move the call to a source of"],
     ),
     "in a section of another backend that this one could compile": (
         ("int g(int);", "g(n)"),
@@ -147,7 +147,7 @@ OWN: dict[str, tuple[tuple[str, str], dict[str, Any], list[str]]] = {
             "unlisted": {"o.cpp": "int g(int p) { return p; }\n"},
             "elsewhere": {"o.cpp": {"section": "[kernel.o] (x)", "fits": True}},
         },
-        ["o.cpp:1 defines it, but only [kernel.o] (x)", 'add "o.cpp" to \'src\' of a section of this variant'],
+        ["o.cpp defines it, but only [kernel.o] (x)", 'add "o.cpp" to \'src\' of a section of this variant'],
     ),
     "other parameters": (
         ("namespace k { int f(long); }", "k::f(n)"),
@@ -242,12 +242,12 @@ OWN: dict[str, tuple[tuple[str, str], dict[str, Any], list[str]]] = {
     "in a namespace of torch's and not listed": (
         ("namespace at::native { int f(int); }", "at::native::f(n)"),
         {"unlisted": {"f.cpp": "namespace at { namespace native { int f(int n) { return n; } } }"}},
-        ["f.cpp:1 defines it, but no section"],
+        ["f.cpp defines it, but no section"],
     ),
     "virtual functions": (
         ("struct S { virtual int f(); }; struct T { S s; };", "reinterpret_cast<long>(new T())"),
         {"unlisted": {"s.cpp": "int S::f() { return 1; }"}},
-        ["s.cpp defines functions of S, but", 'add "s.cpp" to \'src\''],
+        ["s.cpp defines it, but no section", 'add "s.cpp" to \'src\''],
     ),
     "an argument of the other C++ ABI": (
         ("#include <string>\nint f(std::string);", '::f("")'),
@@ -337,7 +337,7 @@ def test_what_the_project_defines_comes_before_what_a_name_tells(tmp_path: Path)
         "cuLaunchMine(n)",
         unlisted={"mine.cpp": 'extern "C" int cuLaunchMine(int n) { return n; }'},
     )
-    assert "mine.cpp:1 defines it, but no section" in said
+    assert "mine.cpp defines it, but no section" in said
 
 
 def test_another_release_of_torch_has_it(tmp_path: Path) -> None:
@@ -388,6 +388,57 @@ def test_names_with_one_cause_are_told_together(tmp_path: Path) -> None:
     declaration = 'extern "C" {' + "".join(f"int {name}();" for name in names) + "}"
     said = cause(tmp_path / "kernel", declaration, " + ".join(f"{name}()" for name in names))
     assert "    and 7 more\n" in said
+
+
+CLASS = """namespace n {
+class W : public B<int> {
+ public:
+  W();
+  explicit W(int);
+  ~W();
+  void run();
+  int get() const;
+  static int count;
+};
+}
+"""
+MEMBERS = """#include "decl.h"
+namespace n {
+W::W() {}
+W::W(int) {}
+W::~W() {}
+void W::run() {}
+int W::get() const { return 1; }
+int W::count = 3;
+}
+"""
+USED = "[&]{ n::W w; n::W x(3); w.run(); return w.get() + n::W::count; }()"
+
+
+@pytest.mark.parametrize("virtual", ["", "virtual"])
+@pytest.mark.parametrize(
+    ("unlisted", "expected"),
+    [
+        ({"w.cpp": MEMBERS}, "cause: w.cpp defines it, but no section of build.toml lists that file"),
+        ({}, "cause: decl.h:3 declares it in W, but neither the project nor a library that it may need defines it"),
+    ],
+)
+def test_a_class_whose_file_is_missing_is_one_cause(
+    tmp_path: Path, virtual: str, unlisted: Mapping[str, str], expected: str
+) -> None:
+    body = CLASS.replace("  ~W", f"  {virtual} ~W")
+    said = cause(tmp_path / "kernel", f"template <class T> struct B {{}};\n{body}", USED, unlisted=unlisted)
+    assert expected in said
+    assert "n::W::W()" in said
+    assert "n::W::run()" in said
+
+
+def test_one_member_that_is_missing_of_a_class(tmp_path: Path) -> None:
+    declaration = f"template <class T> struct B {{}};\n{CLASS}"
+    sources = {"w.cpp": MEMBERS.replace("void W::run() {}\n", "")}
+    said = cause(tmp_path / "kernel", declaration, USED, sources)
+    assert said.count("n::W::") == 1
+    assert "decl.h:3 declares it in W, but neither" in said
 
 
 def test_one_who_writes_no_function_is_not_taken_for_one(tmp_path: Path) -> None:

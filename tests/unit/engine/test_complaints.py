@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.binary.causes import NamedCause
-from kernel_builder.engine.complaints import explained
+from kernel_builder.engine.complaints import excerpt, explained
 from kernel_builder.engine.own_names import OwnNames
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="this machine has no g++")
@@ -100,3 +100,65 @@ def test_a_device_function_of_another_file(file: str, text: str, why: str, inste
 def test_other_words_are_not_explained(tmp_path: Path) -> None:
     lines = ["a.cpp:1:1: error: 'f' was not declared in this scope", "ld: cannot find -lfoo"]
     assert explained(lines, "a.cpp", OwnNames.of(tmp_path, {})) == ()
+
+
+NOTE = """\
+cuda_bf16.hpp(355): note #3326-D: function "operator==(const __nv_bfloat162 &, const __nv_bfloat162 &)" does not match
+  __attribute__((host)) bool operator==(const __nv_bfloat162 &lh, const __nv_bfloat162 &rh) { return __hbeq2(lh, rh); }
+                                 ^"""
+SEVERAL = f"""\
+a.cu(4): error: more than one operator "==" matches these operands:
+            built-in operator "arithmetic == arithmetic"
+            function "operator==(const __half &, const __half &)" (declared at line 255 of cuda_fp16.hpp)
+            operand types are: c10::Half == c10::Half
+  if (a[0] == a[1]) a[0] = 1.0f;
+           ^
+{NOTE}
+          detected during instantiation of "void k(T *) [with T=c10::Half]" at line 5
+"""
+NONE = """\
+b.cu(3): error: no operator "+" matches these operands
+            operand types are: <first> + <second>
+  a[0] = a[1] + a[2];
+              ^
+"""
+
+
+def none(first: str, second: str) -> str:
+    return NONE.replace("<first>", first).replace("<second>", second)
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        (SEVERAL, "add to the section: cuda-flags = ["),
+        (SEVERAL.replace("__half", "__nv_bfloat16").replace("==", "<"), "add to the section: cuda-flags = ["),
+        (none("__half", "__half"), "remove those flags"),
+        (none("const __nv_bfloat16", "float").replace('"+"', '"+="'), "remove those flags"),
+        ('b.cu(3): error: no suitable conversion function from "__half" to "float" exists', "remove those flags"),
+        (none("Mine", "int"), None),
+        ('b.cu(3): error: more than one operator "==" matches these operands:\n  built-in operator', None),
+    ],
+)
+def test_operators_of_half_numbers(text: str, instead: str | None, tmp_path: Path) -> None:
+    causes = explained(text.splitlines(), "a.cu", OwnNames.of(tmp_path, {}))
+    assert [cause.instead.startswith(instead or "") for cause in causes] == ([] if instead is None else [True])
+
+
+def test_notes_of_a_long_complaint_are_left_to_the_log() -> None:
+    short = SEVERAL.splitlines()
+    assert excerpt(short) == tuple(short)
+    long = [line for _ in range(40) for line in SEVERAL.splitlines()]
+    shown = excerpt(long)
+    assert len(shown) == 46
+    assert shown[:7] == tuple(short[:6] + short[9:10])
+    assert not any("note #3326" in line or "__hbeq2" in line for line in shown)
+    assert "... (355 lines)" in shown
+    assert excerpt(["x" * 1000]) == (f"{'x' * 196} ...",)
+
+
+def test_errors_between_notes_are_kept() -> None:
+    note = ["a.h:3:5: note: candidate: 'f(int)'", "    3 |  int f(int);", "      |  ^~~"]
+    error = ["In file included from a.cpp:1:", "b.h:9:1: error: no matching function", "    9 | f();"]
+    shown = excerpt([*error, *note * 20, *error, *note * 20])
+    assert shown == (*error, *error, "... (120 lines of notes)")
