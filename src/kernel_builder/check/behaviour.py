@@ -98,8 +98,30 @@ def judge_behaviour(place: Placed | str, result: LoadResult) -> Iterator[Finding
         elif behaviour.problem:
             said = f"{behaviour.op} cannot be called with made-up arguments: {behaviour.problem}"
             yield NOT_CALLED.at(place, said, symbol=behaviour.op)
+        known = ops.get(behaviour.op)
+        both = set() if known is not None and known.is_traced else _written_and_returned(behaviour)
+        for name in sorted(both):
+            yield _write_and_return(place, behaviour.op, name)
         for deviation in behaviour.deviations:
-            yield from _deviation(place, behaviour, deviation, ops.get(behaviour.op))
+            if deviation.name not in both or deviation.fault not in {Fault.WRITES, Fault.RETURNS, Fault.SHARES}:
+                yield from _deviation(place, behaviour, deviation, known)
+
+
+def _written_and_returned(behaviour: Behaviour) -> set[str]:
+    """The arguments that the op writes without saying so, and also gives back."""
+    faults = {fault: {one.name for one in behaviour.deviations if one.fault is fault} for fault in Fault}
+    return faults[Fault.WRITES] & (faults[Fault.RETURNS] | faults[Fault.SHARES])
+
+
+def _write_and_return(place: Placed | str, name: str, argument: str) -> Finding:
+    """One finding for both: a schema cannot say it in a way that torch.compile takes."""
+    hint = (
+        f"Clone it first ({argument}.clone()), so that the op returns a new tensor, and copy that back in Python:"
+        f" {argument}.copy_(result). Or return nothing, and mark it in the schema: Tensor! instead of Tensor,"
+        " Tensor(a!)? instead of Tensor?."
+    )
+    said = f"{name} writes its argument {argument!r}, but its schema does not say so, and returns it"
+    return WRITES.at(place, said, symbol=name, hint=hint)
 
 
 def _deviation(

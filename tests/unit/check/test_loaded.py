@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_builder.check.behaviour import judge_behaviour
 from kernel_builder.check.loaded import judge
 from kernel_builder.config.backends import Backend
 from kernel_builder.load.evidence import (
@@ -163,6 +164,20 @@ def test_what_a_fault_is_called(deviation: Deviation, message: str) -> None:
         status=LoadStatus.LOADED, ops=(CUDA_OP,), behaviour=(Behaviour(op="_own::relu", deviations=(deviation,)),)
     )
     assert [words for _, words, _ in found(result)] == [message.format("_own::relu", " as f(T!)")]
+
+
+def test_an_argument_that_is_written_and_returned_is_one_fault() -> None:
+    written = Deviation(fault=Fault.WRITES, name="out", schema="f(Tensor!? out) -> Tensor")
+    returned, other = Deviation(fault=Fault.RETURNS, name="out"), Deviation(fault=Fault.RETURNS, name="x")
+    behaviour = Behaviour(op="_own::relu", deviations=(written, returned, other))
+    result = LoadResult(status=LoadStatus.LOADED, ops=(CUDA_OP,), behaviour=(behaviour,))
+    findings = list(judge_behaviour("variant", result))
+    assert [(one.rule.code, one.message) for one in findings] == [
+        ("KB511", "_own::relu writes its argument 'out', but its schema does not say so, and returns it"),
+        ("KB512", "_own::relu returns its argument 'x'"),
+    ]
+    assert findings[0].hint is not None
+    assert "out.copy_(result)" in findings[0].hint
 
 
 def test_how_many_ops_could_not_be_called_is_told(tmp_path: Path) -> None:
