@@ -158,7 +158,7 @@ def test_a_second_run_compiles_nothing_and_a_header_recompiles_its_users(
     assert checked(tool(*arguments)).compiled() == ["a.cpp", "b.cpp", "c.cpp"]
 
 
-def test_ninja_is_the_packages_own(tool: Tool, make_project: ProjectMaker, tmp_path: Path) -> None:
+def test_only_the_compilers_must_be_on_the_path(tool: Tool, make_project: ProjectMaker, tmp_path: Path) -> None:
     """Case T9: whatever PATH says, there is no slow serial build."""
     root = make_project("path", {"a.cpp": "int a;\n"})
     binaries = tmp_path / "bin"
@@ -207,7 +207,7 @@ def test_odd_characters_in_paths(tool: Tool, make_project: ProjectMaker, name: s
         assert library(root).answer() == answer
 
 
-@pytest.mark.parametrize("name", [b"a\xffb", b"a\nb", b"a|b"])
+@pytest.mark.parametrize("name", [b"a\xffb", b"a\nb"])
 def test_paths_that_cannot_be_built_are_refused_before_anything(
     tool: Tool, make_project: ProjectMaker, tmp_path: Path, name: bytes
 ) -> None:
@@ -501,7 +501,7 @@ cuda-capabilities = ["7.0"]
         devices = [step["architecture"] for step in variant["steps"] if step["kind"] == "device"]
         assert devices == ["compute_80", "compute_90a", "compute_120"]
         (last,) = (step for step in variant["steps"] if step["kind"] == "compile" and step["source"] == "k.cu")
-        images = [word.split(",file=")[0] for word in last["before"][0] if word.startswith("--image")]
+        images = [word.split(",file=")[0] for word in last["commands"][0]["command"] if word.startswith("--image")]
         assert images == [
             "--image3=kind=elf,sm=80",
             "--image3=kind=elf,sm=90a",

@@ -22,6 +22,7 @@ from rich.cells import cell_len
 
 from conftest import CPU, ProjectMaker, Result, Tool, commit, room_to_build
 from kernel_builder.cli.options import how_many_at_once
+from kernel_builder.engine.timeline import spans_in
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
@@ -72,12 +73,9 @@ SOURCES = {f"{name}.c": f"int {name}(int x) {{ return x; }}\n" for name in "abcd
 
 
 def most_at_once(root: Path) -> int:
-    """How many actions ran at once, by the journal."""
-    running = most = 0
-    for line in (root / ".kernel-builder" / "journal").read_text().splitlines():
-        running += 1 if line.startswith("start") else -1
-        most = max(most, running)
-    return most
+    """How many actions ran at once."""
+    spans = spans_in(root / ".kernel-builder")
+    return max(sum(other.begin <= span.begin < other.end for other in spans) for span in spans)
 
 
 @pytest.mark.parametrize(
@@ -169,10 +167,10 @@ def in_a_terminal(tool: Tool, columns: int, *arguments: str | Path) -> str:
 def test_progress_fits_a_terminal_by_whole_words(tool: Tool, make_project: ProjectMaker, columns: int) -> None:
     deep = {f"some/rather/deep/directory/of/kernels/{name}": text for name, text in SOURCES.items()}
     root = make_project("shown", {**deep, "表/宽.c": "int wide;\n"})
-    screen = in_a_terminal(tool, columns, "build", root, "--variant", CPU)
+    screen = in_a_terminal(tool, columns, "build", root, "--variant", CPU, "--no-cache")
     plain = re.sub(r"\x1b\[[0-9;]*m", "", screen)
     lines = [line.rstrip() for line in re.split(r"[\r\n]+|\x1b\[[0-9;?]*[A-Zhl]", plain)]
-    known = {word for line in (root / ".kernel-builder" / "journal").read_text().split() for word in line.split(":")}
+    known = {word for span in spans_in(root / ".kernel-builder") for word in span.id.split(":")}
     known |= {part for word in known for part in word.split("/")} | {path.name for path in root.glob("build/*/*")}
     known |= {"...", "and", "more", "waiting", "for", "a", "free", "processor"}
     steps = [line for line in lines if line.startswith("[")]
@@ -253,4 +251,4 @@ def test_a_checkout_that_cannot_be_written_is_built_elsewhere(
     assert list((output / CPU).glob("*.abi3.so"))
     (told,) = re.findall(r"the project cannot be written, so objects and logs go to (.*)", built.stderr)
     assert Path(told).parent == store / "builds"
-    assert (Path(told) / "journal").is_file()
+    assert spans_in(Path(told))

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import BUILD_TOML, ProjectMaker, Tool
 from kernel_builder.backends import toolkit_kinds
-from kernel_builder.backends.cuda.driver import Question, Step, pipeline
+from kernel_builder.backends.cuda.driver import Invocation, Question, pipeline
 from kernel_builder.binary.elf import read_elf
 from kernel_builder.events import Recorder
 from kernel_builder.store.cache import Store
@@ -166,7 +166,7 @@ def test_the_steps_of_nvcc_make_the_same_object_as_nvcc(
     def word(text: str) -> str:
         return text.replace("{project}", str(tmp_path)).replace("{{", "{").replace("}}", "}")
 
-    def make(group: Iterable[Step]) -> None:
+    def make(group: Iterable[Invocation]) -> None:
         for step in group:
             path = Path(step.path) if "/" in step.path else Path(steps.programs) / step.path
             run(path, *map(word, step.arguments))

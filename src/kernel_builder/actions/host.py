@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernel_builder.actions.context import Context
-from kernel_builder.actions.model import Action, ActionKind, Threads, Tool, Tree, action_id
+from kernel_builder.actions.model import Action, ActionKind, Step, Threads, Tool, Tree, action_id
 from kernel_builder.actions.places import literal, tool_word
 from kernel_builder.actions.units import C, Unit
 from kernel_builder.toolchain.model import Family
@@ -103,7 +103,7 @@ def compile_action(
         kind=ActionKind.COMPILE,
         variant=context.variant,
         source=unit.source,
-        command=(*compiler, *common, *options),
+        steps=(Step(command=(*compiler, *common, *options), writes=(word(target),)),),
         inputs=(source,),
         outputs=(word(target),),
         depfile=depfile,
@@ -142,7 +142,7 @@ def module_action(context: Context, generated: Path) -> Action:
         kind=ActionKind.COMPILE,
         variant=context.variant,
         source=MODULE_SOURCE,
-        command=tuple(command),
+        steps=(Step(command=tuple(command), writes=(target,)),),
         inputs=(source,),
         outputs=(target,),
         log=word(layout.log_for("kernel-builder-module")),
@@ -214,7 +214,7 @@ def link_action(context: Context, objects: tuple[str, ...], library: Path, frame
         kind=ActionKind.LINK,
         variant=context.variant,
         source=library.name,
-        command=tuple(command),
+        steps=(Step(command=tuple(command), writes=(word(library),)),),
         inputs=objects,
         implicit=(exports_map, shim),
         outputs=(word(library),),

@@ -95,13 +95,36 @@ class Threads:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Step:
+    """One command of an action.
+
+    ``writes`` are the files that it makes. ``reads`` are all the files that decide them, beside the program itself;
+    ``None`` where only the whole action knows (it reads headers). Of these, ``texts`` are preprocessed sources of which
+    the program uses neither the lines nor the names of the files that they came from.
+    """
+
+    command: tuple[str, ...]
+    writes: tuple[str, ...] = ()
+    reads: tuple[str, ...] | None = None
+    texts: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {
+            "command": list(self.command),
+            "reads": None if self.reads is None else list(self.reads),
+            "writes": list(self.writes),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class Action:
     """One command, or a few that only make sense one after the other.
 
-    ``id`` is unique in a plan, and the same wherever the plan is made. ``before`` are commands that run before
-    ``command``, each only if the one before it succeeded; ``scratch`` the files that they hand on, which nobody else
-    needs. ``inputs`` are the files that the commands are given, ``implicit`` those that they read besides; ``outputs``
-    what they make. ``depfile`` lists the headers read, in make's syntax, once they ran; ``log`` is where output goes.
+    ``id`` is unique in a plan, and the same wherever the plan is made. ``steps`` run in order, each only if the one
+    before it succeeded; where one fails and there is a ``fallback``, its steps run instead, from the first on.
+    ``inputs`` are the files that the steps are given, ``implicit`` those that they read besides; ``outputs`` what they
+    make for others. ``depfile`` lists the headers read, in make's syntax, once they ran; ``log`` is where output goes.
     ``environment`` names the variables that it may see (a ``*`` at the end stands for the rest of a name). ``memory``
     is an estimate in bytes of the most it needs (DESIGN.md F10). ``source`` is the path for people, relative to the
     project. ``architecture`` is set where the action makes code for one alone.
@@ -111,13 +134,12 @@ class Action:
     kind: ActionKind
     variant: str
     source: str
-    command: tuple[str, ...]
+    steps: tuple[Step, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     log: str
     memory: int
-    before: tuple[tuple[str, ...], ...] = ()
-    scratch: tuple[str, ...] = ()
+    fallback: tuple[Step, ...] = ()
     implicit: tuple[str, ...] = ()
     tools: tuple[Tool, ...] = ()
     trees: tuple[Tree, ...] = ()
@@ -125,6 +147,17 @@ class Action:
     depfile: str | None = None
     architecture: str | None = None
     threads: Threads | None = None
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The last command, which makes what the action is for."""
+        return self.steps[-1].command
+
+    @property
+    def scratch(self) -> tuple[str, ...]:
+        """The files that steps hand on and that nobody else needs."""
+        made = dict.fromkeys(word for step in (*self.steps, *self.fallback) for word in step.writes)
+        return tuple(word for word in made if word not in self.outputs)
 
     @property
     def identity(self) -> str:
@@ -154,12 +187,12 @@ class Action:
             "kind": self.kind.value,
             "source": self.source,
             "architecture": self.architecture,
-            "before": [list(command) for command in self.before],
             "command": list(self.command),
+            "commands": [step.to_json() for step in self.steps],
+            "fallback": [step.to_json() for step in self.fallback],
             "inputs": list(self.inputs),
             "implicit": list(self.implicit),
             "outputs": list(self.outputs),
-            "scratch": list(self.scratch),
             "depfile": self.depfile,
             "log": self.log,
             "memory": self.memory,

@@ -59,11 +59,11 @@ class Places:
 
     def command(self, action: Action) -> tuple[str, ...]:
         """The command of ``action`` for this machine."""
-        return self.commands(action)[-1]
+        return self.expanded(action, action.command)
 
-    def commands(self, action: Action) -> tuple[tuple[str, ...], ...]:
-        """All commands of ``action`` for this machine, in the order in which they run."""
-        return tuple(tuple(self.text(word, action) for word in command) for command in (*action.before, action.command))
+    def expanded(self, action: Action, command: Iterable[str]) -> tuple[str, ...]:
+        """A command of ``action`` for this machine."""
+        return tuple(self.text(word, action) for word in command)
 
 
 def expand(word: str, places: Places, *, tools: Iterable[Tool] = (), trees: Iterable[Tree] = ()) -> str:

@@ -69,6 +69,7 @@ class BuildOptions(TypedDict):
     max_jobs: str | None
     cores: str | None
     no_load: bool
+    no_cache: bool
     keep_going: bool
     verbose: bool
     locked: bool
@@ -152,6 +153,12 @@ build_options = together(
         "--no-load", is_flag=True, help="Install variants without the proof that the kernels client can load them."
     ),
     click.option(
+        "--no-cache",
+        is_flag=True,
+        help="Compile everything that is out of date here. Without it, what any build of yours made before of the"
+        " same sources with the same compilers is taken from the cache.",
+    ),
+    click.option(
         "--locked",
         is_flag=True,
         help="Compile with exactly what kernel-builder.lock lists, and fail if anything differs. Without it,"
@@ -199,6 +206,7 @@ def build_request(
         variants_at_once=max_jobs,
         cores=cores,
         load=not options["no_load"],
+        cache=not options["no_cache"],
         keep_going=options["keep_going"],
         verbose=options["verbose"],
         output=output,
@@ -312,7 +320,8 @@ def _summary(outcome: BuildOutcome, seconds: float) -> list[str]:
     width = max(len(name) for name in names)
     lines = []
     for variant in outcome.variants:
-        details = [f"{len(variant.compiled)} compiled", _load_text(variant)]
+        recalled = f"{len(variant.recalled)} from the cache" if variant.recalled else ""
+        details = [f"{len(variant.compiled)} compiled", recalled, _load_text(variant)]
         if variant.status is VariantStatus.NOT_BUILT:
             details = [variant.problem or ""]
         elif variant.status is VariantStatus.FAILED:

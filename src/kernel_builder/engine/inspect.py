@@ -17,7 +17,7 @@ from kernel_builder.actions.model import Tree
 from kernel_builder.actions.places import Places, expand
 from kernel_builder.binary.elf import ElfError, read_elf
 from kernel_builder.engine.own_names import Elsewhere, OwnNames
-from kernel_builder.engine.stale import headers
+from kernel_builder.engine.records import headers
 from kernel_builder.engine.undefined import Missing, UndefinedPolicy, blame, diagnose, find_missing, grouped
 from kernel_builder.files import parse_json
 from kernel_builder.versions import Version

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from kernel_builder.actions.model import Action
+from kernel_builder.engine.cache import ActionCache
 from kernel_builder.events import Reporter
 from kernel_builder.plan.model import BuildPlan
 
@@ -18,7 +19,7 @@ class EngineOptions:
 
     ``jobs`` overrides how many actions run at once, ``cores`` is how many of one variant may, ``variants`` how many
     variants may be worked on at once; ``environ`` is the user's environment, of which each action sees
-    what it names; ``verbose`` reports the output of every action.
+    what it names; ``verbose`` reports the output of every action. ``cache`` is asked before anything runs.
     """
 
     environ: Mapping[str, str]
@@ -27,6 +28,7 @@ class EngineOptions:
     cores: int | None = None
     variants: int | None = None
     keep_going: bool = False
+    cache: ActionCache | None = None
     verbose: bool = False
 
 
@@ -34,6 +36,7 @@ class ActionStatus(StrEnum):
     """What became of an action."""
 
     DONE = "done"
+    RECALLED = "from the cache"
     UP_TO_DATE = "up to date"
     FAILED = "failed"
     NOT_RUN = "not run"
@@ -42,12 +45,15 @@ class ActionStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ActionResult:
-    """One action. ``output`` are the lines that a failed one wrote; ``seconds`` is how long it ran, if it did."""
+    """One action. ``output`` are the lines that a failed one wrote; ``seconds`` is how long it ran, if it ever did;
+    ``fell_back``: why its fallback ran.
+    """
 
     action: Action
     status: ActionStatus
     output: tuple[str, ...] = ()
     seconds: float | None = None
+    fell_back: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kernel_builder import __version__
 from kernel_builder.actions.context import Context
-from kernel_builder.actions.model import Action, ActionKind, GeneratedFile, Tool, action_id
+from kernel_builder.actions.model import Action, ActionKind, GeneratedFile, Step, Tool, action_id
 from kernel_builder.actions.places import tool_word
 from kernel_builder.frameworks.torch import LIMITED_API
 from kernel_builder.versions import Version
@@ -49,6 +49,7 @@ def inspection(
     """
     layout, word = context.layout, context.word
     toolkit = context.toolkit
+    depfiles = [action.depfile for action in compiled if action.depfile is not None]
     request = {
         "library": library,
         "framework-tables": [word(path) for path in context.toolchain.torch.exports],
@@ -60,7 +61,7 @@ def inspection(
         "elsewhere": elsewhere,
         "objects": {output: action.source for action in compiled for output in action.outputs},
         "covered": covered,
-        "depfiles": [action.depfile for action in compiled if action.depfile is not None],
+        "depfiles": depfiles,
     }
     question = GeneratedFile(
         path=word(layout.variant / "generated" / "inspect.json"),
@@ -70,19 +71,20 @@ def inspection(
     trees = {tree.name: tree for action in compiled for tree in action.trees}
     outside = [name for name, tree in trees.items() if tree.root is not None]
     python = Tool(name="python", path=Path(sys.executable), digest=f"{__version__} {sys.version}")
+    command = (
+        tool_word(python),
+        *("-P", "-m", PROGRAM, question.path, "--stamp", stamp),
+        *("--project", "{project}", "--work", "{work}", "--store", "{store}"),
+        *(part for name in outside for part in ("--tree", f"{name}={{tree:{name}}}")),
+    )
     action = Action(
         id=action_id(context.variant, ActionKind.INSPECT, "library"),
         kind=ActionKind.INSPECT,
         variant=context.variant,
         source=library.rpartition("/")[2],
-        command=(
-            tool_word(python),
-            *("-P", "-m", PROGRAM, question.path, "--stamp", stamp),
-            *("--project", "{project}", "--work", "{work}", "--store", "{store}"),
-            *(part for name in outside for part in ("--tree", f"{name}={{tree:{name}}}")),
-        ),
+        steps=(Step(command=command, writes=(stamp,)),),
         inputs=(library,),
-        implicit=(question.path, covered),
+        implicit=(question.path, covered, *depfiles),
         outputs=(stamp,),
         log=word(layout.log_for("inspect")),
         memory=_MEMORY,

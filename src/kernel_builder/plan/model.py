@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kernel_builder.actions.model import Action, GeneratedFile, graph_id
+from kernel_builder.actions.model import Action, GeneratedFile, Step, graph_id
 from kernel_builder.actions.places import Places
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import Architecture, Hub
@@ -137,16 +137,24 @@ def _action_json(action: Action, places: Places | None) -> dict[str, object]:
     values = action.to_json()
     if places is None:
         return values
+
+    def shown(step: Step) -> dict[str, object]:
+        return {
+            "command": list(places.expanded(action, step.command)),
+            "reads": None if step.reads is None else [places.text(word, action) for word in step.reads],
+            "writes": [places.text(word, action) for word in step.writes],
+        }
+
     words = {
-        key: [places.text(word, action) for word in getattr(action, key)]
-        for key in ("inputs", "implicit", "outputs", "scratch")
+        key: [places.text(word, action) for word in getattr(action, key)] for key in ("inputs", "implicit", "outputs")
     }
     depfile = places.text(action.depfile, action) if action.depfile else None
     return {
         **values,
         **words,
-        "before": [list(command) for command in places.commands(action)[:-1]],
         "command": list(places.command(action)),
+        "commands": [shown(step) for step in action.steps],
+        "fallback": [shown(step) for step in action.fallback],
         "depfile": depfile,
         "log": places.text(action.log, action),
     }

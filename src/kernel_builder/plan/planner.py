@@ -114,7 +114,7 @@ def _mention_left_out(project: Project, files: PackageFiles, remarks: Remarks) -
 
 
 def _refuse_unwritable_paths(planning: Planning) -> None:
-    """ninja's files have no way to write a path with a line break or a vertical bar, nor most of ours one that is not
+    """Compilers' lists of headers have no way to write a path with a line break, nor most of our files one that is not
     UTF-8, and device compilers split what they pass on to others at commas.
     """
     project, places = planning.project, planning.places
@@ -122,7 +122,7 @@ def _refuse_unwritable_paths(planning: Planning) -> None:
     paths += [*project.framework.src, *(source for section in project.sections for source in section.src)]
     has_toolkit = any(toolchain.toolkit is not None for toolchain in planning.toolchains.values())
     for what, wrong in (
-        ("a vertical bar or a line break", [path for path in paths if "|" in path or "\n" in path]),
+        ("a line break", [path for path in paths if "\n" in path]),
         ("bytes that are not UTF-8", [path for path in (*paths, str(places.output)) if not _is_utf8(path)]),
         ("a comma, for a device compiler,", [path for path in paths if has_toolkit and "," in path]),
     ):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernel_builder.actions.host import MODULE_SOURCE
@@ -41,13 +42,7 @@ class Finisher:
 
     def finish(self, variant: VariantPlan, results: tuple[ActionResult, ...]) -> VariantOutcome:
         """Install and load one variant whose actions ended with ``results``."""
-        compiled = tuple(
-            result.action.source
-            for result in results
-            if result.action.kind is ActionKind.COMPILE
-            and result.status in {ActionStatus.DONE, ActionStatus.FAILED}
-            and result.action.source != MODULE_SOURCE
-        )
+        compiled = _sources(results, ActionStatus.DONE, ActionStatus.FAILED)
         failures = [result for result in results if result.status is ActionStatus.FAILED]
         if failures:
             problems = tuple(self._failure_text(variant, failure) for failure in failures)
@@ -63,7 +58,7 @@ class Finisher:
             )
         if variant.library is not None:
             _remove_earlier_libraries(self.prepared.plan.places.path(variant.library))
-        return self._install(variant, compiled)
+        return replace(self._install(variant, compiled), recalled=_sources(results, ActionStatus.RECALLED))
 
     def _outcome(
         self,
@@ -163,6 +158,17 @@ class Finisher:
             depends=_modules(variant),
         )
         return prove(kernel, self.environment, plan.places.work / variant.name)
+
+
+def _sources(results: Iterable[ActionResult], *statuses: ActionStatus) -> tuple[str, ...]:
+    """The project's sources whose objects have one of ``statuses``."""
+    return tuple(
+        result.action.source
+        for result in results
+        if result.action.kind is ActionKind.COMPILE
+        and result.status in statuses
+        and result.action.source != MODULE_SOURCE
+    )
 
 
 def _remove_earlier_libraries(library: Path) -> None:

@@ -6,15 +6,13 @@ Nothing is written, and of what is missing only the directories of wheels are re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from kernel_builder.actions.host import MODULE_SOURCE
 from kernel_builder.actions.model import ActionKind
-from kernel_builder.engine.stale import outdated
+from kernel_builder.engine.records import outdated
 from kernel_builder.errors import NetworkError
-from kernel_builder.plan.model import BuildPlan, VariantPlan
+from kernel_builder.plan.model import VariantPlan
 from kernel_builder.workflow.prepare import Prepared
 from kernel_builder.workflow.toolchains import Chosen
 
@@ -51,7 +49,7 @@ class VariantForecast:
 def forecast(prepared: Prepared) -> tuple[VariantForecast, ...]:
     """What building ``prepared`` would do, by variant, in plan order."""
     plan = prepared.plan
-    due = outdated(plan, rewritten=_rewritten(plan))
+    due = outdated(plan)
     counted: set[tuple[str, str]] = set()
     named: set[str] = set()
     found: list[VariantForecast] = []
@@ -73,17 +71,6 @@ def forecast(prepared: Prepared) -> tuple[VariantForecast, ...]:
             )
         )
     return tuple(found)
-
-
-def _rewritten(plan: BuildPlan) -> Iterable[Path]:
-    """Generated files that a build would write again."""
-    for file in plan.generated:
-        path = plan.places.path(file.path)
-        try:
-            if path.read_text(encoding="utf-8") != file.content:
-                yield path
-        except (OSError, UnicodeDecodeError):
-            yield path
 
 
 def _bytes(chosen: Chosen, name: str, counted: set[tuple[str, str]]) -> int | None:

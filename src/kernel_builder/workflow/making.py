@@ -12,7 +12,8 @@ from pathlib import Path
 from kernel_builder.artifact.built import CARD, variants_in
 from kernel_builder.artifact.variant import check_space, recover
 from kernel_builder.config.model import Project
-from kernel_builder.engine.ninja import NinjaEngine
+from kernel_builder.engine.cache import ActionCache
+from kernel_builder.engine.local import LocalEngine
 from kernel_builder.engine.protocol import EngineOptions
 from kernel_builder.engine.work import exclusive
 from kernel_builder.errors import BuildError, ConfigError
@@ -33,6 +34,8 @@ from kernel_builder.workflow.select import Selection
 from kernel_builder.workflow.toolchains import ToolchainOptions, provide
 from kernel_builder.workflow.unchanged import Noting, keep
 
+ACTIONS = "actions"
+"""The folder of the store with the action cache."""
 _SPACE_PER_ARCHITECTURE = 1 << 20
 _SPACE_PER_LIBRARY = 2 << 20
 
@@ -98,12 +101,13 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
         variants=request.variants_at_once,
         cores=request.cores,
         keep_going=request.keep_going,
+        cache=ActionCache(run.store.root / ACTIONS) if request.cache else None,
         verbose=request.verbose,
     )
     finisher = Finisher(prepared=prepared, environment=environment, conformance=conformance, reporter=run.reporter)
     with exclusive(places.work, places.store, run.reporter):
         recover(places.output, tuple(variant.name for variant in plan.variants))
-        result = NinjaEngine().run(plan, options)
+        result = LocalEngine().run(plan, options)
         _refuse_changes(prepared, run)
         outcomes = [finisher.finish(variant, result.of_variant(variant.name)) for variant in plan.variants]
         _fill_card(prepared.project, places.output, run.reporter)

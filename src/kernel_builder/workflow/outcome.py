@@ -56,6 +56,7 @@ class VariantOutcome:
     """One variant: where it is, what ran for it, and whether it loads. ``problems`` say why it was not made.
 
     ``name``, ``backend`` and ``ops_id`` are those of its plan; ``is_compiled`` is whether it has a library.
+    ``compiled`` are sources that were compiled, ``recalled`` those whose objects came from the action cache.
     """
 
     name: str
@@ -65,6 +66,7 @@ class VariantOutcome:
     status: VariantStatus
     path: Path | None = None
     compiled: tuple[str, ...] = ()
+    recalled: tuple[str, ...] = ()
     load: LoadResult | None = None
     problems: tuple[str, ...] = ()
 

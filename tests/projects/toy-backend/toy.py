@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kernel_builder.actions.host import host_action
-from kernel_builder.actions.model import Action, ActionKind, Tool, action_id
+from kernel_builder.actions.model import Action, ActionKind, Step, Tool, action_id
 from kernel_builder.actions.places import literal, tool_word
 from kernel_builder.backends.protocol import Selected, UnitActions
 from kernel_builder.config.backends import Backend
@@ -118,7 +118,7 @@ class Toy:
                 kind=kind,
                 variant=context.variant,
                 source=unit.source,
-                command=command,
+                steps=(Step(command=command, writes=outputs),),
                 inputs=inputs,
                 outputs=outputs,
                 log=word(layout.log_for(f"{unit.source}.{kind}.{chip or 'all'}")),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_builder.actions.model import Action, ActionKind, Tool, Tree
+from kernel_builder.actions.model import Action, ActionKind, Step, Tool, Tree
 from kernel_builder.actions.places import Places, expand, literal, tool_word
 
 PLACES = Places(root=Path("/p/k"), work=Path("/p/k/.kernel-builder"), output=Path("/out"), store=Path("/s"))
@@ -48,7 +48,7 @@ def test_tools_are_placeholders_too() -> None:
         kind=ActionKind.COMPILE,
         variant="v",
         source="a",
-        command=(tool_word(tool), "-ccbin", tool_word(tool), "{tree:torch}"),
+        steps=(Step(command=(tool_word(tool), "-ccbin", tool_word(tool), "{tree:torch}")),),
         inputs=(),
         outputs=("{work}/a.o",),
         log="{work}/a.log",

@@ -1,4 +1,4 @@
-"""In which order variants get their turn, how many at once, and how much of each runs at once: by the journal."""
+"""In which order variants get their turn, how many at once, and how much of each runs at once."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from kernel_builder.actions.model import Action, ActionKind, Tool, action_id
+from kernel_builder.actions.model import Action, ActionKind, Step, Tool, action_id
 from kernel_builder.actions.places import Places
 from kernel_builder.config.backends import Backend
-from kernel_builder.engine.ninja import JOURNAL, NinjaEngine
+from kernel_builder.engine.local import LocalEngine
 from kernel_builder.engine.protocol import ActionStatus, EngineOptions, EngineResult
-from kernel_builder.events import Recorder
+from kernel_builder.events import Recorder, StepFinished, StepStarted
 from kernel_builder.plan.model import BuildPlan, VariantPlan
 from kernel_builder.variants.names import NoarchVariant
 
@@ -30,7 +30,7 @@ def action(variant: str, kind: ActionKind, source: str, inputs: Sequence[str], s
         kind=kind,
         variant=variant,
         source=source,
-        command=("{tool:sh}", "-c", f'{script} && : > "$0"', output),
+        steps=(Step(command=("{tool:sh}", "-c", f'{script} && : > "$0"', output), writes=(output,)),),
         inputs=tuple(inputs),
         outputs=(output,),
         log=f"{{work}}/log/{variant}-{kind.value}-{source}.log",
@@ -71,17 +71,18 @@ def plan_of(root: Path, failing: str = "") -> BuildPlan:
     return BuildPlan(places=places, name="k", python_name="k", variants=variants)
 
 
-def run(plan: BuildPlan, **options: object) -> EngineResult:
-    given = EngineOptions(environ=os.environ, reporter=Recorder())
-    return NinjaEngine().run(plan, replace(given, **options))  # type: ignore[arg-type]
+def run(plan: BuildPlan, recorder: Recorder | None = None, **options: object) -> EngineResult:
+    given = EngineOptions(environ=os.environ, reporter=recorder or Recorder())
+    return LocalEngine().run(plan, replace(given, **options))  # type: ignore[arg-type]
 
 
-def journal(plan: BuildPlan) -> list[tuple[str, str, str]]:
+def journal(recorder: Recorder) -> list[tuple[str, str, str]]:
     """``(start or end, variant, kind)``, in the order of the run."""
     found = []
-    for line in (plan.places.work / JOURNAL).read_text().splitlines():
-        variant, kind, _ = line.split()[-1].split(":")
-        found.append((line.split()[0], variant, kind))
+    for event in recorder.events:
+        if isinstance(event, StepStarted | StepFinished):
+            kind, variant, _ = event.description.split()
+            found.append(("start" if isinstance(event, StepStarted) else "end", variant, kind))
     return found
 
 
@@ -96,8 +97,9 @@ def most_at_once(lines: Sequence[tuple[str, str, str]]) -> int:
 @pytest.mark.parametrize("jobs", [1, 2, 3])
 def test_a_variant_links_as_soon_as_its_objects_are_there(tmp_path: Path, jobs: int) -> None:
     plan = plan_of(tmp_path)
-    run(plan, jobs=jobs)
-    lines = journal(plan)
+    recorder = Recorder()
+    run(plan, recorder, jobs=jobs)
+    lines = journal(recorder)
     for backend in BACKENDS[:-1]:
         (linked,) = (i for i, line in enumerate(lines) if line == ("start", f"torch-{backend}", "link"))
         compiled = max(i for i, line in enumerate(lines) if line == ("end", f"torch-{backend}", "compile"))
@@ -108,22 +110,14 @@ def test_a_variant_links_as_soon_as_its_objects_are_there(tmp_path: Path, jobs: 
     assert most_at_once(lines) <= jobs
 
 
-def test_what_is_up_to_date_has_no_turn(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path)
-    run(plan, jobs=4)
-    text = (plan.places.work / "build.ninja").read_text()
-    assert "build turn-3-0: turn" in text
-    assert {result.status for result in run(plan, jobs=4).results.values()} == {ActionStatus.UP_TO_DATE}
-    assert "rule turn" not in (plan.places.work / "build.ninja").read_text()
-
-
 @pytest.mark.parametrize(("variants", "cores"), [(1, 1), (1, 2), (2, 1), (2, 2), (3, None), (None, 2)])
 def test_variants_at_once_and_cores_of_each_are_kept_to(
     tmp_path: Path, variants: int | None, cores: int | None
 ) -> None:
     plan = plan_of(tmp_path)
-    run(plan, variants=variants, cores=cores)
-    lines = journal(plan)
+    recorder = Recorder()
+    run(plan, recorder, variants=variants, cores=cores)
+    lines = journal(recorder)
     assert len(lines) == 2 * len(plan.actions)
     if cores is not None:
         assert most_at_once(lines) <= cores * (variants or len(BACKENDS))

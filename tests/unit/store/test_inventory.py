@@ -305,8 +305,8 @@ def test_what_builds_of_read_only_projects_left_goes_after_a_week_unless_one_run
     for name, when in (("idle", old), ("fresh", time.time()), ("held", old)):
         work = tmp_path / BUILDS / name
         work.mkdir(parents=True)
-        (work / "journal").write_bytes(b"x" * 100)
-        os.utime(work / "journal", (when, when))
+        (work / "contents.json").write_bytes(b"x" * 100)
+        os.utime(work / "contents.json", (when, when))
     with FileLock(tmp_path / BUILDS / "held" / "lock"):
         for _ in range(2):  # looking makes nothing younger
             assert collect(store, dry_run=True).debris == 1

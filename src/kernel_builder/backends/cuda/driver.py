@@ -43,7 +43,7 @@ class UnknownStepError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class Invocation:
     """One program of the driver: ``program`` is one of the constants above, ``path`` its file, ``arguments`` words.
 
     ``made`` are the files that it writes, ``read`` those of other steps that it is given.
@@ -70,14 +70,14 @@ class Pipeline:
     headers begin with, as the driver writes it.
     """
 
-    split: tuple[Step, ...]
-    devices: tuple[tuple[Step, ...], ...]
-    compile: tuple[Step, ...]
+    split: tuple[Invocation, ...]
+    devices: tuple[tuple[Invocation, ...], ...]
+    compile: tuple[Invocation, ...]
     programs: str
     settings: tuple[tuple[str, str], ...] = ()
 
     @property
-    def groups(self) -> tuple[tuple[Step, ...], ...]:
+    def groups(self) -> tuple[tuple[Invocation, ...], ...]:
         """All chains: each is one action."""
         return (self.split, *self.devices, self.compile)
 
@@ -88,7 +88,7 @@ class Pipeline:
         made = [name for chain in self.devices for step in chain for name in step.made]
         return tuple(name for name in made if PurePosixPath(name).name in wanted)
 
-    def passed_on(self, group: tuple[Step, ...]) -> tuple[str, ...]:
+    def passed_on(self, group: tuple[Invocation, ...]) -> tuple[str, ...]:
         """What ``group`` makes for others: the object, what others read, the stub that the host's half includes."""
         wanted = {name for other in self.groups if other is not group for step in other for name in step.read}
         wanted |= {*self.stubs, *self.compile[-1].made}
@@ -119,8 +119,8 @@ def pipeline(question: Question, *, source: str, target: str, folder: str) -> Pi
             word = word.replace(placeholder, real)
         return word.replace(_FOLDER, folder).replace(_STEM, stem)
 
-    def step(one: Step) -> Step:
-        return Step(
+    def step(one: Invocation) -> Invocation:
+        return Invocation(
             program=one.program,
             path=one.path,
             arguments=tuple(map(named, one.arguments)),
@@ -137,7 +137,7 @@ def pipeline(question: Question, *, source: str, target: str, folder: str) -> Pi
     )
 
 
-def after(step: Step, option: str) -> str | None:
+def after(step: Invocation, option: str) -> str | None:
     """What follows ``option`` in a step's arguments."""
     pairs = zip(step.arguments, step.arguments[1:], strict=False)
     return next((value for name, value in pairs if name == option), None)
@@ -173,9 +173,9 @@ def _answer(question: Question, suffix: str) -> Pipeline:
     return _arranged(*_parsed(text, question.cxx), target)
 
 
-def _parsed(text: str, cxx: Path) -> tuple[list[Step], dict[str, str]]:
+def _parsed(text: str, cxx: Path) -> tuple[list[Invocation], dict[str, str]]:
     settings: dict[str, str] = {}
-    steps: list[Step] = []
+    steps: list[Invocation] = []
     for printed in text.splitlines():
         if not printed.startswith(_PREFIX):
             raise UnknownStepError(f"nvcc --dryrun prints {printed!r}")
@@ -192,7 +192,7 @@ def _parsed(text: str, cxx: Path) -> tuple[list[Step], dict[str, str]]:
     return steps, settings
 
 
-def _step(words: Sequence[str], cxx: Path) -> Step:
+def _step(words: Sequence[str], cxx: Path) -> Invocation:
     name = HOST if words[0] == str(cxx) else PurePosixPath(words[0]).name
     arguments = tuple(words[1:])
     made: list[str] = []
@@ -204,12 +204,12 @@ def _step(words: Sequence[str], cxx: Path) -> Step:
         if option in options:
             made.append(value)
         made += [option.removeprefix(start) for start in assignments if option.startswith(start)]
-    return Step(program=name, path=words[0], arguments=arguments, made=tuple(made))
+    return Invocation(program=name, path=words[0], arguments=arguments, made=tuple(made))
 
 
-def _arranged(steps: Sequence[Step], settings: dict[str, str], target: str) -> Pipeline:
+def _arranged(steps: Sequence[Invocation], settings: dict[str, str], target: str) -> Pipeline:
     """The steps, told apart by what they make and read."""
-    maker: dict[str, Step] = {}
+    maker: dict[str, Invocation] = {}
     for one in steps:
         for name in one.made:
             # The id of a module is made once, by the first program that names it.
@@ -229,14 +229,14 @@ def _arranged(steps: Sequence[Step], settings: dict[str, str], target: str) -> P
     return Pipeline(split=first, devices=devices, compile=final, programs=settings.get("_HERE_", ""), settings=kept)
 
 
-def _linked(step: Step, maker: dict[str, Step]) -> Step:
+def _linked(step: Invocation, maker: dict[str, Invocation]) -> Invocation:
     given = [*step.arguments, *(name for one in step.arguments for name in _FILE_IN_IMAGE.findall(one))]
     read = tuple(dict.fromkeys(name for name in given if name in maker and maker[name] is not step))
     made = tuple(name for name in step.made if maker[name] is step)
-    return Step(program=step.program, path=step.path, arguments=step.arguments, made=made, read=read)
+    return Invocation(program=step.program, path=step.path, arguments=step.arguments, made=made, read=read)
 
 
-def _chain(step: Step, steps: Iterable[Step]) -> tuple[Step, ...]:
+def _chain(step: Invocation, steps: Iterable[Invocation]) -> tuple[Invocation, ...]:
     """``step`` behind the preprocessor that makes what it reads."""
     before = [one for one in steps if one.preprocesses and set(one.made) & set(step.read)]
     if len(before) != 1:
@@ -244,6 +244,6 @@ def _chain(step: Step, steps: Iterable[Step]) -> tuple[Step, ...]:
     return (before[0], step)
 
 
-def _device(step: Step, steps: Sequence[Step]) -> tuple[Step, ...]:
+def _device(step: Invocation, steps: Sequence[Invocation]) -> tuple[Invocation, ...]:
     after = [one for one in steps if one.program == PTXAS and set(one.read) & set(step.made)]
     return (*_chain(step, steps), *after)

@@ -6,14 +6,15 @@ from pathlib import Path, PurePosixPath
 
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.host import GIB, HEAVY_MEMORY
-from kernel_builder.actions.model import Action, ActionKind, Tool, action_id
+from kernel_builder.actions.model import Action, ActionKind, Step, Tool, action_id
 from kernel_builder.actions.places import tool_word
 from kernel_builder.actions.units import Unit
-from kernel_builder.backends.cuda.driver import CICC, HOST, Question, Step, after, pipeline
+from kernel_builder.backends.cuda.driver import CICC, HOST, Invocation, Question, after, pipeline
 from kernel_builder.backends.protocol import UnitActions
 from kernel_builder.toolchain.model import ToolkitSdk
 
 _MEMORY = int(1.5 * GIB)
+_WITH_LINES = {"-lineinfo", "--generate-line-info", "-G", "--device-debug"}
 
 
 def split_actions(context: Context, toolkit: ToolkitSdk, unit: Unit, options: tuple[str, ...]) -> UnitActions:
@@ -27,6 +28,7 @@ def split_actions(context: Context, toolkit: ToolkitSdk, unit: Unit, options: tu
 class _Splitter:
     def __init__(self, context: Context, toolkit: ToolkitSdk, unit: Unit, options: tuple[str, ...]) -> None:
         self._context, self._toolkit, self._unit = context, toolkit, unit
+        self._unit_options = options
         layout, word = context.layout, context.places.word
         target = layout.object_for(unit.source)
         self._source, self._target = word(layout.root / unit.source), word(target)
@@ -45,41 +47,52 @@ class _Splitter:
         last = self._action(ActionKind.COMPILE, steps.compile)
         return UnitActions(actions=(split, *devices, last), objects=(self._target,))
 
-    def _architecture(self, chain: tuple[Step, ...]) -> str:
+    def _architecture(self, chain: tuple[Invocation, ...]) -> str:
         compiler = next(step for step in chain if step.program == CICC)
         return after(compiler, "-arch") or PurePosixPath(chain[-1].made[0]).name
 
-    def _action(self, kind: ActionKind, group: tuple[Step, ...], architecture: str | None = None) -> Action:
+    def _action(self, kind: ActionKind, group: tuple[Invocation, ...], architecture: str | None = None) -> Action:
         context, steps = self._context, self._pipeline
         outputs = steps.passed_on(group)
-        scratch = tuple(name for step in group for name in step.made if name not in outputs)
         own = {name for step in group for name in step.made}
         given = dict.fromkeys(name for step in group for name in step.read if name not in own)
         reads_source = any(step.preprocesses for step in group)
+        trees = context.trees(*(library.name for library in self._unit.libraries))
         name = self._unit.source if architecture is None else f"{self._unit.source}.{architecture}"
         log = context.layout.log_for(name if kind is not ActionKind.SPLIT else f"{name}.split")
         depfile = context.places.word(log.with_suffix(".d")) if reads_source else None
-        commands = [self._command(step, depfile, outputs[0]) for step in group]
         return Action(
             id=action_id(context.variant, kind, self._unit.source, architecture),
             kind=kind,
             variant=context.variant,
             source=self._unit.source,
-            before=tuple(commands[:-1]),
-            command=commands[-1],
+            steps=tuple(self._step(step, depfile, outputs[0]) for step in group),
             inputs=((self._source, *given) if reads_source else tuple(given)),
             implicit=() if reads_source else steps.stubs,
             outputs=outputs,
-            scratch=scratch,
             depfile=depfile,
             log=context.places.word(log),
             memory=HEAVY_MEMORY if self._unit.source in context.heavy else _MEMORY,
             tools=tuple({step.program: self._tool(step) for step in group}.values()),
-            trees=context.trees(*(library.name for library in self._unit.libraries)),
+            trees=trees if reads_source else tuple(tree for tree in trees if tree.name == "toolkit"),
             architecture=architecture,
         )
 
-    def _command(self, step: Step, depfile: str | None, made: str) -> tuple[str, ...]:
+    def _step(self, step: Invocation, depfile: str | None, made: str) -> Step:
+        """What ``step`` reads is what others made: only preprocessors, and the host compiler, read headers."""
+        return Step(
+            command=self._command(step, depfile, made),
+            writes=step.made,
+            reads=None if step.program == HOST else step.read,
+            texts=step.read if step.program == CICC and not self._keeps_lines else (),
+        )
+
+    @property
+    def _keeps_lines(self) -> bool:
+        """Whether machine code says which lines it comes from."""
+        return any(option in _WITH_LINES for option in self._unit_options)
+
+    def _command(self, step: Invocation, depfile: str | None, made: str) -> tuple[str, ...]:
         words = [self._placed(argument) for argument in step.arguments]
         if step.preprocesses and depfile is not None:
             words += ["-MMD", "-MF", depfile, "-MQ", made]
@@ -91,7 +104,7 @@ class _Splitter:
         """``text`` of the driver's with the place of its programs as a word."""
         return text.replace(self._pipeline.programs, self._programs) if self._pipeline.programs else text
 
-    def _tool(self, step: Step) -> Tool:
+    def _tool(self, step: Invocation) -> Tool:
         if step.program == HOST:
             return self._context.cxx
         path = Path(step.path)

@@ -1,11 +1,14 @@
-"""The ninja engine: what it writes, compared with a golden file, and what it says of real actions, by their ids."""
+"""What the engine does with real actions, and what it says of them, by their ids."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,108 +16,18 @@ from pathlib import Path
 import pytest
 
 import kernel_builder
-from kernel_builder.actions.model import Action, ActionKind, GeneratedFile, Threads, Tool, Tree, action_id
-from kernel_builder.actions.places import Places
-from kernel_builder.config.backends import Backend
-from kernel_builder.engine.ninja import NinjaEngine, render_ninja
-from kernel_builder.engine.protocol import ActionStatus, EngineOptions, EngineResult
-from kernel_builder.engine.resources import Budget
-from kernel_builder.engine.stale import headers, outdated
+from engine_actions import SHELL, action, plan_of, run, shell, statuses, until
+from kernel_builder.actions.model import ActionKind, GeneratedFile, Step, Threads, Tool, Tree
+from kernel_builder.engine.protocol import ActionStatus
+from kernel_builder.engine.records import Records, headers, outdated
 from kernel_builder.engine.work import environment_for
 from kernel_builder.errors import BuildError
-from kernel_builder.events import Recorder, StepFinished, StepsPlanned, StepStarted
-from kernel_builder.plan.model import BuildPlan, VariantPlan
-from kernel_builder.variants.names import NoarchVariant
-
-GOLDEN = Path(__file__).parent.parent.parent / "golden" / "engine" / "build.ninja"
-VARIANT = "torch-cpu"
-SHELL = Tool(name="sh", path=Path("/bin/sh"), digest="1")
-
-
-def action(source: str, script: str, **changes: object) -> Action:
-    """An action that runs ``script`` with the shell and makes ``{work}/<source>.out``."""
-    made = Action(
-        id=action_id(VARIANT, ActionKind.COMPILE, source),
-        kind=ActionKind.COMPILE,
-        variant=VARIANT,
-        source=source,
-        command=("{tool:sh}", "-c", script),
-        inputs=(f"{{project}}/{source}",),
-        outputs=(f"{{work}}/{source}.out",),
-        log=f"{{work}}/log/{source}.log",
-        memory=1 << 20,
-        tools=(SHELL,),
-        environment=("PATH",),
-    )
-    return replace(made, **changes)  # type: ignore[arg-type]
-
-
-def plan_of(root: Path, *actions: Action, generated: tuple[GeneratedFile, ...] = ()) -> BuildPlan:
-    """A plan for one variant; sources that are not there are made."""
-    work = root / ".kernel-builder"
-    work.mkdir(parents=True, exist_ok=True)
-    variant = VariantPlan(
-        variant=NoarchVariant(backend=Backend("cpu")),
-        ops_id="_k_cpu_1",
-        generated=generated,
-        actions=actions,
-        library=None,
-        installed=(),
-        metadata={},
-        goals=tuple(output for entry in actions for output in entry.outputs),
-    )
-    places = Places(root=root, work=work, output=root / "build", store=root / "store")
-    for entry in actions:
-        for word in entry.inputs:
-            if word.startswith("{project}") and not places.path(word).exists():
-                places.path(word).parent.mkdir(parents=True, exist_ok=True)
-                places.path(word).touch()
-    return BuildPlan(places=places, name="k", python_name="k", variants=(variant,))
-
-
-def run(plan: BuildPlan, recorder: Recorder | None = None, **options: object) -> EngineResult:
-    given = EngineOptions(environ=os.environ, reporter=recorder or Recorder())
-    return NinjaEngine().run(plan, replace(given, **options))  # type: ignore[arg-type]
-
-
-def statuses(result: EngineResult) -> dict[str, str]:
-    return {name.rsplit(":", 1)[1]: entry.status.value for name, entry in result.results.items()}
-
-
-def test_what_ninja_is_given(tmp_path: Path) -> None:
-    """Odd names, headers, several outputs, a pool, hidden variables, an action that follows another."""
-    first = action(
-        "with space/$a:b.cpp",
-        "true",
-        depfile="{work}/a.d",
-        outputs=("{work}/one.o", "{work}/two.o"),
-        trees=(Tree(name="torch", identity="store-key"),),
-        memory=3 << 30,
-    )
-    second = action(
-        "check",
-        "true",
-        kind=ActionKind.INSPECT,
-        inputs=("{work}/one.o",),
-        implicit=("{work}/question.json",),
-        environment=("PATH", "PYTHONPATH"),
-    )
-    text = render_ninja(
-        plan_of(tmp_path, first, second),
-        Budget(jobs=8, threads=1, pools={3 << 30: 2}, reason=""),
-        ["PATH", "PYTHONPATH"],
-    ).text.replace(str(tmp_path), "/ROOT")
-    if os.environ.get("KERNEL_BUILDER_UPDATE_GOLDEN"):
-        GOLDEN.parent.mkdir(parents=True, exist_ok=True)
-        GOLDEN.write_text(text, encoding="utf-8")
-    assert text == GOLDEN.read_text(encoding="utf-8")
+from kernel_builder.events import Event, Recorder, StepFinished, StepsPlanned, StepStarted, Waiting
 
 
 def test_results_and_progress_come_by_id(tmp_path: Path) -> None:
-    good = action(
-        "good", "echo words; : > .kernel-builder/good.out", command=("{tool:sh}", "-c", "echo words; : > good.out")
-    )
-    bad = action("bad", "", command=("{tool:sh}", "-c", "echo 'FAILED: [1/9] good'; exit 3"))
+    good = action("good", "echo words; : > .kernel-builder/good.out", steps=shell("echo words; : > good.out"))
+    bad = action("bad", "", steps=shell("echo 'FAILED: [1/9] good'; exit 3"))
     after = action("after", "", inputs=("{work}/bad.out",))
     recorder = Recorder()
     plan = plan_of(tmp_path, good, bad, after)
@@ -148,7 +61,7 @@ def test_a_failure_stops_the_rest_unless_told_to_go_on(tmp_path: Path) -> None:
     [
         {"tools": (replace(SHELL, digest="2"),)},
         {"trees": (Tree(name="toolkit", identity="other"),)},
-        {"command": ("{tool:sh}", "-c", ": > x.out; :")},
+        {"steps": shell(": > x.out; :")},
     ],
 )
 def test_another_tool_tree_or_command_runs_again_and_so_does_going_back(
@@ -171,7 +84,7 @@ def test_another_tool_tree_or_command_runs_again_and_so_does_going_back(
 def test_a_header_that_the_compiler_reported_counts(tmp_path: Path) -> None:
     (tmp_path / "a b.h").touch()
     script = r"""printf 'x.out: %s/a\\ b.h /usr/include/stdio.h\n' "$1" > x.d; : > x.out"""
-    entry = action("x", "", command=("{tool:sh}", "-c", script, "-", "{project}"), depfile="{work}/x.d")
+    entry = action("x", "", steps=shell(script, "-", "{project}"), depfile="{work}/x.d")
     plan = plan_of(tmp_path, entry)
     assert statuses(run(plan)) == {"x": "done"}
     assert headers(tmp_path / ".kernel-builder" / "x.d") == (f"{tmp_path}/a b.h", "/usr/include/stdio.h")
@@ -184,8 +97,8 @@ def test_a_header_that_the_compiler_reported_counts(tmp_path: Path) -> None:
 
 def test_an_action_sees_the_variables_that_it_names(tmp_path: Path) -> None:
     script = "env > $0.out"
-    narrow = action("narrow", script, command=("{tool:sh}", "-c", script, "narrow"))
-    wide = action("wide", script, command=("{tool:sh}", "-c", script, "wide"), environment=("PATH", "SPECIAL", "KB_*"))
+    narrow = action("narrow", script, steps=shell(script, "narrow"))
+    wide = action("wide", script, steps=shell(script, "wide"), environment=("PATH", "SPECIAL", "KB_*"))
     environ = {"PATH": os.environ["PATH"], "SPECIAL": "1", "KB_A": "2", "CPATH": "/x", "SOURCE_DATE_EPOCH": "7"}
     plan = plan_of(tmp_path, narrow, wide)
     run(plan, environ=environ)
@@ -231,33 +144,63 @@ def test_nothing_to_do_needs_no_engine(tmp_path: Path) -> None:
     assert not list((tmp_path / ".kernel-builder").iterdir())
 
 
-def test_a_record_that_is_lost_costs_one_count_only(tmp_path: Path) -> None:
+def test_a_record_that_is_lost_runs_it_again(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, action("x", ": > x.out"))
     run(plan)
-    (tmp_path / ".kernel-builder" / "commands.json").write_text("[", encoding="ascii")
-    assert statuses(run(plan)) == {"x": ActionStatus.UP_TO_DATE.value}
+    (tmp_path / ".kernel-builder" / "actions.jsonl").write_text("[\n7\n", encoding="ascii")
+    (tmp_path / ".kernel-builder" / "contents.json").write_text("[1]", encoding="ascii")
+    assert statuses(run(plan)) == {"x": "done"}
+    assert statuses(run(plan)) == {"x": "up to date"}
     shutil.rmtree(tmp_path / ".kernel-builder")
     assert statuses(run(plan_of(tmp_path, action("x", ": > x.out")))) == {"x": "done"}
 
 
-@pytest.mark.parametrize("how", ["interrupted", "killed"])
-def test_what_ended_before_a_run_was_cut_off_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    good, slow = action("a", ": > a.out"), action("b", ": > b.out")
-    whole = NinjaEngine._run
+def test_what_ended_before_a_run_was_cut_off_counts(tmp_path: Path) -> None:
+    """A build that is killed leaves the records of what it did, and the next one ends its compilers."""
+    good, slow = action("a", ": > a.out"), action("b", "sleep 60; : > b.out", inputs=("{work}/a.out",))
+    plan = plan_of(tmp_path, good, slow)
+    script = (
+        f"import sys; sys.path[:0] = [{str(Path(__file__).parents[2])!r}]\n"
+        "from pathlib import Path\n"
+        "from engine_actions import action, plan_of, run\n"
+        f"run(plan_of(Path({str(tmp_path)!r}), action('a', ': > a.out'),"
+        " action('b', 'sleep 60; : > b.out', inputs=('{work}/a.out',))))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script]) as process:
+        listed = plan.places.work / "processes"
+        until(lambda: plan.places.path(slow.log).is_file())
+        until(lambda: listed.is_file() and Path(f"/proc/{listed.read_text().split()[-2]}").exists())
+        process.kill()
+    left = int(listed.read_text().splitlines()[-1].split()[0])
+    assert Path(f"/proc/{left}").exists()
+    recorder = Recorder()
+    again = run(plan_of(tmp_path, good, replace(slow, steps=shell("exit 1"))), recorder, keep_going=True)
+    assert statuses(again) == {"a": "up to date", "b": "failed"}
+    assert [event.reason for event in recorder.events if isinstance(event, Waiting)]
+    until(lambda: not Path(f"/proc/{left}").exists())
+    assert not listed.exists()
 
-    def cut_off(*arguments: object) -> int:
-        whole(*arguments)  # type: ignore[arg-type]
-        raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr(NinjaEngine, "_run", cut_off)
-        if how == "killed":
-            patched.setattr("kernel_builder.engine.ninja.record", lambda *_: None)
-        with pytest.raises(KeyboardInterrupt):
-            run(plan_of(tmp_path, good, slow))
-    plan = plan_of(tmp_path, good, replace(slow, command=("{tool:sh}", "-c", "exit 1")))
-    assert statuses(run(plan, keep_going=True)) == {"a": "up to date", "b": "failed"}
-    assert statuses(run(plan, keep_going=True)) == {"a": "up to date", "b": "failed"}
+def test_ctrl_c_ends_all_programs_and_leaves_no_half(tmp_path: Path) -> None:
+    entry = action("x", "echo half > x.out; sleep 60 & sleep 60")
+    plan = plan_of(tmp_path, entry)
+    output = plan.places.path(entry.outputs[0])
+
+    def interrupt() -> None:
+        until(output.exists)
+        signal.raise_signal(signal.SIGINT)
+
+    class Impatient(Recorder):
+        def emit(self, event: Event) -> None:
+            super().emit(event)
+            if isinstance(event, StepStarted):
+                threading.Thread(target=interrupt).start()
+
+    with pytest.raises(KeyboardInterrupt):
+        run(plan, Impatient())
+    assert not output.exists()
+    assert not (plan.places.work / "processes").exists()
+    assert statuses(run(plan_of(tmp_path, replace(entry, steps=shell(": > x.out"))))) == {"x": "done"}
 
 
 def test_half_of_an_output_never_counts(tmp_path: Path) -> None:
@@ -290,7 +233,7 @@ def test_a_link_may_be_of_any_length(tmp_path: Path, length: int) -> None:
         (tmp_path / name).hardlink_to(tmp_path / "empty.o")
     compiler = Tool(name="c++", path=Path(path), digest="1")
     command = ("{tool:c++}", "-shared", "-o", "{work}/x.out", *(f"{{project}}/{name}" for name in names))
-    link = action("x", "", kind=ActionKind.LINK, command=command, tools=(compiler,))
+    link = action("x", "", kind=ActionKind.LINK, steps=(Step(command=command),), tools=(compiler,))
     assert statuses(run(plan_of(tmp_path, link))) == {"x": "done"}
 
 
@@ -305,14 +248,8 @@ def test_a_check_runs_this_package_wherever_it_is(tmp_path: Path, monkeypatch: p
 
 def test_commands_of_one_action_run_in_order_and_leave_nothing_between_them(tmp_path: Path) -> None:
     """The log shows all of them; what they hand on is removed, also when one fails."""
-    shell = ("{tool:sh}", "-c")
-    good = action(
-        "good",
-        "",
-        before=((*shell, "echo one; : > middle"),),
-        command=(*shell, "echo two; mv middle good.out; : > middle"),
-        scratch=("{work}/middle",),
-    )
+    hand_on = Step(command=shell("echo one; : > middle")[0].command, writes=("{work}/middle",))
+    good = action("good", "", steps=(hand_on, *shell("echo two; mv middle good.out; : > middle")))
     plan = plan_of(tmp_path, good)
     assert statuses(run(plan)) == {"good": "done"}
     log = plan.places.path(good.log).read_text(encoding="utf-8").splitlines()
@@ -320,7 +257,51 @@ def test_commands_of_one_action_run_in_order_and_leave_nothing_between_them(tmp_
     assert log[1:] == ["one", "two"]
     assert not (tmp_path / ".kernel-builder" / "middle").exists()
     assert statuses(run(plan)) == {"good": "up to date"}
-    bad = replace(good, before=((*shell, "echo one; : > middle; exit 3"),))
-    result = run(plan_of(tmp_path, bad))
-    assert result.results[bad.id].output == ("one",)
+    wrong = replace(hand_on, command=shell("echo one; : > middle; exit 3")[0].command)
+    result = run(plan_of(tmp_path, replace(good, steps=(wrong, *good.steps[1:]))))
+    assert result.results[good.id].output == ("one",)
     assert not (tmp_path / ".kernel-builder" / "middle").exists()
+
+
+def test_a_fallback_runs_where_a_step_fails_and_the_reason_is_kept(tmp_path: Path) -> None:
+    entry = action("x", "echo 'a.h:1: error: slim'; exit 1", fallback=shell("echo full > x.out"))
+    plan = plan_of(tmp_path, entry)
+    first = run(plan).results[entry.id]
+    assert (first.status, first.fell_back) == (ActionStatus.DONE, "a.h:1: error: slim")
+    assert (tmp_path / ".kernel-builder" / "x.out").read_text() == "full\n"
+    assert Records(plan.places.work)[entry.id].fell_back == "a.h:1: error: slim"  # type: ignore[union-attr]
+    both = run(plan_of(tmp_path, replace(entry, fallback=shell("echo worse; exit 1")))).results[entry.id]
+    assert (both.status, both.output) == (ActionStatus.FAILED, ("worse",))
+
+
+def test_what_is_made_again_as_it_was_makes_nothing_after_it_run(tmp_path: Path) -> None:
+    first = action("x", "cut -c1 ../x > x.out", inputs=("{project}/x",))
+    second = action("y", "cp x.out y.out", inputs=("{work}/x.out",))
+    (tmp_path / "x").write_text("one\n")
+    assert statuses(run(plan_of(tmp_path, first, second))) == {"x": "done", "y": "done"}
+    (tmp_path / "x").write_text("other\n")
+    recorder = Recorder()
+    assert statuses(run(plan_of(tmp_path, first, second), recorder)) == {"x": "done", "y": "up to date"}
+    ended = [event for event in recorder.events if isinstance(event, StepFinished)]
+    assert [(event.done, event.total) for event in ended] == [(1, 1)]
+    (tmp_path / "x").touch()
+    assert statuses(run(plan_of(tmp_path, first, second))) == {"x": "up to date", "y": "up to date"}
+
+
+def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path: Path) -> None:
+    entry = action("x", "cat ../x > x.out; echo new > ../x", inputs=("{project}/x",))
+    plan = plan_of(tmp_path, entry)
+    assert statuses(run(plan)) == {"x": "done"}
+    assert statuses(run(plan_of(tmp_path, replace(entry, steps=shell("cat ../x > x.out"))))) == {"x": "done"}
+    assert (tmp_path / ".kernel-builder" / "x.out").read_text() == "new\n"
+
+
+def test_peaks_of_memory_and_times_are_recorded(tmp_path: Path) -> None:
+    script = f"{sys.executable} -S -c 'x = bytearray(200 << 20)'; : > x.out"
+    entry = action("x", script)
+    plan = plan_of(tmp_path, entry)
+    run(plan)
+    record = Records(plan.places.work)[entry.id]
+    assert record is not None
+    assert 200 << 20 < record.memory < 400 << 20
+    assert 0 < record.seconds < 60

@@ -1,0 +1,161 @@
+"""Digests of files, each read once: the next build knows them by size, times and inode.
+
+A comment changes no object: of sources, what counts is the text without the words of comments, line for line and column
+for column. So an edited comment compiles nothing, and moving code to another line does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernel_builder.files import parse_json, write_text
+
+_RACY = 100_000_000
+"""Nanoseconds: a file that changed so shortly before it was read may change again without its times telling."""
+_MOST = 50_000
+_COMMENTED = (".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".hip", ".inl", ".inc", ".mm")
+_TOKEN = re.compile(
+    rb"""R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"
+    | \b\d(?:[\w.]|'\w)*
+    | "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*'
+    | (?P<comment>//(?:[^\\\n]|\\.)* | /\*.*?\*/)""",
+    re.VERBOSE | re.DOTALL,
+)
+_NOT_LINE_END = re.compile(rb"[^\n]")
+_TRAILING = re.compile(rb"[ \t\r\f\v]+$", re.MULTILINE)
+_MARKERS = re.compile(rb"^(?:#[ ][^\n]*)?\n", re.MULTILINE)
+_UNSURE = re.compile(rb"\?\?/|%:|\\[ \t\r\f\v]+\n")
+"""Other spellings of a backslash, of a number sign and of a continued line, in which nobody writes any more."""
+
+Stamp = tuple[int, int, int, int]
+
+
+def blob_digest(data: bytes) -> str:
+    """The digest of some bytes."""
+    return hashlib.blake2b(data, digest_size=20).hexdigest()
+
+
+def text_digest(data: bytes) -> str:
+    """The digest of preprocessed text without the markers that say which file and line it came from."""
+    return blob_digest(_MARKERS.sub(b"", data))
+
+
+def source_digest(data: bytes) -> str:
+    """The digest of a source in C, C++ or CUDA: equal for two that differ in what their comments say."""
+    if _UNSURE.search(data):
+        return blob_digest(data)
+
+    def blank(match: re.Match[bytes]) -> bytes:
+        # Lines and columns stay: __LINE__ and std::source_location see them.
+        return match[0] if match["comment"] is None else _NOT_LINE_END.sub(b" ", match[0])
+
+    return blob_digest(_TRAILING.sub(b"", _TOKEN.sub(blank, data)))
+
+
+@dataclass(frozen=True)
+class _Known:
+    stamp: Stamp
+    digest: str
+    read_at: int
+
+
+@dataclass
+class Contents:
+    """Digests of files, kept in ``file`` between builds. Safe for concurrent threads."""
+
+    file: Path
+    _known: dict[str, _Known] = field(default_factory=dict)
+    _fresh: dict[str, str | None] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _changed: bool = False
+
+    @classmethod
+    def load(cls, file: Path) -> Contents:
+        """What was kept in ``file``; nothing where it cannot be read."""
+        found = cls(file)
+        try:
+            kept = parse_json(file.read_bytes())
+            found._known = {
+                path: _Known((size, mtime, ctime, inode), digest, 0)
+                for path, (size, mtime, ctime, inode, digest) in kept.items()
+            }
+        except (OSError, ValueError, AttributeError, TypeError):
+            pass
+        return found
+
+    def digest(self, path: str) -> str | None:
+        """The digest of what counts in the file; ``None`` where there is no such file.
+
+        A file is looked at once: who changes one says so by :meth:`forget`.
+        """
+        if path in self._fresh:
+            return self._fresh[path]
+        found = self._look(path)
+        self._fresh[path] = found
+        return found
+
+    def digest_before(self, path: str, moment: int | None) -> str | None:
+        """The digest of a file that was as it is now before ``moment`` (nanoseconds since the epoch); ``None`` where it
+        is not there or has changed since.
+        """
+        try:
+            status = Path(path).stat()
+        except OSError:
+            return None
+        if moment is not None and max(status.st_mtime_ns, status.st_ctime_ns) >= moment:
+            return None
+        if path not in self._fresh or self._known[path].stamp != _stamp(status):
+            self.forget(path)
+        return self.digest(path)
+
+    def forget(self, path: str) -> None:
+        """The file is made anew."""
+        self._fresh.pop(path, None)
+
+    def assume(self, path: str, text: str) -> None:
+        """Take ``text`` for what is in the file, whatever is there now."""
+        self._fresh[path] = _digest(path, text.encode("utf-8"))
+
+    def save(self) -> None:
+        """Keep what is known for the next build."""
+        if not self._changed:
+            return
+        kept = {
+            path: [*known.stamp, known.digest]
+            for path, known in self._known.items()
+            if known.read_at - max(known.stamp[1], known.stamp[2]) > _RACY or known.read_at == 0
+        }
+        if len(kept) > _MOST:
+            kept = {path: entry for path, entry in kept.items() if path in self._fresh}
+        write_text(self.file, json.dumps(kept, separators=(",", ":")))
+
+    def _look(self, path: str) -> str | None:
+        try:
+            stamp = _stamp(Path(path).stat())
+            known = self._known.get(path)
+            if known is not None and known.stamp == stamp:
+                return known.digest
+            read_at = time.time_ns()
+            data = Path(path).read_bytes()
+        except OSError:
+            return None
+        digest = _digest(path, data)
+        with self._lock:
+            self._known[path] = _Known(stamp, digest, read_at)
+            self._changed = True
+        return digest
+
+
+def _digest(path: str, data: bytes) -> str:
+    return source_digest(data) if path.endswith(_COMMENTED) else blob_digest(data)
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino

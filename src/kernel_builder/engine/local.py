@@ -1,0 +1,291 @@
+"""Runs a plan's actions on this machine: one graph for all variants, a log per action, and an orderly end.
+
+What is out of date is decided by contents, when the turn of an action comes: one that made what it made before makes
+nothing after it run. What the action cache has is not run either.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from kernel_builder.actions.model import Action, ActionKind
+from kernel_builder.engine.contents import Contents
+from kernel_builder.engine.perform import Done, Performer
+from kernel_builder.engine.processes import Processes, end_what_is_left
+from kernel_builder.engine.protocol import ActionResult, ActionStatus, EngineOptions, EngineResult
+from kernel_builder.engine.records import Record, Records, find_outdated, is_current, makers_of, open_contents
+from kernel_builder.engine.resources import measure
+from kernel_builder.engine.schedule import Bounds, Costs, Running, fits, may_pass, ranks
+from kernel_builder.engine.timeline import Span, Timeline
+from kernel_builder.engine.work import environment_for, write_generated
+from kernel_builder.errors import BuildError
+from kernel_builder.events import Output, StepFinished, StepsPlanned, StepStarted, StillRunning
+from kernel_builder.plan.model import BuildPlan
+
+_LONG_SECONDS = 60.0
+_POLL_SECONDS = 1.0
+
+
+class LocalEngine:
+    """See :class:`~kernel_builder.engine.protocol.Engine`."""
+
+    def run(self, plan: BuildPlan, options: EngineOptions) -> EngineResult:
+        """See :class:`~kernel_builder.engine.protocol.Engine`."""
+        if not plan.actions:
+            return EngineResult(results={})
+        end_what_is_left(plan.places.work, options.reporter)
+        write_generated((plan.places.path(file.path), file.content) for file in plan.generated)
+        records, contents = Records(plan.places.work), open_contents(plan)
+        processes = Processes(plan.places.work)
+        performer = Performer(plan=plan, contents=contents, cache=options.cache, processes=processes)
+        run = _Run(plan, options, records, contents, performer)
+        try:
+            run.go()
+        except BaseException:
+            processes.stop()
+            run.wait()
+            raise
+        finally:
+            processes.close()
+            contents.save()
+            records.compact()
+            if options.cache is not None:
+                options.cache.close()
+        return run.result()
+
+
+class _Run:
+    """One run. Only the thread that calls :meth:`go` changes it; others do actions and hand in what became of them."""
+
+    def __init__(
+        self, plan: BuildPlan, options: EngineOptions, records: Records, contents: Contents, performer: Performer
+    ) -> None:
+        self._plan, self._options, self._records, self._contents = plan, options, records, contents
+        self._performer = performer
+        self._actions = {action.id: action for action in plan.actions}
+        makers = makers_of(plan.actions)
+        self._needs = {
+            action.id: {makers[word] for word in (*action.inputs, *action.implicit) if word in makers}
+            for action in plan.actions
+        }
+        self._users: dict[str, list[str]] = {}
+        for name, needs in self._needs.items():
+            for need in needs:
+                self._users.setdefault(need, []).append(name)
+        self._expected = find_outdated(plan, records, contents)
+        self._results: dict[str, ActionResult] = {}
+        self._finished: list[str] = []
+        self._ready: set[str] = set()
+        self._running: dict[str, Running] = {}
+        self._noticed: dict[str, float] = {}
+        self._begun: dict[str, float] = {}
+        self._timeline = Timeline(plan.places.work)
+        self._threads: list[threading.Thread] = []
+        self._ended: queue.SimpleQueue[tuple[str, Done | BaseException, Record | None]] = queue.SimpleQueue()
+        self._stopped = False
+
+    def go(self) -> None:
+        """Run all that is out of date, or as much of it as can be."""
+        expected = [self._actions[name] for name in self._actions if name in self._expected]
+        if expected:
+            self._options.reporter.emit(StepsPlanned(total=len(expected)))
+        costs = Costs.of(self._plan.actions, self._records)
+        due = {action.variant for action in expected}
+        self._turns = [variant.name for variant in self._plan.variants if variant.name in due]
+        self._ranks = ranks(self._plan.actions, costs, self._turns)
+        self._limits = Bounds.of(
+            measure(),
+            jobs=self._options.jobs,
+            cores=self._options.cores,
+            variants=self._options.variants,
+            hungriest=max((costs.memory[action.id] for action in expected), default=1),
+        )
+        self._memory = costs.memory
+        for name, needs in self._needs.items():
+            if not needs:
+                self._consider(name)
+        while self._ready or self._running:
+            self._start()
+            if not self._running:
+                return
+            self._take()
+
+    def result(self) -> EngineResult:
+        """What became of every action."""
+        for name, action in self._actions.items():
+            self._results.setdefault(name, ActionResult(action=action, status=ActionStatus.NOT_RUN))
+        return EngineResult(results=self._results, finished=tuple(self._finished))
+
+    def wait(self) -> None:
+        """Wait for the threads, whose programs were stopped."""
+        for thread in self._threads:
+            thread.join()
+
+    def _consider(self, name: str) -> None:
+        """The turn of an action has come: what it needs is there."""
+        action = self._actions[name]
+        if is_current(self._plan, action, self._records[name], self._contents):
+            self._settle(ActionResult(action=action, status=ActionStatus.UP_TO_DATE))
+        else:
+            self._ready.add(name)
+
+    def _settle(self, result: ActionResult) -> None:
+        """An action is over; those that waited for nothing else have their turn, or never will."""
+        name = result.action.id
+        self._results[name] = result
+        if result.status is ActionStatus.FAILED:
+            self._leave_out(name)
+            return
+        for user in self._users.get(name, ()):
+            if user not in self._results and all(self._is_made(need) for need in self._needs[user]):
+                self._consider(user)
+
+    def _is_made(self, name: str) -> bool:
+        result = self._results.get(name)
+        return result is not None and result.status not in (ActionStatus.FAILED, ActionStatus.NOT_RUN)
+
+    def _leave_out(self, name: str) -> None:
+        for user in self._users.get(name, ()):
+            if user not in self._results:
+                self._results[user] = ActionResult(action=self._actions[user], status=ActionStatus.NOT_RUN)
+                self._leave_out(user)
+
+    def _start(self) -> None:
+        """Start what may start now."""
+        if self._stopped:
+            self._ready.clear()
+            return
+        passed = False
+        allowed = self._allowed()
+        for name in sorted(self._ready, key=self._ranks.__getitem__):
+            action = self._actions[name]
+            if action.variant not in allowed:
+                continue
+            need = Running(variant=action.variant, threads=self._threads_for(action), memory=self._memory[name])
+            if fits(need, self._running.values(), self._limits) and not passed:
+                self._launch(action, need)
+            elif not passed and self._limits.memory is not None:
+                passed = not may_pass(need, self._running.values())
+
+    def _allowed(self) -> set[str]:
+        """The variants that may be worked on: the first that are not over."""
+        open_variants = {action.variant for name, action in self._actions.items() if name not in self._results}
+        turns = [name for name in self._turns if name in open_variants]
+        return set(turns if self._limits.variants is None else turns[: self._limits.variants])
+
+    def _threads_for(self, action: Action) -> int:
+        """How many threads an action gets that can use several: what is free, shared by all such that are ready."""
+        if action.threads is None:
+            return 1
+        rivals = sum(self._actions[name].threads is not None for name in self._ready)
+        free = self._limits.jobs - sum(one.threads for one in self._running.values())
+        most = self._limits.cores or self._limits.jobs
+        return max(1, min(action.threads.most, free // max(1, rivals), most))
+
+    def _launch(self, action: Action, need: Running) -> None:
+        self._ready.discard(action.id)
+        for word in (*action.inputs, *action.implicit):
+            path = self._plan.places.path(word, action)
+            if not path.exists():
+                raise BuildError(f"{path} is missing, which {action.source} needs", hint="run the build again")
+        self._running[action.id] = need
+        self._noticed[action.id] = time.monotonic()
+        self._begun[action.id] = time.time()
+        self._options.reporter.emit(StepStarted(description=action.description))
+        thread = threading.Thread(target=self._work, args=(action, self._environment(action, need.threads)))
+        self._threads.append(thread)
+        thread.start()
+
+    def _work(self, action: Action, environment: Mapping[str, str]) -> None:
+        """In a thread of its own: do an action and hand in what became of it."""
+        try:
+            done, record = self._performer.perform(action, environment)
+        except BaseException as error:  # noqa: BLE001  (it is raised where it can be dealt with)
+            self._ended.put((action.id, error, None))
+        else:
+            self._ended.put((action.id, done, record))
+
+    def _take(self) -> None:
+        """Wait for an action to end, and note it."""
+        while True:
+            try:
+                name, done, record = self._ended.get(timeout=_POLL_SECONDS)
+                break
+            except queue.Empty:
+                self._notice()
+        del self._running[name], self._noticed[name]
+        if isinstance(done, OSError):
+            raise BuildError(f"{done.filename}: {done.strerror}") from done
+        if isinstance(done, BaseException):
+            raise done
+        action = self._actions[name]
+        if record is not None:
+            self._records.add(name, record)
+        self._finished.append(name)
+        result = _result(self._plan, action, done)
+        self._timeline.add(_span(result, done, self._begun[name]))
+        is_check = action.kind is ActionKind.INSPECT  # nothing else waits for what a check finds
+        self._stopped |= result.status is ActionStatus.FAILED and not self._options.keep_going and not is_check
+        self._settle(result)
+        self._tell(action)
+
+    def _tell(self, action: Action) -> None:
+        over = {name for name, result in self._results.items() if result.status is not ActionStatus.NOT_RUN}
+        left = len(self._expected - over)
+        done = len(self._finished)
+        self._options.reporter.emit(StepFinished(description=action.description, done=done, total=done + left))
+        if self._options.verbose:
+            text = self._plan.places.path(action.log).read_text(encoding="utf-8", errors="replace")
+            self._options.reporter.emit(Output(text=text))
+
+    def _notice(self) -> None:
+        now = time.monotonic()
+        for name, since in self._noticed.items():
+            if now - since > _LONG_SECONDS:
+                self._noticed[name] = now
+                self._options.reporter.emit(StillRunning(description=self._actions[name].description))
+
+    def _environment(self, action: Action, threads: int) -> dict[str, str]:
+        environ = self._options.environ
+        environment = environment_for(environ, action.environment)
+        if action.sees("PYTHONPATH"):
+            # Checks run this very package, wherever it is, and not from here.
+            given = [str(Path(part).absolute()) for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+            environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), *given])
+        if action.threads is not None and threads > 1:
+            environment[action.threads.variable] = action.threads.value.format(count=threads)
+        return environment
+
+
+def _span(result: ActionResult, done: Done, begin: float) -> Span:
+    action = result.action
+    return Span(
+        id=action.id,
+        kind=action.kind.value,
+        variant=action.variant,
+        source=action.source,
+        architecture=action.architecture,
+        begin=begin,
+        end=time.time(),
+        status=result.status.value,
+        seconds=round(done.seconds, 3),
+        memory=done.memory,
+        fell_back=done.fell_back,
+    )
+
+
+def _result(plan: BuildPlan, action: Action, done: Done) -> ActionResult:
+    if done.code == 0:
+        status = ActionStatus.RECALLED if done.recalled else ActionStatus.DONE
+        return ActionResult(action=action, status=status, seconds=done.seconds, fell_back=done.fell_back)
+    try:
+        text = plan.places.path(action.log).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    output = tuple(text.splitlines()[1:]) or (f"it ended with code {done.code} without output",)
+    return ActionResult(action=action, status=ActionStatus.FAILED, output=output, seconds=done.seconds)

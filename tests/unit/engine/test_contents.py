@@ -1,0 +1,91 @@
+"""What of a file counts, and that a file that changed is read again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kernel_builder.engine.contents import Contents, source_digest, text_digest
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("int a; // one\n", "int a; // something longer\n"),
+        ("int a; // one\n", "int a;\n"),
+        ("/* a\n b */\nint a;\n", "/* other\n words, more */\nint a;\n"),
+        ("// a \\\nstill a comment\nint a;\n", "// b \\\nanother comment \nint a;\n"),
+        ("int a = 1'000; // '\n", "int a = 1'000; // x\n"),
+    ],
+)
+def test_only_the_words_of_comments_differ(one: str, other: str) -> None:
+    assert source_digest(one.encode()) == source_digest(other.encode())
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("int a;\n", "int b;\n"),
+        ("// x\nint a;\n", "int a;\n"),
+        ("/* x */ f();\n", "/* longer */ f();\n"),  # std::source_location has columns
+        ('char a[] = "// one";\n', 'char a[] = "// two";\n'),
+        ('char a[] = R"(// one)";\n', 'char a[] = R"(// two)";\n'),
+        ('char a[] = R"x(")" /* one */)x";\n', 'char a[] = R"x(")" /* two */)x";\n'),
+        ('char a = \'"\'; // "\nchar b[] = "// 1";\n', 'char a = \'"\'; // "\nchar b[] = "// 2";\n'),
+        ("int a = 1'0, b[] = {'\"', '/', '/', 1};\n", "int a = 1'0, b[] = {'\"', '/', '/', 2};\n"),
+        ("// a ??/\nint a;\n", "// a ??/\nint b;\n"),
+        ("// a \\ \nint a; /*\n", "// a \\ \nint b; /*\n"),
+        ('f("a\\"// 1");\n', 'f("a\\"// 2");\n'),
+    ],
+)
+def test_code_differs(one: str, other: str) -> None:
+    assert source_digest(one.encode()) != source_digest(other.encode())
+
+
+def test_preprocessed_text_is_the_same_wherever_it_came_from() -> None:
+    one = b'# 1 "a.h" 1 3\nint a;\n\n\n# 9 "a.cu"\nint b;\n'
+    assert text_digest(one) == text_digest(b'# 7 "/x/a.h"\nint a;\nint b;\n')
+    assert text_digest(one) != text_digest(b"int a;\nint c;\n")
+    assert text_digest(b"#pragma once\nint a;\n") != text_digest(b"int a;\n")
+
+
+def test_a_file_is_read_again_when_its_times_or_its_inode_tell(tmp_path: Path) -> None:
+    kept, file = tmp_path / "contents.json", tmp_path / "f"
+    file.write_bytes(b"1")
+    os.utime(file, (1000, 1000))
+    first = Contents.load(kept)
+    digest = first.digest(str(file))
+    first.save()
+    assert Contents.load(kept).digest(str(file)) == digest
+    other = tmp_path / "g"
+    other.write_bytes(b"2")
+    os.utime(other, (1000, 1000))
+    other.replace(file)
+    assert Contents.load(kept).digest(str(file)) != digest
+    file.unlink()
+    assert Contents.load(kept).digest(str(file)) is None
+
+
+def test_a_file_younger_than_its_digest_is_not_trusted(tmp_path: Path) -> None:
+    """The same size, the same inode, and a clock that did not move: the second content is seen."""
+    kept, file = tmp_path / "contents.json", tmp_path / "f"
+    file.write_bytes(b"1")
+    first = Contents.load(kept)
+    digest = first.digest(str(file))
+    first.save()
+    assert str(file) not in kept.read_text()
+    status = file.stat()
+    file.write_bytes(b"2")
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert Contents.load(kept).digest(str(file)) != digest
+
+
+def test_what_changed_after_a_moment_has_no_digest_before_it(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(b"1")
+    contents = Contents.load(tmp_path / "contents.json")
+    assert contents.digest_before(str(file), file.stat().st_mtime_ns) is None
+    assert contents.digest_before(str(file), file.stat().st_ctime_ns + 1) == contents.digest(str(file))
+    assert contents.digest_before(str(tmp_path / "gone"), None) is None
