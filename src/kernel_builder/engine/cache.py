@@ -33,7 +33,7 @@ _LOW_WATER = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recalled:
+class Made:
     """What an action made. ``reads`` are digests of the files that it read, ``blobs`` those of what it made, both by
     word. ``seconds`` and ``memory`` are what it cost when it really ran; ``fell_back``: why its fallback had to run.
     """
@@ -80,7 +80,7 @@ class ActionCache:
         self._remote = remote
         self._grew = False
 
-    def find(self, key: str, digest: Callable[[str], str | None]) -> Recalled | None:
+    def find(self, key: str, digest: Callable[[str], str | None]) -> Made | None:
         """What is known under ``key`` for files as they are now; ``digest`` gives that of a file by its word."""
         name = _entry(key)
         for source in (self._read, self._fetch):
@@ -104,7 +104,7 @@ class ActionCache:
             self._write(name, data)
         return data
 
-    def keep(self, key: str, made: Mapping[str, bytes], recalled: Recalled) -> None:
+    def keep(self, key: str, made: Mapping[str, bytes], recalled: Made) -> None:
         """Keep ``made``, contents by word, under ``key``; ``recalled`` says the rest."""
         blobs = {word: blob_digest(data) for word, data in made.items()}
         entry = replace(recalled, blobs=blobs)
@@ -195,12 +195,12 @@ def _blob(digest: str) -> str:
     return f"blobs/{digest[:2]}/{digest}"
 
 
-def _candidates(data: bytes | None) -> list[Recalled]:
+def _candidates(data: bytes | None) -> list[Made]:
     """What an entry lists; nothing of one that is damaged."""
     if data is None:
         return []
     try:
-        return [Recalled(**one) for one in parse_json(data)]
+        return [Made(**one) for one in parse_json(data)]
     except (ValueError, TypeError):
         return []
 

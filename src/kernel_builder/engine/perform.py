@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.actions.model import Action, ActionKind, Step
-from kernel_builder.engine.cache import ActionCache, Recalled
+from kernel_builder.engine.cache import ActionCache, Made
 from kernel_builder.engine.contents import Contents, blob_digest, text_digest
 from kernel_builder.engine.processes import Processes
 from kernel_builder.engine.records import Record, digest_of, headers
@@ -105,7 +105,7 @@ class Performer:
             if key is not None and self.cache is not None and log.stat().st_size == size:
                 with contextlib.suppress(OSError):
                     made = self._contents_of(action, step.writes)
-                    self.cache.keep(key, made, Recalled(reads={}, blobs={}, seconds=0, memory=ended.memory))
+                    self.cache.keep(key, made, Made(reads={}, blobs={}, seconds=0, memory=ended.memory))
         return 0, memory
 
     def _shortened(self, action: Action, command: tuple[str, ...]) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ class Performer:
         found = self.cache.find(key, lambda _: None) if self.cache is not None else None
         return found is not None and self._write_all(action, found, step.writes)
 
-    def _restore(self, action: Action, found: Recalled) -> bool:
+    def _restore(self, action: Action, found: Made) -> bool:
         """Write what an action made; ``False`` where a part of it is missing."""
         with contextlib.suppress(OSError):
             self._path(action.log).unlink()
@@ -161,7 +161,7 @@ class Performer:
         """The words of all that an action makes, its log included."""
         return (*action.outputs, *((action.depfile,) if action.depfile else ()), action.log)
 
-    def _write_all(self, action: Action, found: Recalled, words: Iterable[str]) -> bool:
+    def _write_all(self, action: Action, found: Made, words: Iterable[str]) -> bool:
         assert self.cache is not None  # noqa: S101  (where it was found)
         for word in words:
             digest = found.blobs.get(self._neutral(action, word))
@@ -189,7 +189,7 @@ class Performer:
             self._neutral(action, places.word(Path(path), action.trees)): digest
             for path, digest in record.reads.items()
         }
-        kept = Recalled(reads=reads, blobs={}, seconds=record.seconds, memory=record.memory, fell_back=record.fell_back)
+        kept = Made(reads=reads, blobs={}, seconds=record.seconds, memory=record.memory, fell_back=record.fell_back)
         with contextlib.suppress(OSError):
             self.cache.keep(key, self._contents_of(action, self._made(action)), kept)
 

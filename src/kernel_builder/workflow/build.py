@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 class BuildRequest:
     """What ``kernel-builder build`` was asked for.
 
-    ``patterns`` are globs over variant names, ``local`` means what the client loads in the active environment, and
-    what can run there, ``platform`` and ``within`` are as in :class:`Selection`; with ``complete`` all of them must be
-    possible here; with ``list_unreachable`` a server that does not answer makes variants unavailable, instead of being
-    an error at once; with ``recall`` a source that had nothing is not asked again for an hour; ``lock`` says what
-    becomes of the project's lock. ``jobs`` overrides the number of jobs, ``variants_at_once`` and ``cores`` that of
-    variants and of one variant's jobs; without ``load`` none is loaded; without ``cache`` the action cache is not used; ``output`` the directory for variants (default
-    ``build``), ``python`` the interpreter that loads them, ``ignore`` the conformance rules that are passed over.
+    ``patterns`` are globs over variant names, ``local`` means what the client loads in the active environment, and what
+    can run there, ``platform`` and ``within`` are as in :class:`Selection`; with ``complete`` all of them must be
+    possible here; with ``list_unreachable`` a server that does not answer makes variants unavailable, instead of
+    being an error at once; with ``recall`` a source that had nothing is not asked again for an hour; ``lock`` says
+    what becomes of the project's lock. ``jobs`` overrides the number of jobs, ``variants_at_once`` and ``cores``
+    that of variants and of one variant's jobs; without ``load`` none is loaded; without ``cache`` the action cache
+    is not used; ``output`` the directory for variants (default ``build``), ``python`` the interpreter that loads
+    them, ``ignore`` the conformance rules that are passed over.
     ``settings_from``: whose ``kernel-builder.toml`` counts (default: that of the root).
     """
 

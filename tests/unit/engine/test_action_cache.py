@@ -13,7 +13,7 @@ import pytest
 
 from engine_actions import action, plan_of, run, shell, statuses
 from kernel_builder.actions.model import Action, ActionKind, Step, Tool, Tree
-from kernel_builder.engine.cache import ActionCache, Recalled
+from kernel_builder.engine.cache import ActionCache, Made
 from kernel_builder.engine.protocol import EngineResult
 from kernel_builder.plan.model import BuildPlan
 
@@ -209,7 +209,7 @@ def test_a_failing_action_is_not_kept(tmp_path: Path) -> None:
 
 def keep(cache: ActionCache, name: str, size: int, used: float) -> None:
     key = name * 40
-    cache.keep(key, {"out": name.encode() * size}, Recalled(reads={}, blobs={}, seconds=0, memory=0))
+    cache.keep(key, {"out": name.encode() * size}, Made(reads={}, blobs={}, seconds=0, memory=0))
     for path in (*cache.root.rglob(f"{key}.json"), *cache.root.rglob(cache.find(key, str).blobs["out"])):  # type: ignore[union-attr]
         os.utime(path, (used, used))
 
@@ -248,7 +248,7 @@ def test_many_writers_at_once(tmp_path: Path) -> None:
     def write(cache: ActionCache, number: int) -> None:
         for turn in range(30):
             reads = {"f": str(number * 100 + turn)}
-            recalled = Recalled(reads=reads, blobs={}, seconds=0, memory=0)
+            recalled = Made(reads=reads, blobs={}, seconds=0, memory=0)
             cache.keep("k" * 40, {"out": f"{number} {turn}".encode()}, recalled)
             json.loads((cache.root / "entries" / "kk" / f"{'k' * 40}.json").read_text())
 
