@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from kernel_builder.check.python_unset import Unset, unset_in
 from kernel_builder.check.subject import PythonFile, PythonTree, is_library_name
 
 Dotted = tuple[str, ...]
@@ -41,8 +42,9 @@ class Guard(IntEnum):
 
 class Position(NamedTuple):
     """Where a node stands: under which ``guard``, whether an ImportError there is ``caught``, whether a test of
-    ``sys.version_info`` decides on it (``versioned``), whether it is in a function's own scope (``local``), and whether
-    an AttributeError or an OSError there is ``handled``.
+    ``sys.version_info`` decides on it (``versioned``), whether it is in a function's own scope (``local``), whether
+    an AttributeError or an OSError there is ``handled``, and whether it only runs when the user sets an environment
+    variable (``asked``).
     """
 
     guard: Guard = Guard.IMPORT
@@ -50,6 +52,7 @@ class Position(NamedTuple):
     versioned: bool = False
     local: bool = False
     handled: bool = False
+    asked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,7 +247,7 @@ def _read(tree: PythonTree) -> Package:
 
 _ASKED_FOR = (ast.stmt, ast.Call, ast.Subscript, ast.BinOp, ast.NamedExpr)
 _PLACING = (
-    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.If, ast.IfExp, ast.While),
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.If, ast.IfExp, ast.While, ast.BoolOp),
     *(ast.Try, ast.ExceptHandler, ast.With, ast.AsyncWith),
 )
 
@@ -267,6 +270,7 @@ def placed(
     The bodies of functions in ``called`` stand where these are called; with ``on_import``, there are no others.
     """
     waiting: list[tuple[ast.AST, Position]] = [(tree, Position())]
+    unset = unset_in(tree)
     while waiting:
         node, place = waiting.pop()
         if isinstance(node, asked_for):
@@ -276,22 +280,26 @@ def placed(
             continue
         children: list[tuple[ast.AST, Position]] = []
         for part, value in ast.iter_fields(node):
-            inner = _inside(node, part, place)
+            inner = _inside(node, part, place, unset)
             caller = called.get(node) if called and part == "body" else None
             is_body = part == "body" and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
             if on_import and is_body and caller is None:
                 continue
             if caller is not None:
                 guard = max(place.guard, caller.guard)
-                inner = caller._replace(guard=guard, local=True, versioned=caller.versioned or place.versioned)
+                inner = caller._replace(
+                    guard=guard,
+                    local=True,
+                    versioned=caller.versioned or place.versioned,
+                    asked=caller.asked or place.asked,
+                )
             if isinstance(value, ast.AST):
                 children.append((value, inner))
             elif isinstance(value, list):
                 for item in value:
                     if isinstance(item, ast.AST):
                         children.append((item, inner))
-                        if caller is not None and inner.guard < Guard.CONDITION and _may_leave(item):
-                            inner = inner._replace(guard=Guard.CONDITION)
+                        inner = _after(node, item, inner, unset, is_called=caller is not None)
         waiting += reversed(children)
 
 
@@ -330,9 +338,13 @@ def _called_on_import(tree: ast.Module, nodes: Iterable[tuple[ast.AST, Position]
             function = functions.get(callee.id) if isinstance(callee, ast.Name) else None
             if function is not None and not _is_generator(function):
                 known = found.get(function)
-                if known is None or (place.guard, place.caught) < (known.guard, known.caught):
+                if known is None or _tightness(place) < _tightness(known):
                     found[function] = place
     return found
+
+
+def _tightness(place: Position) -> tuple[Guard, bool, bool]:
+    return place.guard, place.caught, place.asked
 
 
 def _is_generator(function: ast.FunctionDef) -> bool:
@@ -347,9 +359,24 @@ def _is_generator(function: ast.FunctionDef) -> bool:
     return False
 
 
-def _inside(node: ast.AST, part: str, place: Position) -> Position:
+def _after(node: ast.AST, item: ast.AST, place: Position, unset: Unset, *, is_called: bool) -> Position:
+    """The place of what stands behind ``item``, a part of ``node``: an operand of ``and`` and ``or``, or a statement of
+    a function that is called.
+    """
+    if isinstance(node, ast.BoolOp):
+        part = "body" if isinstance(node.op, ast.And) else "orelse"
+        skips = isinstance(item, ast.expr) and unset.runs(item, part) is False
+    elif is_called and _may_leave(item):
+        leaves = isinstance(item, ast.If) and isinstance(item.body[-1], ast.Return | ast.Raise)
+        skips = leaves and isinstance(item, ast.If) and unset.runs(item.test, "orelse") is False
+    else:
+        return place
+    return place._replace(guard=max(place.guard, Guard.CONDITION), asked=place.asked or skips)
+
+
+def _inside(node: ast.AST, part: str, place: Position, unset: Unset) -> Position:
     """The place of what stands in field ``part`` of ``node``, which itself stands at ``place``."""
-    guard, caught, versioned, local, handled = place
+    guard, caught, versioned, local, handled, asked = place
     found = Guard.IMPORT
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and part == "body":
         found, local = Guard.FUNCTION, True
@@ -360,9 +387,11 @@ def _inside(node: ast.AST, part: str, place: Position) -> Position:
     elif isinstance(node, ast.If) and part in {"body", "orelse"}:
         found = _branch(node, part)
         versioned = versioned or _tests_version(node.test)
+        asked = asked or unset.runs(node.test, part) is False
     elif isinstance(node, ast.IfExp) and part in {"body", "orelse"}:
         found = Guard.CONDITION
         versioned = versioned or _tests_version(node.test)
+        asked = asked or unset.runs(node.test, part) is False
     elif isinstance(node, ast.While) and part in {"body", "orelse"}:
         found = Guard.CONDITION
     elif isinstance(node, ast.Try) and part == "body" and _catches(node, _IMPORT_ERRORS):
@@ -379,7 +408,7 @@ def _inside(node: ast.AST, part: str, place: Position) -> Position:
     elif isinstance(node, (ast.With, ast.AsyncWith)) and part == "body" and _suppress_any(node, _LOOKUP_ERRORS):
         found = Guard.TRY
         handled = handled or _suppress_any(node, _ATTRIBUTE_ERRORS)
-    return Position(max(guard, found), caught, versioned, local, handled)
+    return Position(max(guard, found), caught, versioned, local, handled, asked)
 
 
 def _tests_version(test: ast.expr) -> bool:
@@ -407,7 +436,9 @@ _IMPORT_ERRORS = frozenset(
 )
 _ATTRIBUTE_ERRORS = frozenset({"AttributeError", "RuntimeError", "OSError", "Exception", "BaseException"})
 """What torch raises where an op or a library does not exist, and what contains it."""
-_LOOKUP_ERRORS = frozenset({"AttributeError", "TypeError", "NameError", "RuntimeError", "OSError"})
+_LOOKUP_ERRORS = frozenset(
+    {"AttributeError", "TypeError", "NameError", "RuntimeError", "OSError", "FileNotFoundError", "SubprocessError"}
+)
 
 
 def _catches(node: ast.Try, errors: frozenset[str]) -> bool:
@@ -528,14 +559,32 @@ def _by_string(node: ast.Call, place: Position, values: Mapping[str, list[ast.ex
     found = leading_text(argument)
     if found is not None:
         text, is_whole = found
-        relative_by_level = any(word.arg == "level" for word in node.keywords)
-        if text.lstrip(".") and not relative_by_level:
+        level = _given(node, 4, "level")
+        if level is not None:
+            yield from _by_level(node, found, level, place)
+        elif text.lstrip("."):
             yield _dynamic(node, text, place, open_ended=not is_whole)
         return
     seen: set[str] = set()
     for text in sorted(set(_texts_in(argument, values, seen))):
         if "." in text and text.strip(".").replace(".", "").isidentifier():
             yield _dynamic(node, text, place, open_ended=True, indirect=True)
+
+
+def _given(node: ast.Call, index: int, name: str) -> ast.expr | None:
+    """An argument by place or by name."""
+    by_name = next((word.value for word in node.keywords if word.arg == name), None)
+    return node.args[index] if len(node.args) > index else by_name
+
+
+def _by_level(node: ast.Call, text: tuple[str, bool], level: ast.expr, place: Position) -> Iterator[Import]:
+    """``__import__("name", globals(), locals(), ["x"], 1)``: ``from .name import x``."""
+    if not isinstance(level, ast.Constant) or not isinstance(level.value, int) or level.value < 0:
+        return
+    taken = _given(node, 3, "fromlist")
+    names = [leading_text(item) for item in taken.elts] if isinstance(taken, ast.List | ast.Tuple) else []
+    found = _dynamic(node, "." * level.value + text[0], place, open_ended=not text[1])
+    yield replace(found, names=tuple(name[0] for name in names if name is not None and name[1]))
 
 
 def _texts_in(node: ast.expr, values: Mapping[str, list[ast.expr]], seen: set[str]) -> Iterator[str]:

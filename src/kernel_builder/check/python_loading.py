@@ -10,20 +10,24 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 
 from kernel_builder.check.model import Finding, Rule, Settings, Severity, checks, rule
-from kernel_builder.check.python_facts import Guard, Module, Package, Position, leading_text, package_of
+from kernel_builder.check.python_facts import Guard, Module, Package, Position, dotted_name, package_of
 from kernel_builder.check.python_names import FullNames
 from kernel_builder.check.python_rules import TORCH_BRINGS, allowed_modules
+from kernel_builder.check.python_texts import HOLE
+from kernel_builder.check.stdlib import MODULES
 from kernel_builder.check.subject import PythonTree
 
 METADATA = rule(
     "KB317",
     "distribution-metadata",
     Severity.ERROR,
-    summary="Python code asks for metadata of installed distributions only, never of the kernel's own",
-    rationale="The client downloads a kernel and installs nothing: there is no distribution of that name, and"
-    " PackageNotFoundError is raised.",
+    summary="Python code asks for metadata and files of installed packages only, never of the kernel by its own name",
+    rationale="The client downloads a kernel and installs nothing: there is no distribution and no package of that"
+    " name, and PackageNotFoundError or ModuleNotFoundError is raised.",
     remedy="Write the version into the package (__version__ = '1.2'), or read it from the kernel's metadata.json.",
     source="docs/requirements.md, 'Python code'",
 )
@@ -59,7 +63,7 @@ COMPILES = rule(
     "KB323",
     "compiles-on-import",
     Severity.ERROR,
-    summary="Importing the kernel compiles no native code",
+    summary="Importing the kernel compiles no native code and starts no compiler",
     rationale="Users have no compiler, no toolkit and no headers; with them, the import takes minutes.",
     remedy="List the sources in build.toml, and use the ops of ._ops.",
     source="docs/requirements.md, 'Python code'",
@@ -76,12 +80,18 @@ COMPILES_LATER = rule(
 
 _WORDS = (
     *(b"metadata", b"pkg_resources", b"load_library", b"CDLL", b"DLL", b"LoadLibrary", b"dlopen", b"cpp_extension"),
-    b"load_inline",
+    *(b"load_inline", b"resources", b"pkgutil", b"subprocess", b"system", b"popen", b"exec", b"spawn"),
 )
 _METADATA = frozenset(
     {f"{home}.{name}" for home in ("importlib.metadata", "importlib_metadata")
      for name in ("version", "metadata", "distribution", "files", "requires", "Distribution.from_name")}
     | {"pkg_resources.get_distribution", "pkg_resources.require"}
+)  # fmt: skip
+_RESOURCES = frozenset(
+    {f"{home}.{name}" for home in ("importlib.resources", "importlib_resources")
+     for name in ("files", "path", "contents", "is_resource", "open_text", "open_binary", "read_text", "read_binary")}
+    | {f"pkg_resources.resource_{name}" for name in ("filename", "string", "stream", "exists", "isdir", "listdir")}
+    | {"pkgutil.get_data"}
 )  # fmt: skip
 _LOADERS = frozenset(
     f"{home}.load_library" for home in ("torch.ops", "torch._ops.ops", "torch.classes", "torch._classes.classes")
@@ -94,6 +104,17 @@ _COMPILERS = frozenset(
     f"torch.utils.cpp_extension.{name}"
     for name in ("load", "load_inline", "_jit_compile", "_write_ninja_file_and_build_library")
 )
+_STARTERS = frozenset(
+    {f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output", "Popen", "getoutput")}
+    | {"subprocess.getstatusoutput", "asyncio.create_subprocess_exec", "asyncio.create_subprocess_shell"}
+    | {f"os.{name}" for name in ("system", "popen", "posix_spawn", "posix_spawnp")}
+    | {f"os.exec{end}" for end in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")}
+)
+_SPAWNERS = frozenset(f"os.spawn{end}" for end in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe"))
+"""These are given a mode first."""
+_WRAPPERS = frozenset({"env", "ccache", "sccache", "sudo", "nice", "time", "exec", "sh", "bash", "cmd"})
+_ASKING = re.compile(r"-{1,2}(?:version|help|print-|dump|show|query)|-V$")
+"""Options with which a compiler says something about itself."""
 _ABSOLUTE = re.compile(r"/|\\\\|[A-Za-z]:[\\/]")
 _OWN_NAMES = frozenset({"__name__", "__package__", "__spec__"})
 _OWN_PLACES = frozenset({"__file__", "__path__", "__spec__"})
@@ -112,8 +133,8 @@ class _Call:
 
     @property
     def is_soft(self) -> bool:
-        """Whether its failure is handled."""
-        return self.place.caught or self.place.handled or self.place.guard is Guard.TRY
+        """Whether its failure is handled, or it only runs when the user asks for it by an environment variable."""
+        return self.place.caught or self.place.handled or self.place.asked or self.place.guard is Guard.TRY
 
     @property
     def runs_on_import(self) -> bool:
@@ -127,9 +148,9 @@ class _Call:
         """What is asked for: the first argument, whatever it is called."""
         return self.node.args[0] if self.node.args else next((word.value for word in self.node.keywords), None)
 
-    def at(self, which: Rule, said: str, symbol: str | None = None) -> Finding:
+    def at(self, which: Rule, said: str, symbol: str | None = None, hint: str | None = None) -> Finding:
         """A finding here."""
-        return which.at(self.module.file, said, line=self.node.lineno, symbol=symbol)
+        return which.at(self.module.file, said, line=self.node.lineno, symbol=symbol, hint=hint)
 
     @property
     def written(self) -> str:
@@ -155,22 +176,30 @@ def _calls(tree: PythonTree) -> Iterator[_Call]:
 
 @checks(PythonTree, METADATA, METADATA_GUARDED)
 def distribution_metadata(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
-    """``importlib.metadata.version("my-kernel")`` and its like, in every spelling."""
+    """``importlib.metadata.version("my-kernel")``, ``importlib.resources.files("my_kernel")`` and their like, in every
+    spelling.
+    """
     package = package_of(tree)
     installed = {_plain(name) for name in (*allowed_modules(tree).modules, *TORCH_BRINGS, *(tree.depends or ()))}
     for call in _calls(tree):
-        if not call.functions & _METADATA or call.argument is None:
+        of_files = bool(call.functions & _RESOURCES)
+        if not (of_files or call.functions & _METADATA) or call.argument is None:
             continue
-        name = _text_of(call.argument, call.names)
-        if _mentions(call.argument, _OWN_NAMES, call.names) or (
-            name is not None and package.name is not None and _plain(name) == _plain(package.name)
-        ):
+        name = call.names.texts.one(call.argument)
+        asked = None if name is None else name.split(".", 1)[0] if of_files else re.split(r"[<>=!~ \[;]", name)[0]
+        is_own = asked is not None and package.name is not None and _plain(asked) == _plain(package.name)
+        if is_own or (not of_files and _mentions(call.argument, _OWN_NAMES, call.names)):
             said = f"{call.written}: the kernel is downloaded, not installed, so it has no metadata"
-            yield call.at(METADATA_GUARDED if call.is_soft else METADATA, said, name)
+            if of_files:
+                said = (
+                    f"{call.written}: the client loads the kernel under another name, so no package is called {asked}"
+                )
+            hint = "write __package__ instead of the name, or begin at Path(__file__).parent" if of_files else None
+            yield call.at(METADATA_GUARDED if call.is_soft else METADATA, said, name, hint)
             continue
-        is_installed = name is None or _plain(re.split(r"[<>=!~ \[;]", name)[0]) in installed
+        is_installed = asked is None or _plain(asked) in installed or (of_files and asked in MODULES)
         if not is_installed and package.always_runs(call.module, call.place.guard) and not call.is_soft:
-            said = f"{call.written} runs on every import, but {name} is neither part of torch nor declared"
+            said = f"{call.written} runs on every import, but {asked} is neither part of torch nor declared"
             yield call.at(METADATA, said, name)
 
 
@@ -199,38 +228,118 @@ def loaded_libraries(tree: PythonTree, _settings: Settings) -> Iterator[Finding]
 
 @checks(PythonTree, COMPILES, COMPILES_LATER)
 def compiled_extensions(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
-    """``torch.utils.cpp_extension.load`` and ``load_inline``."""
+    """``torch.utils.cpp_extension.load`` and ``load_inline``, and compilers that are started as programs."""
     for call in _calls(tree):
         if call.functions & _COMPILERS:
             said = f"{call.written} compiles native code on the user's machine"
             yield call.at(COMPILES if call.runs_on_import else COMPILES_LATER, said)
+        elif call.functions & (_STARTERS | _SPAWNERS):
+            found = _compiler_of(call)
+            # What only asks for a version does no harm but where the import fails without the program.
+            if found is not None and (call.runs_on_import or not found.only_asks):
+                said = f"{call.written} starts {found.name} on the user's machine"
+                yield call.at(COMPILES if call.runs_on_import else COMPILES_LATER, said, found.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Compiler:
+    """A compiler that is started; ``only_asks``: for its version or the like."""
+
+    name: str
+    only_asks: bool
+
+
+@cache
+def _compilers() -> re.Pattern[str]:
+    """The name of a program that compiles."""
+    text = resources.files("kernel_builder.data").joinpath("compilers.txt").read_text(encoding="utf-8")
+    names = "|".join(re.escape(line) for line in text.splitlines() if line and not line.startswith("#"))
+    return re.compile(rf"(?:[\w.+]+-)*({names})(?:-?\d+(?:\.\d+)*)?(?:\.exe)?")
+
+
+def _compiler_of(call: _Call) -> _Compiler | None:
+    """The compiler that a call starts, as far as the command can be read."""
+    words = {word.arg: word.value for word in call.node.keywords}
+    given = call.node.args[1:] if call.functions & _SPAWNERS else call.node.args
+    command = given[0] if given else words.get("args") or words.get("cmd")
+    for part in _words_of(command, call.names):
+        for text in call.names.texts.of(part, _default_of):
+            for name, rest in _programs(text):
+                if _compilers().fullmatch(name):
+                    options = [*rest, *_constants(command), *_constants(*given[1:])]
+                    return _Compiler(name=name, only_asks=any(_ASKING.match(option) for option in options))
+    return None
+
+
+def _words_of(node: ast.expr | None, names: FullNames, depth: int = 0) -> Iterator[ast.expr]:
+    """The expressions in a command that can name a program: the first, and what follows ``env`` and its like."""
+    if node is None or depth > _DEEPEST:
+        return
+    behind = names.behind(node)
+    if behind is not None:
+        yield from _words_of(behind, names, depth + 1)
+    elif isinstance(node, ast.List | ast.Tuple) and node.elts:
+        for word in node.elts:
+            yield from _words_of(word, names, depth + 1)
+            last = names.texts.one(word)
+            if last is None or not (last in _WRAPPERS or last.startswith("-") or "=" in last):
+                return
+    elif isinstance(node, ast.BinOp) and isinstance(node.left, ast.List | ast.Tuple | ast.Name | ast.BinOp):
+        is_text = bool(names.texts.of(node))
+        yield from (node,) if is_text else _words_of(node.left, names, depth + 1)
+    elif isinstance(node, ast.Starred):
+        yield from _words_of(node.value, names, depth + 1)
+    elif isinstance(node, ast.Call) and (dotted_name(node.func) or "").rsplit(".", 1)[-1] in _TAKING and node.args:
+        yield from _words_of(node.args[0], names, depth + 1)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "split":
+        yield node.func.value
+    elif isinstance(node, ast.BoolOp):
+        for operand in node.values:
+            yield from _words_of(operand, names, depth + 1)
+    else:
+        yield node
+
+
+_DEEPEST = 6
+_TAKING = frozenset({"which", "list", "tuple", "split", "str"})
+"""Functions that give a command or a program, of their first argument."""
+
+
+def _default_of(node: ast.expr) -> tuple[str, ...] | None:
+    """``nvcc`` of ``os.environ.get("NVCC", "nvcc")``."""
+    if isinstance(node, ast.Call) and (dotted_name(node.func) or "").rsplit(".", 1)[-1] in {"get", "getenv"}:
+        default = node.args[1] if len(node.args) > 1 else None
+        if isinstance(default, ast.Constant) and isinstance(default.value, str):
+            return (default.value,)
+    return None
+
+
+def _programs(command: str) -> Iterator[tuple[str, list[str]]]:
+    """``(name, what follows)`` of every program that a line of a shell starts; of a single path too."""
+    for part in re.split(r"[;&|\n]+|\$\(", command):
+        words = part.split()
+        wrapped = False
+        while words and (words[0] in _WRAPPERS or "=" in words[0] or (wrapped and words[0].startswith("-"))):
+            wrapped, words = True, words[1:]
+        if words:
+            yield re.split(r"[/\\]", words[0].strip("\"'()"))[-1].replace(HOLE, ""), words[1:]
+
+
+def _constants(*nodes: ast.expr | None) -> Iterator[str]:
+    """Texts that are written in expressions."""
+    for node in nodes:
+        for inner in ast.walk(node) if node is not None else ():
+            if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+                yield inner.value
 
 
 # --- arguments ---
 
 
-def _text_of(node: ast.expr, names: FullNames, depth: int = 0) -> str | None:
-    """The constant text of an expression, simple variables followed."""
-    if isinstance(node, ast.Name) and node.id in names.values and depth < 4:
-        return _text_of(names.values[node.id], names, depth + 1)
-    found = leading_text(node)
-    return found[0] if found is not None and found[1] else None
-
-
-def _path_of(node: ast.expr, names: FullNames, depth: int = 0) -> str | None:
+def _path_of(node: ast.expr, names: FullNames) -> str | None:
     """The beginning of a path: of texts, ``Path(...) / ...``, ``os.path.join(...)`` and ``str(...)``."""
-    if depth > 6:
-        return None
-    if isinstance(node, ast.Name) and node.id in names.values:
-        return _path_of(names.values[node.id], names, depth + 1)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        return _path_of(node.left, names, depth + 1)
-    if isinstance(node, ast.Call) and node.args:
-        function = {*names.candidates(node.func), node.func.id if isinstance(node.func, ast.Name) else ""}
-        if function & {"os.path.join", "pathlib.Path", "os.fspath", "str", "os.path.realpath", "os.path.abspath"}:
-            return _path_of(node.args[0], names, depth + 1)
-    found = leading_text(node)
-    return None if found is None else found[0]
+    found = names.texts.of(node)
+    return found[0].split(HOLE, 1)[0] if found else None
 
 
 def _mentions(node: ast.expr, wanted: frozenset[str], names: FullNames) -> bool:

@@ -468,7 +468,12 @@ def _unresolved(package: Package, module: Module, entry: Import) -> tuple[str, t
         return None
     if len(lacking[0]) <= len(target):
         return f"the kernel has no module {'.'.join(lacking[0])}", lacking
-    return f"{_module_name(target)} defines no {' and no '.join(name[-1] for name in lacking)}", lacking
+    names = " and no ".join(name[-1] for name in lacking)
+    module_there = package.modules.get(target)
+    if module_there is not None and module_there.is_package:
+        modules = " and no ".join(".".join(name) for name in lacking)
+        return f"the kernel has no module {modules}, and {_init_of(target)} defines no {names}", lacking
+    return f"{'.'.join(target)} defines no {names}", lacking
 
 
 def _lacking(package: Package, target: Dotted, names: Sequence[str]) -> tuple[Dotted, ...]:
@@ -491,8 +496,8 @@ def _instead_of_a_module(dots: str) -> str:
     return f"write: from {dots}_ops import ops; the build makes no module of C++ functions: call its ops, ops.NAME(...)"
 
 
-def _module_name(name: Dotted) -> str:
-    return ".".join(name) if name else "__init__.py"
+def _init_of(package: Dotted) -> str:
+    return "/".join((*package, "__init__.py"))
 
 
 # --- names ---

@@ -17,6 +17,7 @@ from functools import cache, lru_cache
 
 from kernel_builder.check.model import Settings
 from kernel_builder.check.python_facts import Guard, Position, PythonSource, dotted_name
+from kernel_builder.check.python_names import FullNames
 
 PythonVersion = tuple[int, int]
 
@@ -116,6 +117,8 @@ def _again(entry: Newer) -> Newer:
 @lru_cache(maxsize=4096)
 def _cached(content: bytes, source: PythonSource, floor: PythonVersion) -> tuple[Newer, ...]:
     found = list(_syntax(source, floor))
+    if floor < (3, 10) and any(word in content for word in _READING):
+        found += _read_annotations(source)
     if _may_use_newer_names(content, floor):
         found += _library_names(content, source, floor)
     if floor < (3, 12):
@@ -132,12 +135,7 @@ _BUILTIN_TYPES = frozenset(
 
 
 def _syntax(source: PythonSource, floor: PythonVersion) -> Iterator[Newer]:
-    postponed = any(
-        isinstance(node, ast.ImportFrom)
-        and node.module == "__future__"
-        and any(alias.name == "annotations" for alias in node.names)
-        for node in (source.tree.body if source.tree is not None else ())
-    )
+    postponed = _postpones(source)
     annotations: set[ast.AST] = set()
     for node, place in source.nodes:
         for annotation in _annotations(node):
@@ -153,6 +151,70 @@ def _syntax(source: PythonSource, floor: PythonVersion) -> Iterator[Newer]:
             yield _newer("a union type such as 'int | None'", (3, 10), node, place)
         if floor < (3, 11) and isinstance(node, ast.Subscript) and _unpacks(node.slice):
             yield _newer("unpacking inside an index, 'x[*a]'", (3, 11), node, place)
+
+
+_READING = (b"custom_op", b"triton_op", b"infer_schema", b"get_type_hints")
+"""Functions that evaluate annotations which Python itself leaves alone."""
+_READERS = frozenset(
+    f"{home}.{name}"
+    for home in ("torch.library", "torch._library.custom_ops", "torch._library.triton", "torch._library.infer_schema")
+    for name in ("custom_op", "triton_op", "infer_schema")
+) | {"typing.get_type_hints"}
+
+
+def _read_annotations(source: PythonSource) -> Iterator[Newer]:
+    """Union types in annotations that are only texts to Python, of functions whose annotations torch evaluates to make
+    a schema of them.
+    """
+    names = FullNames(source)
+    functions: dict[str, list[ast.AST]] = {}
+    read: dict[ast.AST, Position] = {}
+    for node, _place in source.nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            functions.setdefault(node.name, []).append(node)
+    for node, place in source.nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if any(_makes_schema(decorator, names) for decorator in node.decorator_list):
+                read[node] = place
+        elif isinstance(node, ast.Call) and (_makes_schema(node, names) or _makes_schema(node.func, names)):
+            for given in (*node.args, *(word.value for word in node.keywords)):
+                for function in functions.get(given.id, ()) if isinstance(given, ast.Name) else ():
+                    read[function] = place
+    postponed = _postpones(source)
+    for function, place in read.items():
+        for annotation in _annotations(function):
+            text = annotation.value if isinstance(annotation, ast.Constant) else None
+            union = next(_unions(_parsed(text) if isinstance(text, str) else annotation), None)
+            if union is not None and (postponed or isinstance(text, str)):
+                what = "a union type such as 'int | None' in an annotation that torch evaluates for the op's schema"
+                yield Newer(what=what, version=(3, 10), line=annotation.lineno, place=place)
+                break
+
+
+def _makes_schema(node: ast.expr, names: FullNames) -> bool:
+    """Whether a decorator or a function makes a schema of annotations: none is given as a text."""
+    call = node if isinstance(node, ast.Call) else None
+    given = [word.value for word in call.keywords if word.arg == "schema"] if call is not None else []
+    if given and not (isinstance(given[0], ast.Constant) and given[0].value is None):
+        return False
+    return bool(_READERS.intersection(names.candidates(call.func if call is not None else node)))
+
+
+def _parsed(text: str) -> ast.expr:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
+        return ast.Constant(None)
+
+
+def _postpones(source: PythonSource) -> bool:
+    """Whether the file leaves its annotations as texts: PEP 563."""
+    return any(
+        isinstance(node, ast.ImportFrom)
+        and node.module == "__future__"
+        and any(alias.name == "annotations" for alias in node.names)
+        for node in (source.tree.body if source.tree is not None else ())
+    )
 
 
 def _unpacks(index: ast.expr) -> bool:

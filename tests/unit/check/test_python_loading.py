@@ -33,6 +33,15 @@ OWN_METADATA = [
     "import importlib.metadata as m\nx = getattr(m, 'version')('my-kernel')\n",
     "from importlib.metadata import version\ntry:\n    x = version('my-kernel')\nexcept ValueError:\n    x = ''\n",
     "from importlib.metadata import version\nx = version('einops')\n",
+    "import importlib.resources\nx = importlib.resources.files('my_kernel')\n",
+    "from importlib.resources import files\nx = files('my_kernel.data') / 'table.bin'\n",
+    "from importlib import resources as r\nNAME = 'my_kernel'\nwith r.path(NAME, 'x') as p: ...\n",
+    "from importlib.resources import read_text\ndef f(): return read_text(package='my_kernel', resource='x')\n",
+    "import importlib_resources\nx = importlib_resources.files('my_kernel')\n",
+    "import pkgutil\nx = pkgutil.get_data('my_kernel', 'x')\n",
+    "from pkgutil import get_data\nx = get_data(f'my_{\"kernel\"}', 'x')\n",
+    "import pkg_resources\nx = pkg_resources.resource_filename('my_kernel', 'x')\n",
+    "from importlib.resources import files\nx = files('einops')\n",
 ]
 
 
@@ -58,6 +67,9 @@ def test_a_kernel_has_no_distribution(tmp_path: Path, code: str) -> None:
             ["KB318"],
         ),
         ("import importlib.metadata as m\nx = m.version('torch')\n", []),
+        ("from importlib.resources import files\nx = files(__package__), files(__name__), files('torch')\n", []),
+        ("import pkgutil\nx = pkgutil.get_data(__package__, 'x')\ny = pkgutil.get_data('json', 'x')\n", []),
+        ("from importlib.resources import files\ntry:\n    files('my_kernel')\nexcept ImportError: ...\n", ["KB318"]),
         ("import importlib.metadata as m\ndef f(): return m.version('einops')\n", []),
         ("def version(name): ...\nx = version('my-kernel')\n", []),
         ("# importlib.metadata.version('my-kernel')\n", []),
@@ -126,6 +138,30 @@ COMPILED = [
     "from torch.utils.cpp_extension import load\ndef f():\n    return load('a', [])\nm = f()\n",
     "from torch.utils.cpp_extension import load\nclass A:\n    m = load('a', [])\n",
     "from torch.utils.cpp_extension import load\ndef f(m=load('a', [])): ...\n",
+    # compilers as programs
+    "import subprocess\nsubprocess.run(['nvcc', '-shared', 'a.cu'])\n",
+    "from subprocess import check_call as c\nc(['g++', '-o', 'x', 'x.cpp'])\n",
+    "import subprocess as s\ns.Popen(args=('clang++-18', 'x.cpp'))\n",
+    "import subprocess\nsubprocess.run('cd x && make -j', shell=True)\n",
+    "import subprocess\nsubprocess.check_output('/usr/local/cuda/bin/nvcc x.cu', shell=True)\n",
+    "import subprocess\nsubprocess.run(['nvcc', '--version'])\n",
+    "import os\nos.system('nvcc -shared a.cu')\n",
+    "from os import system\nsystem('CXX=g++ ninja')\n",
+    "import os\nos.popen('hipcc a.hip')\n",
+    "import os\nos.execvp('cc', ['cc', 'x.c'])\n",
+    "import os\nos.spawnlp(os.P_WAIT, 'gcc', 'gcc', 'x.c')\n",
+    "import os, subprocess\nHOME = os.environ['CUDA_HOME']\nsubprocess.run([os.path.join(HOME, 'bin', 'nvcc'), 'x'])\n",
+    "import os, subprocess\nHOME = find()\nsubprocess.run([f'{HOME}/bin/nvcc', 'x'])\n",
+    "import subprocess\nNVCC = 'nvcc'\nCOMMAND = [NVCC, 'x.cu']\nsubprocess.run(COMMAND)\n",
+    "import subprocess\nsubprocess.run(['nvcc', 'x.cu'] + FLAGS)\n",
+    "import shlex, subprocess\nsubprocess.run(shlex.split('nvcc x.cu'))\n",
+    "import subprocess\nsubprocess.run('nvcc x.cu'.split())\n",
+    "import shutil, subprocess\nsubprocess.run([shutil.which('nvcc'), 'x.cu'])\n",
+    "import os, subprocess\nsubprocess.run([os.environ.get('CXX', 'g++'), 'x.cpp'])\n",
+    "import subprocess\nsubprocess.run(['ccache', 'x86_64-linux-gnu-g++-12', 'x.cpp'])\n",
+    "import subprocess\nsubprocess.run(['bash', '-c', 'nvcc x.cu'])\n",
+    "import subprocess\ndef build(): subprocess.check_call(['nvcc', 'x.cu'])\nbuild()\n",
+    "import subprocess, shutil\nif shutil.which('nvcc'): subprocess.run(['nvcc', 'x.cu'])\n",
 ]
 
 
@@ -140,10 +176,59 @@ def test_extensions_that_are_compiled_on_import(tmp_path: Path, code: str) -> No
         ("from torch.utils.cpp_extension import load\ndef f():\n    return load('a', [])\n", ["KB324"]),
         ("from torch.utils.cpp_extension import load\ntry:\n    m = load('a', [])\nexcept Exception: ...\n", ["KB324"]),
         ("from torch.utils.cpp_extension import CUDA_HOME\nfrom json import load\nm = load('a')\n", []),
+        ("import subprocess\ndef f(): subprocess.run(['nvcc', 'x.cu'])\n", ["KB324"]),
+        ("import subprocess\ndef f(): subprocess.run(['nvcc', '--version'])\n", []),
+        ("import subprocess\ntry:\n    subprocess.run(['nvcc', 'x'])\nexcept FileNotFoundError: ...\n", ["KB324"]),
+        ("import subprocess\ntry:\n    subprocess.run(['nvcc', '-V'])\nexcept Exception: ...\n", []),
+        ("import subprocess\nsubprocess.run(['nvidia-smi'])\nsubprocess.run(['git', 'log', 'make'])\n", []),
+        ("import subprocess\nsubprocess.run(name())\nsubprocess.run(f'{name()} make', shell=True)\n", []),
+        ("import subprocess\nsubprocess.run(['echo', 'nvcc'])\nprint('nvcc x.cu')\n", []),
+        ("class os:\n    system = print\nos.system('nvcc x.cu')\n", []),
     ],
 )
 def test_extensions_that_are_compiled_later_or_not_at_all(tmp_path: Path, code: str, expected: list[str]) -> None:
     assert found(tmp_path, code) == expected
+
+
+SETTINGS = "import os\nfrom os import environ, getenv\nfrom torch.utils.cpp_extension import load\n"
+OPT_IN = [
+    "if os.environ.get('JIT'): load('a', [])\n",
+    "if os.environ.get('JIT', '0') == '1': load('a', [])\n",
+    "if os.getenv('JIT', '').lower() in ('1', 'true'): load('a', [])\n",
+    "if 'JIT' in os.environ and gpu(): load('a', [])\n",
+    "if bool(int(os.environ.get('JIT', 0))): load('a', [])\n",
+    "if not os.environ.get('AOT', 'yes'): load('a', [])\n",
+    "if os.environ.get('AOT', '1') != '0': pass\nelse: load('a', [])\n",
+    "JIT = os.environ.get('JIT') == '1'\nif JIT: load('a', [])\n",
+    "if (jit := os.getenv('JIT')): load('a', [])\n",
+    "m = load('a', []) if os.environ.get('JIT') else None\n",
+    "m = os.environ.get('JIT') and load('a', [])\n",
+    "def jit(): return os.environ.get('JIT') == '1'\nif jit(): load('a', [])\n",
+    "def build(): load('a', [])\nif os.environ.get('JIT'): build()\n",
+    "def build():\n    if not os.environ.get('JIT'):\n        return\n    load('a', [])\nbuild()\n",
+    "if environ.get('JIT') or getenv('J'): load('a', [])\n",
+    "if os.environ.get('A'):\n    if gpu(): load('a', [])\n",
+]
+OPT_OUT = [
+    "if os.environ.get('JIT', '1') == '1': load('a', [])\n",
+    "if not os.environ.get('NO_JIT'): load('a', [])\n",
+    "if os.getenv('AOT'): pass\nelse: load('a', [])\n",
+    "if 'NO_JIT' not in os.environ: load('a', [])\n",
+    "if os.environ.get('JIT') or x: load('a', [])\n",
+    "if gpu(): load('a', [])\n",
+    "JIT = os.environ.get('JIT')\nJIT = True\nif JIT: load('a', [])\n",
+    "def build(): load('a', [])\nif os.environ.get('JIT'): build()\nelse: build()\n",
+]
+
+
+@pytest.mark.parametrize("code", OPT_IN)
+def test_what_only_runs_when_the_user_asks_for_it_is_a_warning(tmp_path: Path, code: str) -> None:
+    assert found(tmp_path, SETTINGS + code) == ["KB324"]
+
+
+@pytest.mark.parametrize("code", OPT_OUT)
+def test_what_runs_unless_the_user_forbids_it_is_an_error(tmp_path: Path, code: str) -> None:
+    assert found(tmp_path, SETTINGS + code) == ["KB323"]
 
 
 def test_modules_that_an_import_does_not_run_are_for_later(tmp_path: Path) -> None:

@@ -43,6 +43,74 @@ def test_the_floor_of_python(tmp_path: Path, code: str, expected: list[str]) -> 
     assert in_part(tmp_path, code, "KB301", "KB302", "KB303") == expected
 
 
+LATE = "from __future__ import annotations\nimport torch, typing\nfrom torch.library import *\n"
+EVALUATED = [
+    "@torch.library.custom_op('x::f', mutates_args=())\ndef f(x: Tensor | None) -> Tensor: ...\n",
+    "@custom_op('x::f', mutates_args=())\ndef f(x: Tensor) -> Tensor | None: ...\n",
+    "from torch.library import triton_op as op\n@op('x::f', mutates_args={})\ndef f(x: list[int | None]): ...\n",
+    "def f(x: Tensor | None): ...\ntorch.library.custom_op('x::f', f, mutates_args=())\n",
+    "def f(x: Tensor | None): ...\ntorch.library.custom_op('x::f', mutates_args=())(f)\n",
+    "import functools\no = functools.partial(torch.library.custom_op)\n@o('x::f')\ndef f(x: int | None): ...\n",
+    "def f(x: Tensor | None): ...\nS = torch.library.infer_schema(f, mutates_args=())\n",
+    "def f(x: int | None): ...\nT = typing.get_type_hints(f)\n",
+    "@custom_op('x::f', mutates_args=(), schema=None)\ndef f(x: 'Tensor | None'): ...\n",
+]
+NOT_EVALUATED = [
+    "@torch.library.custom_op('x::f', mutates_args=())\ndef f(x: Optional[Tensor]) -> Tensor: ...\n",
+    "@torch.library.custom_op('x::f', mutates_args=(), schema='(Tensor? x) -> ()')\ndef f(x: T | None): ...\n",
+    "@torch.library.register_fake('x::f')\ndef f(x: Tensor | None): ...\n",
+    "def custom_op(f): return f\n@custom_op\ndef f(x: int | None): ...\n",
+    "@torch.library.custom_op('x::f', mutates_args=())\ndef f(x: Tensor):\n    y: int | None = None\n",
+]
+
+
+@pytest.mark.parametrize("code", EVALUATED)
+def test_annotations_that_torch_evaluates_count_when_they_are_postponed(tmp_path: Path, code: str) -> None:
+    assert in_part(tmp_path, LATE + code, "KB301", "KB302", "KB303") == ["KB302"]
+    assert in_part(tmp_path / "newer", LATE + code, "KB302") == ["KB302"]
+    later = source(tmp_path / "floor", {"__init__.py": IMPORTED, "part.py": LATE + code})
+    assert codes(later, "KB302", python_floor=(3, 10)) == []
+
+
+@pytest.mark.parametrize("code", NOT_EVALUATED)
+def test_other_postponed_annotations_do_not(tmp_path: Path, code: str) -> None:
+    assert in_part(tmp_path, LATE + code, "KB301", "KB302", "KB303") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("try:\n    from . import _gen\nexcept ImportError: ...\n", "no module _gen, and __init__.py defines no _gen"),
+        ("from . import _gen, _more\n", "no module _gen and no _more, and __init__.py defines no _gen and no _more"),
+        ("from .sub import gen\n", "no module sub.gen, and sub/__init__.py defines no gen"),
+        ("from .other import gen\n", "other defines no gen"),
+        ("__import__('nope', globals(), locals(), [], 1)\n", "the kernel has no module nope"),
+        ("__import__('nope', level=1)\n", "the kernel has no module nope"),
+        ("__import__('other', globals(), locals(), ['gen'], 1)\n", "other defines no gen"),
+        ("__import__('', globals(), locals(), ('gen',), 1)\n", "no module gen, and __init__.py defines no gen"),
+        ("import importlib\nimportlib.__import__('nope', globals(), {}, (), 1)\n", "the kernel has no module nope"),
+    ],
+)
+def test_what_a_relative_import_lacks_is_named(tmp_path: Path, code: str, said: str) -> None:
+    package = {"__init__.py": IMPORTED, "part.py": code, "other.py": "", "sub/__init__.py": ""}
+    (found,) = findings(source(tmp_path, package), "KB312", "KB313", "KB314", "KB315")
+    assert found.message.endswith(said)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "__import__('other', globals(), locals(), [], 1)\n",
+        "__import__('other', globals(), locals(), ['x'], 1)\n",
+        "__import__('nope', globals(), locals(), [], level)\n",
+        "__import__('json', globals(), locals(), [], 0)\n",
+    ],
+)
+def test_relative_imports_by_level_resolve(tmp_path: Path, code: str) -> None:
+    package = {"__init__.py": IMPORTED, "part.py": code, "other.py": "x = 1\n"}
+    assert codes(source(tmp_path, package), "KB312", "KB313", "KB314", "KB315") == []
+
+
 RUN_ON_IMPORT = [
     "import itertools\nx = itertools.batched('ab', 1)\n",
     "import itertools as it\nx = (1,\n  it.batched('ab', 1))\n",
