@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, cached_property
@@ -128,7 +128,7 @@ class _Reader:
         none: frozenset[str] = frozenset()
         spaces = set(self._generated.spaces.get(self.module.name, none))
         prefixes = set(self._generated.prefixes.get(self.module.name, none))
-        for _ in range(3):  # a = ops; b = a
+        for _ in range(3 if self._mentions_any(spaces, prefixes) else 0):  # a = ops; b = a
             for name, value in self.names.values.items():
                 if self._is_space(value, spaces):
                     spaces.add(name)
@@ -232,9 +232,14 @@ class _Reader:
 
     @property
     def _mentions_ops(self) -> bool:
-        by_id = self._own_id is not None and self._own_id.encode() in self.module.file.source
-        by_string = b"import_module" in self.module.file.source and GENERATED_OPS.encode() in self.module.file.source
-        return bool(self._spaces or self._prefixes or self._modules or self._siblings or by_id or by_string)
+        return self._mentions_any(self._spaces, self._prefixes)
+
+    def _mentions_any(self, spaces: Collection[str], prefixes: Collection[str]) -> bool:
+        """Whether there is a way to the kernel's ops in this module."""
+        source = self.module.file.source
+        by_id = self._own_id is not None and self._own_id.encode() in source
+        by_string = b"import_module" in source and GENERATED_OPS.encode() in source
+        return bool(spaces or prefixes or self._modules or self._siblings or by_id or by_string)
 
     def uses(self) -> Iterator[Use]:
         """Every op that the module names, where the name can be read."""

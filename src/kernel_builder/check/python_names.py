@@ -93,8 +93,8 @@ class FullNames:
             for inner in ast.walk(node):
                 own.note(inner, selves, values, results)
         for inner in everything if classes else ():
-            for name, members in known.items():
-                members.note(inner, {name}, values, results)
+            if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id in known:
+                known[inner.value.id].note(inner, {inner.value.id}, values, results)
         return values, results
 
     def behind(self, node: ast.AST | None) -> ast.expr | None:

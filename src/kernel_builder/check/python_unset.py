@@ -36,7 +36,8 @@ class Unset:
     def __init__(self, tree: ast.Module) -> None:
         self._values: dict[str, ast.expr | None] = {}
         self._asked = False
-        for node in ast.walk(tree) if _asks(tree) else ():
+        self._is_asking = _asks(tree)
+        for node in ast.walk(tree) if self._is_asking else ():
             self._note(node)
 
     def _note(self, node: ast.AST) -> None:
@@ -60,7 +61,7 @@ class Unset:
         """Whether the branch ``part`` (``body`` or ``orelse``) of a condition runs while nothing is set; ``None`` where
         that depends on anything else, or on no environment variable at all.
         """
-        if not self._values and not _asks(test):
+        if not self._is_asking:
             return None
         self._asked = False
         try:
@@ -157,8 +158,10 @@ def _is_environment(node: ast.AST) -> bool:
     return name == "environ"
 
 
-def _asks(node: ast.AST) -> bool:
-    return any(
-        _is_environment(inner) or (isinstance(inner, ast.Call) and _asks_for_variable(inner))
-        for inner in ast.walk(node)
-    )
+def _asks(tree: ast.AST) -> bool:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Name) and _is_environment(node):
+            return True
+        if isinstance(node, ast.Call) and _asks_for_variable(node):
+            return True
+    return False
