@@ -16,7 +16,7 @@ from importlib import resources
 from typing import NamedTuple
 
 from kernel_builder.check.library_ops import may_name, op_names
-from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
+from kernel_builder.check.model import Finding, Settings, Severity, checks, few, rule
 from kernel_builder.check.python_facts import (
     GENERATED_OPS,
     Dotted,
@@ -619,7 +619,9 @@ def fixed_namespaces(tree: PythonTree, _settings: Settings) -> Iterator[Finding]
             uses = [named for named in every if named.of_op] or every
             hard = [named for named in uses if not named.is_soft]
             first = (hard or uses)[0]
-            said = f"{first.how}: {namespace!r} is an op namespace neither of torch nor of the kernel"
+            others = [str(line) for line in sorted({named.line for named in uses} - {first.line})]
+            more = f"; also in line{'s' * (len(others) > 1)} {few(others)}" if others else ""
+            said = f"{first.how}: {namespace!r} is an op namespace neither of torch nor of the kernel{more}"
             yield (FIXED if hard else FIXED_GUARDED).at(module.file, said, line=first.line, symbol=namespace)
 
 

@@ -375,6 +375,14 @@ def test_namespaces_of_others_are_found(tmp_path: Path, code: str) -> None:
     assert (found.rule.code, found.symbol) == ("KB208", "vllm")
 
 
+def test_every_place_of_a_namespace_is_named(tmp_path: Path) -> None:
+    code = "import torch\nx = torch.ops\n" + "".join(f"torch.ops.vllm.f{n}(torch.ops.vllm.g)\n" for n in range(8))
+    (found,) = findings(kernel(tmp_path, code), "KB208")
+    assert (found.line, found.message.split("; ")[-1]) == (3, "also in lines 4, 5, 6, 7, 8 and 2 more")
+    (alone,) = findings(kernel(tmp_path / "two", "import torch\ntorch.ops.vllm.f\ntorch.ops.vllm.f\n"), "KB208")
+    assert alone.message.endswith("of the kernel; also in line 3")
+
+
 @pytest.mark.parametrize(
     "code",
     [
