@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -117,6 +118,34 @@ def test_python_code_that_rules_forbid(
         assert [text for text in remedies if text.split("\n")[0] not in one] == []  # as check says it
         assert f"torch-ext/my_kernel/{where}: " in one
         assert ("--ignore" in one) == (rule != "KB456" and "hint: " in one)
+
+
+@pytest.mark.parametrize(
+    ("code", "rule"),
+    [
+        ('#include "gone.h"\n', "KB210"),
+        ("#define _GLIBCXX_USE_CXX11_ABI 0\n", "KB211"),
+        ("PYBIND11_MODULE(k, m) {}\n", "KB206"),
+    ],
+)
+def test_native_code_that_would_not_compile_or_link(
+    tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str], code: str, rule: str
+) -> None:
+    root = project(tmp_path / "k", FOURTH.format(more=LICENSE))
+    (root / "relu.cu").write_text(code)
+    for one in said(root, environ, capfd, code=ERRORS_OF_RULES):
+        assert "relu.cu:1: " in one
+        assert rule in one
+
+
+@pytest.mark.parametrize("flags", [["-fsanitize=address"], ["-include", "gone.h"]])
+def test_flags_that_cannot_work(
+    tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    key = f"cuda-flags = {json.dumps(flags)}\n"
+    root = project(tmp_path / "k", FOURTH.format(more=LICENSE).replace('src = ["relu.cu"]', f'{key}src = ["relu.cu"]'))
+    for one in said(root, environ, capfd, code=ERRORS_OF_FILE):
+        assert "error: kernel.relu.cuda-flags[" in one
 
 
 @pytest.mark.parametrize("name", [".env.py", "new\nline.py", "back\\slash.py"])
