@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -65,6 +66,8 @@ def test_the_c_plus_plus_runtime_answers_right(compiler: str, tool: Tool, tmp_pa
     (tmp_path / "tree" / "file").touch()
     choice = ("--host-compiler", "zig") if compiler == "zig" else ()
     checked(tool("build", root, "--local", *choice, env={"PATH": str(programs)}))
+    if compiler != "g++":
+        assert_as_without_precompiled_headers(root / ".kernel-builder" / CPU, "torch-ext/torch_binding.cpp", tool)
     code = f"""
 import json, torch, kernels
 from pathlib import Path
@@ -95,6 +98,18 @@ print(json.dumps(found))
         "waited": True,
     }
     assert_conforms(root)
+
+
+def assert_as_without_precompiled_headers(work: Path, source: str, tool: Tool) -> None:
+    """The object of ``source`` was made with precompiled headers, and is what it is without them, byte for byte."""
+    (line,) = (work / "log" / f"{source}.log").read_text(encoding="utf-8").splitlines()
+    command = shlex.split(line)
+    at = command.index("--words")
+    plain = command[at + 2 + int(command[at + 1]) :]
+    assert any((Path(tool.environment["KERNEL_BUILDER_CACHE"]) / "store").glob("headers-torch-*/first.h.pch"))
+    made = (work / "obj" / f"{source}.o").read_bytes()
+    subprocess.run(plain, check=True)
+    assert (work / "obj" / f"{source}.o").read_bytes() == made
 
 
 def assert_conforms(root: Path) -> None:

@@ -33,8 +33,8 @@ STARTERS = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp",
 
 OPEN_CONNECTIONS = {"store", "hub"}
 START_PROCESSES = {"git", "engine", "toolchain", "backends", "load"}
-PRINT = {"cli", "engine/inspect.py", "load/probe/answers.py"}
-"""The two files are programs of their own: what they print is their answer to the package."""
+PRINT = {"cli", "engine/inspect.py", "engine/precompiled.py", "load/probe/answers.py"}
+"""The files are programs of their own: what they print is their answer to the package."""
 READ_ENVIRONMENT = {"cli"}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +43,7 @@ class Context:
 
     ``define`` gives the framework's definitions (``NAME=value``) for a source. ``heavy`` are the sources that include
     all of the framework's headers, for which a compiler needs two to three times as much memory (DESIGN.md F10).
+    ``precompiled`` are the sources whose first headers of the framework are precompiled, with the names of these.
     ``sources`` is the tree of the project's own files: its identity says which names can be included.
     """
 
@@ -54,6 +55,7 @@ class Context:
     cxx11_abi: bool
     define: Callable[[str], tuple[str, ...]]
     heavy: frozenset[str]
+    precompiled: Mapping[str, tuple[str, ...]]
     sources: Tree
 
     @property

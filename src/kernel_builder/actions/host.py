@@ -11,6 +11,7 @@ from pathlib import Path
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.model import Action, ActionKind, Step, Threads, Tool, Tree, action_id
 from kernel_builder.actions.places import literal, tool_word
+from kernel_builder.actions.precompile import launcher, shared_definitions
 from kernel_builder.actions.units import C, Unit
 from kernel_builder.toolchain.model import Family
 
@@ -40,6 +41,19 @@ def includes(context: Context, unit: Unit, toolkit: tuple[Path, ...] = ()) -> li
 
     The libraries that a section depends on are its own: another section may depend on another release.
     """
+    own, libraries, others = _folders(context, unit, toolkit)
+    system = [*libraries, *context.toolchain.torch.include, *others]
+    return [f"-I{context.word(path)}" for path in own] + [
+        word for path in system for word in ("-isystem", context.word(path))
+    ]
+
+
+def _folders(
+    context: Context, unit: Unit, toolkit: tuple[Path, ...]
+) -> tuple[list[Path], list[Path], tuple[Path, ...]]:
+    """Where ``unit`` looks for headers before and behind the framework's: the project's directories, those of
+    libraries; then the toolkit's and Python's.
+    """
     layout = context.layout
     own = [layout.root / path if path != "." else layout.root for path in unit.include]
     own += [layout.csrc] if layout.csrc is not None else []
@@ -47,10 +61,7 @@ def includes(context: Context, unit: Unit, toolkit: tuple[Path, ...] = ()) -> li
     own += [layout.registration, layout.refused.parent, layout.refused]
     libraries = [path for library in unit.libraries for path in library.include]
     python = (context.toolchain.python.include,) if context.toolchain.python is not None else ()
-    system = [*libraries, *context.toolchain.torch.include, *toolkit, *python]
-    return [f"-I{context.word(path)}" for path in own] + [
-        word for path in system for word in ("-isystem", context.word(path))
-    ]
+    return own, libraries, (*toolkit, *python)
 
 
 def host_code_flags(context: Context) -> list[str]:
@@ -120,15 +131,17 @@ def host_action(context: Context, unit: Unit, backend_definitions: tuple[str, ..
     language = ["-x", "c"]
     if unit.language != C:
         language = ["-x", "c++", f"-std=c++{context.cxx_standard}", *cxx_flags(context)]
-    options = [
-        *OPTIMIZED,
-        *host_code_flags(context),
-        *definitions(context, unit.source, backend_definitions),
-        *includes(context, unit, context.toolkit.include if context.toolkit else ()),
-        *map(literal, flags),
-    ]
-    compiler = [tool_word(context.cxx), *language]
-    return compile_action(context, unit, compiler, options, tools=(context.cxx,), memory=_CXX_MEMORY)
+    toolkit = context.toolkit.include if context.toolkit else ()
+    named = definitions(context, unit.source, backend_definitions)
+    own, libraries, others = _folders(context, unit, toolkit)
+    # Where the project lies makes no difference to headers that are not in it.
+    anywhere = [flag for flag in host_code_flags(context) if "{project}" not in flag and "{work}" not in flag]
+    precompile = [tool_word(context.cxx), "-x", "c++-header", *language[2:], *OPTIMIZED, *anywhere]
+    precompile += [*shared_definitions(named), *map(literal, flags)]
+    before, tools = launcher(context, unit, precompile, [*own, *libraries, *others])
+    options = [*OPTIMIZED, *host_code_flags(context), *named, *includes(context, unit, toolkit), *map(literal, flags)]
+    compiler = [*before, tool_word(context.cxx), *language]
+    return compile_action(context, unit, compiler, options, tools=(context.cxx, *tools), memory=_CXX_MEMORY)
 
 
 def module_action(context: Context, generated: Path) -> Action:

@@ -5,7 +5,7 @@ A framework is one module in this package whose ``RULES`` meets :class:`Framewor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +19,17 @@ HEAVY = "heavy"
 """The mark of a source that includes all of the framework's headers, which costs a compiler much memory (F10)."""
 
 
+FIRST = "first: "
+"""What the mark of a source begins with that includes headers of the framework before it says anything else; their
+names follow.
+"""
+
+
+def first_headers(marks: Iterable[str]) -> tuple[str, ...]:
+    """The headers of the framework that a source with these marks includes first, in order."""
+    return next((tuple(mark.removeprefix(FIRST).split()) for mark in marks if mark.startswith(FIRST)), ())
+
+
 class FrameworkRules(Protocol):
     """What a framework is, as far as compiling and packaging go."""
 
@@ -28,7 +39,9 @@ class FrameworkRules(Protocol):
         ...
 
     def marks_of(self, text: bytes) -> frozenset[str]:
-        """The marks of a source or header with that text, :data:`HEAVY` among them; see :class:`Survey`."""
+        """The marks of a source or header with that text, :data:`HEAVY` and :data:`FIRST` among them; see
+        :class:`Survey`.
+        """
         ...
 
     def definer(

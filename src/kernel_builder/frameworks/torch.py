@@ -5,6 +5,7 @@ Reference: interoperability contract 3.3 to 3.5.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from kernel_builder.actions.model import GeneratedFile
 from kernel_builder.actions.places import Places
 from kernel_builder.binary.stable_abi import target_definition
 from kernel_builder.frameworks import torch_glue
-from kernel_builder.frameworks.protocol import HEAVY
+from kernel_builder.frameworks.protocol import FIRST, HEAVY
 from kernel_builder.frameworks.torch_binding import PLACEHOLDER, early_sources, marks_of
 from kernel_builder.project.survey import REGISTRATION, Survey
 from kernel_builder.versions import Version
@@ -23,6 +24,28 @@ LIMITED_API = (3, 9)
 
 _HEAVY_INCLUDES = (b"torch/all.h", b"torch/torch.h", b"torch/extension.h", b"ATen/ATen.h")
 
+_COSTLY = frozenset(f"torch/{name}.h".encode() for name in ("all", "torch", "library", "types", "script")) | {
+    b"ATen/ATen.h",
+    b"ATen/Functions.h",
+}
+"""Headers that take seconds to read, are read once however often they are included, and do not include pybind11."""
+_BLANK = re.compile(rb"(?:\s|//(?:\\[ \t]*\r?\n|[^\n])*|/\*.*?\*/)*", re.DOTALL)
+_INCLUDE = re.compile(rb"#[ \t]*include[ \t]*<([\w./+-]+)>[ \t]*(?=\r?\n|//|/\*|\Z)")
+
+
+def _first_includes(text: bytes) -> tuple[str, ...]:
+    """The costly headers that a source includes before it says anything else, in order."""
+    names: list[str] = []
+    end = 0
+    while blank := _BLANK.match(text, end):
+        include = _INCLUDE.match(text, blank.end())
+        on_its_line = not names or b"\n" in blank[0]
+        if include is None or include[1] not in _COSTLY or not on_its_line:
+            break
+        names.append(include[1].decode())
+        end = include.end()
+    return tuple(names)
+
 
 class Torch:
     """See :class:`~kernel_builder.frameworks.protocol.FrameworkRules`."""
@@ -31,7 +54,9 @@ class Torch:
 
     def marks_of(self, text: bytes) -> frozenset[str]:
         """See :class:`~kernel_builder.frameworks.protocol.FrameworkRules`."""
-        return marks_of(text) | ({HEAVY} if any(name in text for name in _HEAVY_INCLUDES) else frozenset())
+        first = _first_includes(text)
+        own = {HEAVY} if any(name in text for name in _HEAVY_INCLUDES) else set()
+        return marks_of(text) | own | ({f"{FIRST}{' '.join(first)}"} if first else set())
 
     def definer(
         self,

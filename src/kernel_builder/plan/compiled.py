@@ -12,6 +12,7 @@ from kernel_builder.actions.context import Context, Layout
 from kernel_builder.actions.host import link_action, module_action
 from kernel_builder.actions.model import Action, GeneratedFile, Tree
 from kernel_builder.actions.places import Places
+from kernel_builder.actions.precompile import sources_worth_it
 from kernel_builder.actions.units import HOST_LANGUAGES, Unit, suffix_of
 from kernel_builder.backends import rules_for
 from kernel_builder.backends.protocol import BackendRules
@@ -19,7 +20,7 @@ from kernel_builder.config.backends import Backend, Role
 from kernel_builder.config.model import Architecture, Project, Section
 from kernel_builder.errors import ConfigError
 from kernel_builder.frameworks import rules_of
-from kernel_builder.frameworks.protocol import HEAVY, FrameworkRules
+from kernel_builder.frameworks.protocol import HEAVY, FrameworkRules, first_headers
 from kernel_builder.plan import metadata
 from kernel_builder.plan.inspection import covered_files, inspection
 from kernel_builder.plan.model import EffectiveSection, InstalledFile, VariantPlan
@@ -137,8 +138,16 @@ class CompiledVariant:
                 stable=stable_target(self.kept),
             ),
             heavy=frozenset(s for s in sources if HEAVY in self.survey.marks.get(s, frozenset())),
+            precompiled=self._precompiled(units),
             sources=Tree(name="project", identity=names),
         )
+
+    def _precompiled(self, units: tuple[Unit, ...]) -> Mapping[str, tuple[str, ...]]:
+        """The sources whose first headers are precompiled, with the names of these."""
+        marks = {unit.source: self.survey.marks.get(unit.source, frozenset()) for unit in units}
+        first = {source: first_headers(found) for source, found in marks.items()}
+        worth = sources_worth_it(units, first, self.toolchain.host.family)
+        return {source: names for source, names in first.items() if source in worth}
 
     def _actions(
         self, context: Context, units: tuple[Unit, ...], library: Path

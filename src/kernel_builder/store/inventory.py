@@ -93,6 +93,16 @@ def list_entries(store: Store) -> tuple[StoreEntry, ...]:
     )  # not just removed
 
 
+def keep_within(store: Store, prefix: str, size: int) -> tuple[str, ...]:
+    """Remove entries whose names begin with ``prefix``, the least recently used first, until they have ``size`` bytes
+    at most; which. What a running process uses stays. Raises :class:`MachineError` when the store cannot be written.
+    """
+    found = [_entry(path) for path in sorted(store.entries.glob(f"{prefix}*"))]
+    chosen = _choose(found, older_than=None, keep_size=size, everything=False)
+    stayed = set(discard_unused(store, [entry.name for entry in chosen]))
+    return tuple(entry.name for entry in chosen if entry.name not in stayed)
+
+
 def _entry(path: Path) -> StoreEntry:
     try:
         manifest = load_manifest(path)
