@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from kernel_builder.check.model import Finding, Settings, Severity, checks, few, rule
+from kernel_builder.check.native_schemas import BoundOp
 from kernel_builder.check.python_facts import Module, Position, assigned_values, dotted_name, package_of
-from kernel_builder.check.registering import BoundOp, registration
+from kernel_builder.check.registering import registration
 from kernel_builder.check.scan import pieces
 from kernel_builder.check.subject import LibraryFile, PythonTree, SourceTree, join
 from kernel_builder.interface.native import listed_sources, without_comments

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
-from kernel_builder.check.registering import BoundOp, registration
+from kernel_builder.check.native_schemas import BoundOp, bound_op
+from kernel_builder.check.registering import registration
 from kernel_builder.check.subject import SourceTree, join
 from kernel_builder.config.model import FrameworkKind, Project
 from kernel_builder.interface.native import ReadFile, arguments, closing, literal_at
@@ -108,7 +109,5 @@ def _bound(body: str) -> tuple[BoundOp, ...]:
         name, _ = literal_at(body, match.end())
         if not name.isidentifier():
             continue
-        given = arguments(body, match.end() - 1)
-        function = re.fullmatch(r"&?\s*((?:\w+\s*::\s*)*\w+)", given[1]) if len(given) > 1 else None
-        found.setdefault(name, BoundOp(name=name, function=function[1] if function else None))
+        found.setdefault(name, bound_op(name, arguments(body, match.end() - 1)[1:]))
     return tuple(found.values())

@@ -84,8 +84,8 @@ TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {
   ops.def("scale_out(Tensor! out, Tensor x, int times) -> ()");
   ops.def("several(Tensor[] xs, Tensor? bias) -> Tensor[]");
   ops.def("narrow(Tensor x, int k=3) -> float");
-  ops.def("odd(Tensor x) -> Tensor");  // write its own schema
-  ops.def("lambda(Tensor x) -> Tensor");  // write its own schema
+  ops.def("odd(TYPE x) -> TYPE");  // write a type of schemas instead of TYPE: Odd x; Odd
+  ops.def("lambda(Tensor x) -> Tensor");
 }
 
 TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CPU, ops) {
@@ -102,6 +102,55 @@ REGISTER_EXTENSION(TORCH_EXTENSION_NAME)
     assert module.hint == expected
     show_report(check_paths([root], Settings(required=False), select=["KB206"]))
     assert '          #include "registration.h"\n\n          TORCH_LIBRARY_EXPAND' in capsys.readouterr().out
+
+
+SCHEMAS = {
+    "numbers": (
+        "void f(int a, float b, size_t c, uint8_t d, unsigned int e) {}",
+        "&f",
+        "(int a, float b, int c, int d, int e) -> ()",
+    ),
+    "texts": ("std::string f(const std::string &a, std::string_view b) {}", "&f", "(str a, str b) -> str"),
+    "torch's": (
+        "void f(at::ScalarType a, c10::Device b, const at::Scalar &c) {}",
+        "&f",
+        "(ScalarType a, Device b, Scalar c) -> ()",
+    ),
+    "lists": (
+        "bool f(at::IntArrayRef a, std::vector<bool> b, at::TensorList c) {}",
+        "&f",
+        "(int[] a, bool[] b, Tensor[] c) -> bool",
+    ),
+    "optional": ("int64_t f(std::optional<double> a, c10::optional<int64_t> b) {}", "&f", "(float? a, int? b) -> int"),
+    "several results": ("std::tuple<at::Tensor, int64_t> f() {}", "&f", "() -> (Tensor, int)"),
+    "defaults of C++": (
+        "void f(double a = 1e-5f, int64_t b = -1L, bool c = true) {}",
+        "&f",
+        "(float a=1e-5, int b=-1, bool c=True) -> ()",
+    ),
+    "names of pybind": (
+        "void f(at::Tensor const &, double, bool);",
+        '&f, "doc", py::arg("x"), pybind11::arg("eps") = 1e-6, py::arg("flag").noconvert() = false',
+        "(Tensor x, float eps=1e-6, bool flag=False) -> ()",
+    ),
+    "literals of pybind": (
+        "void f(int64_t a, std::string b);",
+        '&f, "n"_a = 3, "mode"_a = "sum"',
+        "(int n=3, str mode='sum') -> ()",
+    ),
+    "none": ("void f(c10::optional<at::Tensor> a);", '&f, py::arg("bias") = py::none()', "(Tensor? bias=None) -> ()"),
+    "a lambda": ("", "[](at::Tensor &x, float k) -> at::Tensor { return g(x); }", "(Tensor! x, float k) -> Tensor"),
+    "a lambda of nothing": ("", "[&](int k) { g(k); }", "(int k) -> ()"),
+    "no type of schemas": ("void f(std::map<int, int> a, bool b) {}", "&f", "(TYPE a, bool b) -> ()"),
+}
+
+
+@pytest.mark.parametrize(("op", "bound", "schema"), SCHEMAS.values(), ids=SCHEMAS)
+def test_schemas_are_those_of_the_functions(tmp_path: Path, op: str, bound: str, schema: str) -> None:
+    binding = f'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n  m.def("f", {bound});\n}}\n'
+    (found,) = findings(project(tmp_path, binding, op=f"{op}\n"), "KB206")
+    assert found.hint is not None
+    assert f'  ops.def("f{schema}"' in found.hint.replace('\\"', '"')
 
 
 def test_a_build_refuses_it_before_anything_is_compiled(tmp_path: Path) -> None:
