@@ -19,6 +19,10 @@ LARGEST_FILE = 50 * 10**9
 """Bytes of the largest file that the Hub takes, says its documentation on storage limits."""
 
 
+_MOST_DIGITS = 600
+_MOST_DIGITS_SHOWN = 40
+
+
 def open_to_hash(path: Path) -> BufferedReader:
     """Open a file that is going to be read as a whole, piece by piece. Raises ``OSError``, and :class:`BuildError` for
     one that the Hub does not take: reading it would take minutes, for nothing.
@@ -27,21 +31,55 @@ def open_to_hash(path: Path) -> BufferedReader:
     size = os.fstat(file.fileno()).st_size
     if size > LARGEST_FILE:
         file.close()
-        raise BuildError(
-            f"{path} has {size / 10**9:.0f} GB, but the Hub takes at most 50 GB a file",
-            hint="split it, or remove it from the kernel",
-        )
+        raise BuildError(f"{path}: {too_large(size)}", hint="split it, or remove it from the kernel")
     return file
 
 
+def too_large(size: int) -> str:
+    """A sentence about a file of so many bytes."""
+    return f"it has {size / 10**9:.0f} GB, but the Hub takes at most {LARGEST_FILE / 10**9:.0f} GB a file"
+
+
 def parse_json(text: str | bytes) -> Any:
-    """What ``text`` says in JSON. Raises ``ValueError`` for everything that is wrong with it: ``json`` itself raises
-    ``RecursionError`` for what is nested too deeply.
+    """What ``text`` says in JSON: RFC 8259, so bytes are UTF-8 without a byte-order mark, and there are no numbers but
+    finite ones. ``json`` itself guesses encodings, reads and writes ``Infinity`` and ``NaN``, and raises
+    ``RecursionError`` for what is nested too deeply. Raises ``ValueError`` for everything that is wrong with it.
     """
+    if isinstance(text, bytes):
+        text = _as_text(text)
+    if text.startswith("\ufeff"):
+        raise ValueError("it begins with a byte-order mark, which JSON does not allow; save it as UTF-8 without one")
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=_short)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def _as_text(data: bytes) -> str:
+    if data[:2] in {b"\xff\xfe", b"\xfe\xff"} or b"\0" in data[:4]:  # JSON begins with two characters of ASCII
+        raise ValueError("it is UTF-16 or UTF-32; save it as UTF-8")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"the byte 0x{data[error.start]:02x} in line {line} is not UTF-8") from None
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is not a number in JSON")
+
+
+def _finite(word: str) -> float:
+    value = float(word)
+    if value in {float("inf"), float("-inf")}:
+        raise ValueError(f"the number {word if len(word) < _MOST_DIGITS_SHOWN else 'in it'} is too large")
+    return value
+
+
+def _short(word: str) -> int:
+    if len(word) > _MOST_DIGITS:
+        raise ValueError(f"a number has {len(word)} digits, which is too many")
+    return int(word)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_builder.files import replacing, write_text
+from kernel_builder.files import parse_json, replacing, write_text
 
 
 def test_a_block_that_raises_leaves_what_was_there(tmp_path: Path) -> None:
@@ -58,3 +58,33 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     reader.join()
     assert read == ["words"]
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"a": 1}'.encode("utf-16"), "it is UTF-16 or UTF-32; save it as UTF-8"),
+        ('{"a": 1}'.encode("utf-16-le"), "it is UTF-16 or UTF-32"),
+        ('{"a": 1}'.encode("utf-16-be"), "it is UTF-16 or UTF-32"),
+        ('{"a": 1}'.encode("utf-32"), "it is UTF-16 or UTF-32"),
+        ('{"a": 1}'.encode("utf-8-sig"), "it begins with a byte-order mark"),
+        ('\ufeff{"a": 1}', "it begins with a byte-order mark"),
+        ('{\n"a": "\u00e9"}'.encode("latin-1"), "the byte 0xe9 in line 2 is not UTF-8"),
+        ("[NaN]", "NaN is not a number in JSON"),
+        ("[-Infinity]", "-Infinity is not a number in JSON"),
+        ("[1e999]", "the number 1e999 is too large"),
+        (f"[{'9' * 5000}]", "a number has 5000 digits, which is too many"),
+        (f"[{'9' * 5000}.5]", "the number in it is too large"),
+        ("[" * 100_000, "it is nested too deeply"),
+        ("{", "Expecting property name"),
+    ],
+)
+def test_json_is_as_its_standard_says(text: str | bytes, words: str) -> None:
+    with pytest.raises(ValueError, match=words) as raised:
+        parse_json(text)
+    assert "sys." not in str(raised.value)
+
+
+def test_what_is_json() -> None:
+    text = '{"a": [1, -2.5e3, null, true, "\u00e9"], "b": ' + "9" * 300 + "}"
+    assert parse_json(text) == parse_json(text.encode()) == {"a": [1, -2500.0, None, True, "\u00e9"], "b": 10**300 - 1}

@@ -12,13 +12,17 @@ References: System V ABI (gABI) chapters 4 and 5; the LSB's "Symbol Versioning" 
 
 from __future__ import annotations
 
+import errno
 import mmap
+import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+
+from kernel_builder.files import LARGEST_FILE, too_large
 
 _EHDR = struct.Struct("<16sHHIQQQIHHHHHH")
 _PHDR = struct.Struct("<IIQQQQQQ")
@@ -286,8 +290,13 @@ def _symbols(
 
 @contextmanager
 def mapped(path: Path) -> Iterator[Buffer]:
-    """The bytes of a file without reading it. Raises ``OSError`` when it cannot be opened."""
+    """The bytes of a file without reading it. Raises ``OSError`` when it cannot be opened, and for one that the Hub
+    does not take: searching it would take minutes, for nothing.
+    """
     with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST_FILE:
+            raise OSError(errno.EFBIG, too_large(size), str(path))
         try:
             mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except ValueError:  # an empty file cannot be mapped

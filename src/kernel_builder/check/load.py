@@ -34,6 +34,7 @@ from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import VariantDir, is_library_name
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import dependencies
+from kernel_builder.files import LARGEST_FILE
 from kernel_builder.load.client import (
     Environment,
     Loadable,
@@ -45,6 +46,7 @@ from kernel_builder.load.client import (
     what_is_missing,
 )
 from kernel_builder.load.evidence import CallStatus, LoadResult, LoadStatus
+from kernel_builder.toml.nodes import printable
 
 TOGETHER = rule(
     "KB505",
@@ -100,6 +102,10 @@ def load(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
         yield from judge(variant, settings.evidence[variant.name], ops_id=ops_id, backend=backend)
         return
     if not settings.load:
+        return
+    large = next((file.relative for file in variant.listing.files if file.size > LARGEST_FILE), None)
+    if large is not None:
+        yield NOT_LOADED.at(variant, f"{printable(large)} is larger than the Hub takes")
         return
     with _ONE_AT_A_TIME:
         environment = _environment(settings.python, frozenset(settings.environ.items()))

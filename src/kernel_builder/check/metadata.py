@@ -22,6 +22,7 @@ from kernel_builder.config.capabilities import is_architecture
 from kernel_builder.config.known import dependencies
 from kernel_builder.config.tables import MAX_UINT
 from kernel_builder.config.values import NAME, NAME_RULE, is_git_name, is_repo_id
+from kernel_builder.files import LARGEST_FILE
 from kernel_builder.toml.nodes import printable, shortened
 from kernel_builder.variants.names import ArchVariant
 
@@ -407,7 +408,9 @@ def digest(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
         yield DIGEST_MISMATCH.at(join(variant.shown, path), "not in the digest", symbol=path)
     if not settings.hash_files:
         return
-    both = [path for path in present if path in expected]
+    # Those that the Hub does not take have a finding of their own, and hashing them would take minutes.
+    small = {file.relative for file in variant.listing.files if file.size <= LARGEST_FILE}
+    both = [path for path in present if path in expected and path in small]
 
     def differs(path: str) -> bool:
         with (variant.path / path).open("rb") as file:

@@ -605,8 +605,11 @@ class _Named:
 def fixed_namespaces(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
     """``torch.ops.<namespace>`` that is neither torch's nor the kernel's. One finding for each of a file."""
     allowed = torch_namespaces() | allowed_modules(tree).modules
-    if tree.variant is not None and tree.variant.id is not None:
-        allowed |= {tree.variant.id}
+    if tree.variant is not None:
+        # Where the metadata do not say the kernel's own, they have a finding; the generated module says it, too.
+        generated = package_of(tree).modules.get((GENERATED_OPS,)) if tree.variant.id is None else None
+        own = {named.namespace for named in _named_namespaces(generated)} if generated is not None else set()
+        allowed |= own | ({tree.variant.id} if tree.variant.id is not None else set())
     for module in package_of(tree).modules.values():
         if b"torch" not in module.file.source or not _may_name_namespaces(module):
             continue

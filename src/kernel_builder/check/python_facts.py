@@ -17,12 +17,15 @@ from weakref import WeakKeyDictionary
 
 from kernel_builder.check.python_unset import Unset, unset_in
 from kernel_builder.check.subject import PythonFile, PythonTree, is_library_name
+from kernel_builder.config.model import FrameworkKind
 
 Dotted = tuple[str, ...]
 """A module's name below the package: ``()`` is the package itself, ``("ops", "norm")`` is ``ops/norm.py``."""
 
 GENERATED_OPS = "_ops"
 """The module that every build adds to the package."""
+GENERATED_NAMES = frozenset({"add_op_namespace_prefix", "ops", "torch"})
+"""What it defines for torch (contract 3.3)."""
 
 
 class Guard(IntEnum):
@@ -172,12 +175,14 @@ class Package:
     """A kernel's Python package: its modules by name.
 
     ``others`` are importable things that are no Python source: libraries, directories, modules that the build makes.
-    ``name`` is the kernel's name as a Python identifier, ``None`` where nothing says it.
+    ``name`` is the kernel's name as a Python identifier, ``None`` where nothing says it. ``generated`` are the names in
+    the module that a build will add; ``None`` where it is there, or where that cannot be told.
     """
 
     name: str | None
     modules: Mapping[Dotted, Module]
     others: frozenset[Dotted]
+    generated: frozenset[str] | None = None
 
     def exists(self, name: Dotted) -> bool:
         """Whether an import of ``name`` finds something."""
@@ -242,7 +247,16 @@ def _read(tree: PythonTree) -> Package:
     for name in [*modules, *others]:
         # A directory without __init__.py can be imported, too, as soon as something in it can.
         others.update(name[:length] for length in range(len(name)) if name[:length] not in modules)
-    return Package(name=tree.name, modules=modules, others=frozenset(others))
+    generated = _generated(tree) if (GENERATED_OPS,) not in modules else None
+    return Package(name=tree.name, modules=modules, others=frozenset(others), generated=generated)
+
+
+def _generated(tree: PythonTree) -> frozenset[str] | None:
+    """The names in the module that a build of a source tree adds."""
+    project = tree.source.draft if tree.source is not None and tree.variant is None else None
+    if project is None:
+        return None
+    return None if project.framework.kind is FrameworkKind.TVM_FFI else GENERATED_NAMES
 
 
 _ASKED_FOR = (ast.stmt, ast.Call, ast.Subscript, ast.BinOp, ast.NamedExpr)
@@ -712,6 +726,8 @@ def _opens(node: ast.AST, place: Position) -> bool:
 
 def _names(tree: Package, name: Dotted, seen: set[Dotted]) -> frozenset[str] | None:
     module = tree.modules.get(name)
+    if name == (GENERATED_OPS,) and tree.generated is not None:
+        return tree.generated
     if module is None or module.source.is_open:
         return None
     if name in seen:

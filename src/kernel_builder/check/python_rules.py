@@ -14,6 +14,7 @@ from importlib import resources
 
 from kernel_builder.check.model import Finding, Rule, Settings, Severity, checks, rule
 from kernel_builder.check.python_facts import (
+    GENERATED_OPS,
     Dotted,
     Guard,
     Import,
@@ -446,13 +447,16 @@ def relative_imports(tree: PythonTree, _settings: Settings) -> Iterator[Finding]
                 continue
             problem, lacking = found
             soft = entry.caught or entry.guard is Guard.TYPING
+            dots = "." * (len(module.package) + 1)
             extension = any(_is_extension(name[-1]) for name in lacking)
+            op = next((name[1] for name in lacking if name[0] == GENERATED_OPS and len(name) == 2), None)
+            hint = _instead_of_a_module(dots) if extension else None
             yield (UNRESOLVED_GUARDED if soft else UNRESOLVED).at(
                 module.file,
                 f"{entry.statement}: {problem}",
                 line=entry.line,
                 symbol=entry.module or None,
-                hint=_instead_of_a_module("." * (len(module.package) + 1)) if extension else None,
+                hint=hint if op is None else f"write: from {dots}{GENERATED_OPS} import ops, and call ops.{op}(...)",
             )
 
 

@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from kernel_builder.files import LARGEST_FILE
+
 PIECE = 4 * 2**20
 OVERLAP = 1024
 """Bytes that neighbouring pieces share if nothing else is said: what is searched for is shorter."""
@@ -16,10 +18,13 @@ def pieces(path: Path, ranges: Iterable[tuple[int, int]], *, overlap: int = OVER
     """The bytes of ``path`` between the offsets of each ``(start, end)``, in pieces of which neighbours share
     ``overlap`` bytes.
 
-    Stops at the end of the file. Raises ``OSError`` when it cannot be read.
+    Stops at the end of the file. A file that the Hub does not take (KB457) is not searched: it would take minutes.
+    Raises ``OSError`` when it cannot be read.
     """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
+        if size > LARGEST_FILE:
+            return
         for start, stop in ranges:
             at, end = start, min(stop, size)
             while at < end:

@@ -207,7 +207,7 @@ def _parse(source: bytes) -> tuple[ast.Module | None, str | None, int | None]:
                 _compile(tree)
                 result = tree, None, None
         except SyntaxError as error:
-            result = None, f"not valid Python: {error.msg}", error.lineno
+            result = None, f"not valid Python: {_in_our_words(error.msg)}", error.lineno
         except (ValueError, RecursionError, MemoryError) as error:
             result = None, f"cannot be parsed: {str(error) or type(error).__name__}", None
         if len(source) < 2**20:
@@ -227,6 +227,11 @@ def forget_parsed_files() -> None:
     """Drop the trees kept for the next file of the same content."""
     with _PARSING:
         _PARSED.clear()
+
+
+def _in_our_words(message: str) -> str:
+    """What Python says of a syntax error, but for what it advises its own user to do."""
+    return "a number has too many digits" if "set_int_max_str_digits" in message else message
 
 
 def read_python(path: Path, *, shown: str, relative: str) -> PythonFile:
@@ -316,7 +321,7 @@ class LibraryFile:
         except (ElfError, MachOError, PeError) as error:
             return str(error)
         except OSError as error:
-            return f"cannot be read: {error.strerror or error}"
+            return error.strerror or str(error)
 
     @property
     def elf(self) -> ElfFile | None:

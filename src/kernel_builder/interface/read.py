@@ -9,13 +9,13 @@ Reference: interoperability contract 6.3 (which names a card lists) and 5.10 (la
 from __future__ import annotations
 
 import ast
-import mmap
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from kernel_builder.binary.elf import mapped
 from kernel_builder.config.model import Project
 from kernel_builder.interface.modules import PublicModule, PublicPackage, top_level
 from kernel_builder.interface.native import literal_at, read_native
@@ -358,17 +358,14 @@ def ops_of_library(path: Path) -> dict[str, str]:
     The file is searched where it lies on disk, so its size does not matter. Raises ``OSError``.
     """
     found: dict[str, str] = {}
-    with path.open("rb") as file:
-        if path.stat().st_size == 0:
-            return found
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            place = data.find(b"->")
-            while place >= 0:
-                start = data.rfind(b"\0", max(0, place - _LONGEST_SCHEMA), place) + 1
-                end = data.find(b"\0", place, place + _LONGEST_SCHEMA)
-                if start and end > 0:
-                    _add_schema(found, data[start:end].decode("utf-8", "replace"))
-                place = data.find(b"->", max(end, place + 2))
+    with mapped(path) as data:
+        place = data.find(b"->")
+        while place >= 0:
+            start = data.rfind(b"\0", max(0, place - _LONGEST_SCHEMA), place) + 1
+            end = data.find(b"\0", place, place + _LONGEST_SCHEMA)
+            if start and end > 0:
+                _add_schema(found, data[start:end].decode("utf-8", "replace"))
+            place = data.find(b"->", max(end, place + 2))
     return dict(sorted(found.items()))
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kernel_builder.check.engine import check_paths
+from kernel_builder.check.model import Settings
+from kernel_builder.interface.read import ops_of_library
 from kernel_trees import COMMIT, codes, findings, source, variant, write
 
 ARCH = "torch213-cxx11-cu130-x86_64-linux"
@@ -80,11 +84,15 @@ def test_an_id_that_is_no_identifier(tmp_path: Path) -> None:
     assert "KB412" in codes(variant(tmp_path, ops_id="_my-kernel"), "KB41")
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, "{}".encode("utf-16")])
 def test_metadata_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
+    """What follows from that alone is not told."""
     root = variant(tmp_path)
     (root / "metadata.json").write_bytes(content)
-    assert codes(root, "KB4") == ["KB410"]
+    assert codes(root, "KB2", "KB3", "KB4") == ["KB410"]
+    (root / "_ops.py").write_text("import torch\nops = torch.ops._own\nother = torch.ops._own2.f\n", encoding="ascii")
+    (root / "part.py").write_text("import torch\n\ntorch.ops._own.f(1)\ntorch.ops.foreign.f(1)\n", encoding="ascii")
+    assert [found.symbol for found in findings(root, "KB208")] == ["foreign"]
 
 
 def test_the_id_names_the_library_and_the_ops(tmp_path: Path) -> None:
@@ -222,6 +230,24 @@ def test_limits_of_the_hub(tmp_path: Path) -> None:
         (root / "my_kernel" / f"{number}.json").touch()
     assert sorted(codes(root, "KB457", "KB458")) == ["KB457", "KB458"]
     assert codes(variant(tmp_path / "small"), "KB457", "KB458") == []
+
+
+@pytest.mark.parametrize("content", [b"\x7fELF\x02\x01\x01", b"", b"MZ", b"\xcf\xfa\xed\xfe"])
+def test_nobody_reads_a_file_that_the_hub_does_not_take(tmp_path: Path, content: bytes) -> None:
+    """Nearly a terabyte, and it is in the digest: every rule looks at it, and the loader would."""
+    files = {"_my_kernel_cuda_1a2b3c4.abi3.so": content, "part.py": b"", "data.bin": b""}
+    root = variant(tmp_path / "build", ARCH, files)
+    for name in files:
+        with (root / name).open("r+b") as file:
+            file.truncate(900 * 10**9)
+    begun = time.monotonic()
+    report = check_paths([root], Settings(required=False, load=True))
+    assert time.monotonic() - begun < 10
+    found = {(finding.rule.code, finding.path.rpartition("/")[2]) for finding in report.findings}
+    assert {("KB457", name) for name in files} | {("KB101", "_my_kernel_cuda_1a2b3c4.abi3.so")} <= found
+    assert not {"KB421", "KB422"} & {code for code, _ in found}
+    with pytest.raises(OSError, match="900 GB, but the Hub takes at most 50 GB"):
+        ops_of_library(root / "_my_kernel_cuda_1a2b3c4.abi3.so")
 
 
 def test_required_variants_that_are_missing(tmp_path: Path) -> None:

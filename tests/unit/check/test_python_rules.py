@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path
 
 import pytest
 
+from kernel_builder.check.python_facts import GENERATED_NAMES
+from kernel_builder.frameworks.torch_glue import ops_module
 from kernel_trees import codes, findings, source, variant
 
 IMPORTED = "from . import part\n\n__all__ = []\n"
@@ -205,6 +208,11 @@ def test_newer_f_strings(tmp_path: Path) -> None:
         ("import importlib\nimportlib.import_module('.part', __package__)\n", []),
         ("from . import part\nfrom .part import os\nimport os\n", []),
         ("from . import _ops\nfrom ._ops import ops\n", []),
+        ("import torch\nfrom . import _ops as own\nfrom ._ops import add_op_namespace_prefix, torch as t\n", []),
+        ("from ._ops import core\n", ["KB314"]),
+        ("from ._ops import ops, core as c\n", ["KB314"]),
+        ("def f():\n    from ._ops import core\n", ["KB314"]),
+        ("try:\n    from ._ops import core\nexcept ImportError:\n    core = None\n", ["KB315"]),
         ("from .nothing import x\n", ["KB314"]),
         ("from ... import x\n", ["KB314"]),
         ("from .deeper.leaf import missing\n", ["KB314"]),
@@ -348,3 +356,28 @@ def test_the_package_one_level_down_as_variants_had_it_once(tmp_path: Path) -> N
     assert codes(root, "KB3") == []
     (root / "my_kernel/part.py").write_text("import numpy\n", encoding="utf-8")
     assert codes(root, "KB3") == ["KB314", "KB312"]
+
+
+def test_what_the_generated_module_lacks_is_an_op(tmp_path: Path) -> None:
+    root = source(tmp_path, {"deeper/part.py": "from .._ops import core\n", "__init__.py": "__all__ = []\n"})
+    (found,) = findings(root, "KB314")
+    assert found.message == "from .._ops import core: _ops defines no core"
+    assert found.hint == "write: from .._ops import ops, and call ops.core(...)"
+    built = variant(tmp_path / "build", files={"part.py": "from ._ops import core\n"})
+    assert [found.hint for found in findings(built, "KB314")] == [
+        "write: from ._ops import ops, and call ops.core(...)"
+    ]
+
+
+def test_the_names_of_the_generated_module_are_those_that_builds_write() -> None:
+    tree = ast.parse(ops_module("_own", compiled=True))
+    bound = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
+    bound |= {target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}  # type: ignore[attr-defined]
+    bound |= {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert bound == GENERATED_NAMES
+
+
+def test_a_number_that_is_too_long_for_python(tmp_path: Path) -> None:
+    root = source(tmp_path, {"part.py": f"x = {'9' * 5000}\n"})
+    (found,) = findings(root, "KB305")
+    assert found.message == "not valid Python: a number has too many digits"
