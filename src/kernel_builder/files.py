@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import stat
@@ -33,6 +34,17 @@ def open_to_hash(path: Path) -> BufferedReader:
         file.close()
         raise BuildError(f"{path}: {too_large(size)}", hint="split it, or remove it from the kernel")
     return file
+
+
+def read_small(path: Path, most: int = 16 << 20) -> bytes:
+    """The bytes of a file that people write. Raises ``OSError``, also where there are more than ``most``: then it is
+    something else.
+    """
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB", str(path))
+    return data
 
 
 def too_large(size: int) -> str:

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kernel_builder.files import parse_json, replacing, write_text
+from kernel_builder.config.settings import SettingsFile
+from kernel_builder.errors import ConfigError
+from kernel_builder.files import parse_json, read_small, replacing, write_text
+from kernel_builder.interface.modules import PublicPackage
 
 
 def test_a_block_that_raises_leaves_what_was_there(tmp_path: Path) -> None:
@@ -88,3 +91,19 @@ def test_json_is_as_its_standard_says(text: str | bytes, words: str) -> None:
 def test_what_is_json() -> None:
     text = '{"a": [1, -2.5e3, null, true, "\u00e9"], "b": ' + "9" * 300 + "}"
     assert parse_json(text) == parse_json(text.encode()) == {"a": [1, -2500.0, None, True, "\u00e9"], "b": 10**300 - 1}
+
+
+def test_a_file_that_people_write_is_small(tmp_path: Path) -> None:
+    """A hole of nearly a terabyte is not read, in none of the files that are."""
+    file = tmp_path / "kernel-builder.toml"
+    with file.open("wb") as made:
+        made.truncate(900 * 10**9)
+    with pytest.raises(OSError, match="larger than 16 MiB"):
+        read_small(file)
+    with pytest.raises(ConfigError, match="larger than 1 MiB") as raised:
+        SettingsFile.open(file)
+    assert raised.value.hint == "is it a different file with that name?"
+    file.rename(tmp_path / "__init__.py")
+    assert PublicPackage(tmp_path).module("__init__") is None
+    (tmp_path / "a").write_bytes(b"12")
+    assert read_small(tmp_path / "a", 2) == b"12"

@@ -6,12 +6,14 @@ A file is opened once and its parts are read by those whom they concern: ``[chec
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.config.schema import Key, Kind, Table
 from kernel_builder.config.tables import TableReader, text_of
 from kernel_builder.errors import ConfigError, Level
+from kernel_builder.files import read_small
 from kernel_builder.toml.document import open_document
 from kernel_builder.toml.nodes import TableNode, describe
 from kernel_builder.toml.report import Report
@@ -74,13 +76,10 @@ class SettingsFile:
     def open(cls, path: Path) -> SettingsFile:
         """Parse the file. Raises :class:`ConfigError` when it cannot be read; mistakes in it go to the report."""
         try:
-            data = path.read_bytes()
+            data = read_small(path, MAX_BYTES)
         except OSError as error:
-            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-        if len(data) > MAX_BYTES:
-            raise ConfigError(
-                f"{path} is larger than {MAX_BYTES >> 20} MiB", hint="is it a different file with that name?"
-            )
+            other = "is it a different file with that name?" if error.errno == errno.EFBIG else None
+            raise ConfigError(f"cannot read {path}: {error.strerror}", hint=other) from error
         top, report = open_document(data, path)
         return cls(path=path, top=top, report=report)
 

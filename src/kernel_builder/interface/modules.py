@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kernel_builder.files import read_small
+
 _MAX_HOPS = 16  # imports that are followed to find a definition; more is a circle
 
 
@@ -89,7 +91,7 @@ class PublicPackage:
         base = self._root.joinpath(*parts)
         for path, package in ((base / "__init__.py", parts), (base.with_suffix(".py"), parts[:-1])):
             try:
-                return PublicModule(ast.parse(path.read_bytes()), package)
+                return PublicModule(ast.parse(read_small(path)), package)
             except (OSError, SyntaxError, ValueError, RecursionError):
                 continue
         return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from kernel_builder.files import read_small
 from kernel_builder.interface.modules import PublicModule, PublicPackage, top_level
 from kernel_builder.interface.read import LAYERS, ParameterKind, Signature, signature_of
 
@@ -122,7 +123,7 @@ class KernelPackage:
 def _names(root: Path, tree: PublicPackage, top: PublicModule | None) -> frozenset[str] | None:
     """Every name that the top module has; ``None`` where that cannot be told by reading."""
     try:
-        code = ast.parse((root / "__init__.py").read_bytes())
+        code = ast.parse(read_small(root / "__init__.py"))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
     if top is None or "__getattr__" in top.definitions:
