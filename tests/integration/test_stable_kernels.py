@@ -114,7 +114,7 @@ def test_what_is_available_is_built_and_the_rest_is_said(tool: Tool, make_projec
     refused = tool("build", root, "--complete")
     assert refused.code == 4
     assert "2 of the 3 variants that Hub kernels must have cannot be built here" in refused.stderr
-    assert "run it without --complete to build the other 1" in refused.stderr
+    assert "run kernel-builder build without --complete to build the other 1" in refused.stderr
     assert not (root / "build").exists()
     assert tool("build", root, "--dry-run", "--complete").code == 4
     built = tool("build", root)
@@ -136,5 +136,8 @@ def test_what_is_available_is_built_and_the_rest_is_said(tool: Tool, make_projec
     assert "note: --available does nothing" in plan.stderr
     named = tool("build", root, "--variant", "*-cpu-*", "--variant", "torch213-cxx11-rocm72-x86_64-linux")
     assert named.code == 4  # asked for by its full name
-    assert "run it without --variant torch213-cxx11-rocm72-x86_64-linux to build the other 3" in named.stderr
+    assert (
+        "run kernel-builder build without --variant torch213-cxx11-rocm72-x86_64-linux to build the other 3"
+        in named.stderr
+    )
     assert tool("build", root, "--variant", "torch213-*", "--dry-run").code == 0

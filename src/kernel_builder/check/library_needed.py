@@ -22,7 +22,7 @@ DYNAMIC_CXX = rule(
     rationale="The C++ runtime on the user's machine, or the one torch has loaded, may be older than the kernel's.",
     remedy=(
         "Link with -static-libstdc++ and -Wl,--exclude-libs,ALL (but not -static-libgcc), or use a policy that"
-        " allows a dynamic one: --policy manylinux_2_28."
+        " allows a dynamic one: kernel-builder check --policy manylinux_2_28."
     ),
     source="docs/requirements.md, 'Libraries'",
 )

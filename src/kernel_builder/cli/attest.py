@@ -50,7 +50,9 @@ def command(
     source = find_source(directory)
     if verifies:
         if signs or output is not None:
-            raise UsageError("--verify writes nothing", hint="remove --sign and --output")
+            raise UsageError(
+                "--verify writes nothing", hint="run kernel-builder attest --verify without --sign and --output"
+            )
         from kernel_builder.store.offline import asks_for_offline  # noqa: PLC0415  (start-up time)
 
         offline = offline or asks_for_offline(environment())

@@ -185,11 +185,17 @@ def build_request(
     """
     local, within, platform, python = options["local"], options["within"], options["platform"], options["python"]
     if local and (within or platform):
-        raise UsageError("--local chooses the variant by the installed torch; remove --set and --platform")
+        raise UsageError(
+            "--local chooses the variant by the installed torch",
+            hint="run kernel-builder build --local without --set and --platform",
+        )
     if options["available"] and not quiet:
         click.echo("note: --available does nothing: every build skips what cannot be built here; remove it", err=True)
     if options["no_load"] and python is not None:
-        raise UsageError("--python names what loads the variants, and --no-load loads none; remove one of them")
+        raise UsageError(
+            "--python names what loads the variants, but --no-load loads none",
+            hint="run kernel-builder build --no-load, or kernel-builder build --python FILE",
+        )
     max_jobs, cores = how_many_at_once(options["jobs"], options["max_jobs"], options["cores"], environment())
     return BuildRequest(
         root=_root(options["directory"], quiet=quiet),

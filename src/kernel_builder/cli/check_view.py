@@ -141,8 +141,8 @@ def _summary(report: CheckReport, *, verbose: bool) -> Text:
         text.append(f" The project accepts {_count(accepted, 'finding')}.")
     if notes and not verbose:
         text.append(
-            f" {_count(notes, 'note')} about what was not checked: show {'it' if notes == 1 else 'them'}"
-            " with --verbose."
+            f" {_count(notes, 'note')} about what was not checked: run"
+            f" 'kernel-builder check --verbose' to show {'it' if notes == 1 else 'them'}."
         )
     return text
 

@@ -133,7 +133,11 @@ def _tell_what_is_missing(matrix: Matrix, project: Project, chosen: tuple[Backen
     reasons = Counter(entry.obstacle for entry in matrix.kept if entry.obstacle is not None)
     for reason, count in reasons.items():
         what = "1 variant is" if count == 1 else f"{count} variants are"
-        click.echo(f"note: {what} excluded: {reason} (list {'it' if count == 1 else 'them'} with --why)", err=True)
+        click.echo(
+            f"note: {what} excluded: {reason}"
+            f" ('kernel-builder list-variants --why' lists {'it' if count == 1 else 'them'})",
+            err=True,
+        )
     for backend, reason in matrix.silent_backends(project):
         if not chosen or backend in chosen:
             click.echo(f"note: nothing to build for {backend.value}: {reason}", err=True)

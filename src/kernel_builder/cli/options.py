@@ -76,7 +76,8 @@ def how_many_at_once(
             if value is not None:
                 raise UsageError(
                     f"--jobs cannot be combined with {_NAMES[key][0]}",
-                    hint="--jobs counts the compilers of all variants",
+                    hint=f"run kernel-builder build --jobs {jobs} without {_NAMES[key][0]}: it counts the compilers of"
+                    " all variants",
                 )
         return None, None
     found: dict[str, int | None] = {}

@@ -53,7 +53,9 @@ def command(*, older_than: float | None, keep_size: int | None, everything: bool
     """
     if everything and (older_than is not None or keep_size is not None):
         raise UsageError(
-            "--all cannot be combined with a limit", hint="use either --all, or --older-than and --keep-size"
+            "--all cannot be combined with a limit",
+            hint="run kernel-builder toolchain gc --all,"
+            " or kernel-builder toolchain gc --older-than DAYS --keep-size SIZE",
         )
     with open_run(silent=True) as run:
         removal = collect(run.store, older_than=older_than, keep_size=keep_size, everything=everything, dry_run=dry_run)

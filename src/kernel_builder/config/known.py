@@ -103,7 +103,7 @@ def read_license(text: str) -> str:
     usual = "" if not near else f"did you mean {_spdx(near[0]) or near[0]}? "
     raise UsageError(
         f"--license {given!r} is neither on the Hub's list of licenses nor an SPDX identifier",
-        hint=f"{usual}for a license that has no identifier, pass --license other",
+        hint=f"{usual}for a license that has no identifier, run the same command with --license other",
     )
 
 

@@ -55,7 +55,10 @@ def update(data: bytes, *, file: Path, root: Path, license_: str | None = None) 
     """
     project, diagnostics = read_project(data, file=file, root=root, tree=False)
     if license_ is not None and project.license is not None and license_ != project.license:
-        raise UsageError(f"{file} already has a license: {project.license}", hint="remove --license, or edit the file")
+        raise UsageError(
+            f"{file} already has a license: {project.license}",
+            hint="run kernel-builder update-build without --license, or edit the file",
+        )
     if project.edition == CURRENT_EDITION:
         return Update(before=data, after=data, edition=project.edition, warnings=diagnostics)
     if project.license is None and license_ is None:

@@ -128,7 +128,8 @@ def _judge_age(source: UploadSource, reporter: Reporter, *, allow_stale: bool) -
     if stale and not allow_stale:
         raise BuildError(
             f"{stale_text(stale)}; nothing was uploaded",
-            hint=f"build again with: kernel-builder build {source.directory}; --allow-stale uploads them as they are",
+            hint=f"build again with: kernel-builder build {source.directory}; or upload them as they are with:"
+            f" kernel-builder upload --allow-stale {source.directory}",
         )
     if stale:
         reporter.emit(Notice(message=stale_text(stale), warning=True))

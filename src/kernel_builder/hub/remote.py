@@ -345,7 +345,9 @@ class Remote:
         seen = f"the account {who} cannot see it" if who else "it is visible only when logged in"
         return MissingRepositoryError(
             f"cannot {doing}: there is no {self.repo_type} repository {self.repo_id} on {self.endpoint}, or {seen}",
-            hint=_LOGIN if who is None else "check the name (--repo-id) and the type (--repo-type)",
+            hint=_LOGIN
+            if who is None
+            else "check the name and the type: kernel-builder upload --repo-id OWNER/NAME --repo-type TYPE",
         )
 
     def _refused(self, error: HfHubHTTPError, doing: str, *, creating: bool) -> Exception:
@@ -392,8 +394,9 @@ class Remote:
                 f"cannot {doing}: {who} may not publish kernels under {owner}{said}",
                 hint="publishing kernels needs two things: write access to the owner (a token with the scope 'write',"
                 f" and membership in {owner}), and publishing access for kernels, which the Hub grants on request: see"
-                f" 'request access' on {self.endpoint}/kernels. To use another owner, pass --repo-id; --repo-type"
-                " model needs no publishing access, but get_kernel does not load from such a repository",
+                f" 'request access' on {self.endpoint}/kernels. To use another owner, run"
+                " kernel-builder upload --repo-id OWNER/NAME; kernel-builder upload --repo-type model needs no"
+                " publishing access, but get_kernel does not load from such a repository",
             )
         return NetworkError(
             f"cannot {doing}: {who} may not write to {self.repo_id}{said}",

@@ -232,7 +232,8 @@ def _branches(remote: Remote, request: UploadRequest, reporter: Reporter) -> dic
     if request.private and not remote.is_private():
         raise UsageError(
             f"{remote.repo_id} already exists and is public, so the upload would be public despite --private",
-            hint=f"run without --private, or change the repository's visibility first: {remote.url}/settings",
+            hint="run kernel-builder upload without --private, or change the repository's visibility first:"
+            f" {remote.url}/settings",
         )
     return branches
 
@@ -300,7 +301,7 @@ class _Planner:
             dirty = "; it will not mention that these builds are dirty" if prepared.checked.dirty else ""
             self._tell(
                 f"README.md on {MAIN} stays unchanged, because it describes version {newer}"
-                f" and this is version {prepared.version}; --readme replaces it{dirty}"
+                f" and this is version {prepared.version}; 'kernel-builder upload --readme' replaces it{dirty}"
             )
             return None
         text = card_text(prepared.source, prepared.repo_id, self._others(there))

@@ -191,7 +191,10 @@ def find_environment(
         )
     if chosen is not None:
         why = reasons[0] if reasons else "no such file"
-        raise UsageError(f"--python {chosen} cannot load kernels: {why}", hint="pass a Python with torch and kernels")
+        raise UsageError(
+            f"--python {chosen} cannot load kernels: {why}",
+            hint=f"run {chosen} -m pip install torch kernels, or pass a Python that has both",
+        )
     return NoEnvironment(reason=reasons[0] if reasons else "no Python was found", seen=basis.seen)
 
 

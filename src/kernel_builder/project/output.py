@@ -29,7 +29,8 @@ def output_directory(project: Project, wanted: Path | None) -> Path:
     if why is not None:
         raise UsageError(
             f"cannot install variants into {wanted}: {why}",
-            hint=f"pass a directory outside of it, or run without --output to use {OUTPUT_DIRECTORY}/ in the project",
+            hint="pass a directory outside of it, or run kernel-builder build without --output to use"
+            f" {OUTPUT_DIRECTORY}/ in the project",
         )
     return place
 

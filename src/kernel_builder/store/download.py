@@ -39,7 +39,7 @@ class Site:
         self._folder: Path | None = None
         if scheme in {"http", "https"}:
             if transport is None:
-                raise NetworkError(f"{redact(text)} needs the network", hint="run without --offline")
+                raise NetworkError(f"{redact(text)} needs the network", hint="run the same command without --offline")
             self._url = text.rstrip("/") + "/"
         elif scheme == "file":
             self._folder = Path(unquote(urlsplit(text).path))

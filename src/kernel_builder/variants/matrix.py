@@ -296,7 +296,7 @@ def choose(
 
 def _not_in_set(within: VariantSet) -> str:
     if within is VariantSet.REQUIRED:
-        return "it is not required of Hub kernels; pass it with --variant to build it"
+        return "it is not required of Hub kernels; 'kernel-builder build --variant NAME' builds it"
     return f"it does not belong to the set '{within.value}'"
 
 

@@ -53,7 +53,10 @@ class Finisher:
                 VariantStatus.NOT_BUILT,
                 compiled=compiled,
                 problems=(
-                    "the build stopped at another variant's failure; run it with --keep-going to build the rest",
+                    (
+                        "the build stopped at another variant's failure; 'kernel-builder build --keep-going' builds"
+                        " the rest"
+                    ),
                 ),
             )
         if variant.library is not None:

@@ -153,9 +153,10 @@ def _refuse_what_is_missed(chosen: Chosen, matrix: Matrix, selection: Selection,
     missing = chosen.unavailable
     named = [entry.name for entry in missing if entry.name in selection.patterns]
     if named and not complete:
-        others = f"run it without {' '.join(f'--variant {name}' for name in named)} to build the other {{count}}"
+        options = " ".join(f"--variant {name}" for name in named)
+        others = f"run kernel-builder build without {options} to build the other {{count}}"
     else:
-        others = "run it without --complete to build the other {count}"
+        others = "run kernel-builder build without --complete to build the other {count}"
     if missing and (complete or named or len(missing) == len(matrix.kept)):
         raise refuse(missing, matrix, selection, others=others)
 

@@ -121,10 +121,14 @@ def _what_was_meant(matrix: Matrix, patterns: tuple[str, ...]) -> str | None:
     for pattern in patterns:
         part = pattern.strip("*- ").lower().replace(".", "")
         if part in {"local", "all", "available"}:
-            told.append("pass --local" if part == "local" else "remove --variant to build every required variant")
+            told.append(
+                "run the same command with --local"
+                if part == "local"
+                else "run kernel-builder build without --variant to build every required variant"
+            )
             continue
         if part in {entry.backend.value for entry in matrix.kept}:
-            told.append(f"pass --backend {part}")
+            told.append(f"run the same command with --backend {part}")
             continue
         alike = names_like(pattern, [entry.name for entry in matrix.kept])
         if alike is not None:
@@ -189,7 +193,7 @@ def _other_platform(matrix: Matrix, patterns: tuple[str, ...]) -> str | None:
     if not found or not all(entry.other_platform for entry in found):
         return None
     platforms = sorted({"-".join(entry.name.rsplit("-", 2)[1:]) for entry in found})
-    return f"pass --platform {platforms[0]} to build for it" if len(platforms) == 1 else None
+    return f"run the same command with --platform {platforms[0]} to build for it" if len(platforms) == 1 else None
 
 
 def _local(everything: Matrix, selection: Selection, run: Run) -> Matrix:
@@ -211,7 +215,7 @@ def _local(everything: Matrix, selection: Selection, run: Run) -> Matrix:
     if not fitting:
         raise UsageError(
             f"no variant of this kernel fits {environment.label} ({environment.python})",
-            hint="remove --variant and --backend: --local chooses the variant"
+            hint="run kernel-builder build --local without --variant and --backend: it chooses the variant"
             if selection.patterns or selection.backends
             else "its variants here: " + ", ".join(entry.name for entry in candidates.kept),
         )
@@ -274,7 +278,8 @@ def silent_backends(project: Project, selection: Selection, run: Run) -> tuple[t
     platform = selection.platform or this_platform()
     reasons = dict(all_variants(project, load_support(), platform).silent_backends(project))
     within = selection.within or VariantSet.REQUIRED
-    other = f"none of its variants belongs to the set '{within.value}' (list-variants --set all shows them)"
+    shown = "'kernel-builder list-variants --set all' shows them"
+    other = f"none of its variants belongs to the set '{within.value}' ({shown})"
     return tuple(
         (backend, reasons.get(backend, other))
         for backend in dict.fromkeys(selection.backends or project.backends)

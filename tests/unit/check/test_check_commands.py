@@ -142,7 +142,7 @@ def test_notes_are_shown_by_every_check_that_points_to_them(folder: Path, capsys
     (folder / "notes").mkdir()
     for command in ("check", "check-builds"):
         run([command, str(folder)])
-        assert "with --verbose." in capsys.readouterr().out
+        assert "run 'kernel-builder check --verbose' to show" in capsys.readouterr().out
         run([command, str(folder), "--verbose"])
         assert "notes is not a variant" in capsys.readouterr().out
 

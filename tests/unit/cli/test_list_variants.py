@@ -76,7 +76,7 @@ def test_what_is_missing_from_the_list_is_told_to_people_alone(tool: Tool, proje
     result = tool("list-variants", project)
     rocm = "note: 2 variants are excluded: this version of kernel-builder compiles only cpu and cuda kernels"
     assert result.stderr.splitlines() == [
-        f"{rocm} (list them with --why)",
+        f"{rocm} ('kernel-builder list-variants --why' lists them)",
         "note: nothing to build for metal: its variants are for aarch64-darwin",
     ]
     matrix = tool("list-variants", project, "--format", "github", "--backend", "metal", "--all-platforms")
@@ -202,9 +202,9 @@ def test_names_of_another_platform_lead_to_the_option(tool: Tool, project: Path)
     other = here.replace("x86_64", "arm").replace("aarch64", "x86_64").replace("arm", "aarch64")
     result = tool("build", project, "--variant", other, "--platform", "-".join(here.rsplit("-", 2)[1:]))
     assert result.code == 2
-    assert f"pass --platform {'-'.join(other.rsplit('-', 2)[1:])} to build for it" in result.stderr
+    assert f"run the same command with --platform {'-'.join(other.rsplit('-', 2)[1:])} to build for it" in result.stderr
     both = tool("build", project, "--local", "--set", "latest")
-    assert (both.code, "remove --set and --platform" in both.stderr) == (2, True)
+    assert (both.code, "run kernel-builder build --local without --set and --platform" in both.stderr) == (2, True)
 
 
 def test_a_backend_of_another_platform_is_the_reason_for_nothing(tool: Tool, project: Path) -> None:

@@ -245,8 +245,8 @@ def test_they_are_named_once_by_a_build_that_compiles(tmp_path: Path, capfd: pyt
         ("2.13", "did you mean --variant 'torch213-*'?"),
         ("cu130", "did you mean --variant '*cu130-*'?"),
         ("x86_64", "did you mean --variant '*x86_64-*'?"),
-        ("cuda", "pass --backend cuda"),
-        ("local", "pass --local"),
+        ("cuda", "run the same command with --backend cuda"),
+        ("local", "run the same command with --local"),
     ],
 )
 def test_a_part_of_a_variants_name(tmp_path: Path, capfd: pytest.CaptureFixture[str], typed: str, told: str) -> None:
