@@ -103,7 +103,7 @@ def schema_of(bound: BoundOp, files: Sequence[ReadFile]) -> Schema | None:
         text=f"({parameters}) -> {returned}",
         narrow=_NARROW.search(" ".join((result, *written))) is not None,
         takes_tensors=re.search(rf"\b(?:Tensor|{_UNKNOWN})\b", parameters) is not None,
-        records=_records(bound.function, files) if bound.function is not None else "::apply(" in bound.written,
+        records=records_gradients(bound.function, files) if bound.function is not None else "::apply(" in bound.written,
         remark=f"write a type of schemas instead of {_UNKNOWN}: {'; '.join(unknown)}" if unknown else None,
     )
 
@@ -148,7 +148,7 @@ def _of_lambda(text: str) -> tuple[str, tuple[str, ...]] | None:
     return kinds.get(returned[0].strip(), "what the lambda returns"), given
 
 
-def _records(function: str, files: Sequence[ReadFile]) -> bool:
+def records_gradients(function: str, files: Sequence[ReadFile]) -> bool:
     """Whether the body of ``function`` applies a ``torch::autograd::Function``."""
     function = function.rsplit("::", 1)[-1].strip()
     if not any(_AUTOGRAD.search(file.native.bare) for file in files):
