@@ -355,6 +355,8 @@ def test_a_kernel_that_does_not_do_what_it_says_is_not_installed(tool: Tool, mak
         "write the schema as scale(Tensor! out, Tensor x, float factor) -> ()",
         "::double answers dtype torch.float16, the op's has torch.float32",
         "layers.Double claims has_backward, but its ops have no gradient: double",
+        "-> Fix the fake.",
+        "-> Mark the argument in the schema: Tensor! instead of Tensor.",
     ):
         assert words in refused.stderr
     assert "layers.Silent" not in refused.stderr  # a warning

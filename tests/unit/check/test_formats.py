@@ -10,6 +10,7 @@ import pytest
 from kernel_builder.check.engine import CheckReport, all_rules, find_rule
 from kernel_builder.check.formats import as_github, as_json, as_sarif, as_texts
 from kernel_builder.check.model import Finding, Severity, registered_checkers, rule
+from kernel_builder.cli.check_view import show_report
 from kernel_builder.errors import UsageError
 
 
@@ -58,6 +59,13 @@ def test_texts_say_how_to_fix_it_once(report: CheckReport) -> None:
     assert texts[0].split("\n")[1:] == ["here", f"    -> {find_rule('KB107').remedy}"]
     assert texts[1].endswith(": KB161 macos-version: 100% wrong\n    -> Do, this: now.")
     assert texts[2].endswith("\nhere")
+
+
+def test_messages_of_several_lines_are_lines(report: CheckReport, capsys: pytest.CaptureFixture[str]) -> None:
+    show_report(report)
+    lines = capsys.readouterr().out.split("\n")
+    at = next(index for index, line in enumerate(lines) if line.strip() == "it looks in /opt")
+    assert lines[at + 1] == f"{' ' * 10}here"
 
 
 def test_sarif_is_as_its_standard_wants_it(report: CheckReport) -> None:
