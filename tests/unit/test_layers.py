@@ -32,7 +32,7 @@ PROCESSES = {"subprocess", "multiprocessing", "pty"}
 STARTERS = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp", "execv", "execve", "execvp", "execvpe"}
 
 OPEN_CONNECTIONS = {"store", "hub"}
-START_PROCESSES = {"git", "engine", "toolchain", "backends", "load"}
+START_PROCESSES = {"git", "engine", "toolchain", "backends", "load", "environments"}
 PRINT = {"cli", "engine/inspect.py", "engine/precompiled.py", "load/probe/answers.py"}
 """The files are programs of their own: what they print is their answer to the package."""
 READ_ENVIRONMENT = {"cli"}

@@ -39,7 +39,13 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _root(directory: Path | None, *, quiet: bool) -> Path:
+def handle_signals() -> None:
+    """A command that is stopped from outside ends like an interrupted one: in order."""
+    for wanted in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(wanted, _stop)
+
+
+def project_root(directory: Path | None, *, quiet: bool) -> Path:
     """The project's directory: the one that was named, else this one, else the only project right below it."""
     if directory is None:
         here = Path.cwd()
@@ -198,7 +204,7 @@ def build_request(
         )
     max_jobs, cores = how_many_at_once(options["jobs"], options["max_jobs"], options["cores"], environment())
     return BuildRequest(
-        root=_root(options["directory"], quiet=quiet),
+        root=project_root(options["directory"], quiet=quiet),
         patterns=options["variants"],
         backends=tuple(Backend(name) for name in options["backends"]),
         local=local,
@@ -288,8 +294,7 @@ def _show_plan(request: BuildRequest, *, quiet: bool, as_json: bool) -> None:
 
 def run_build(request: BuildRequest, *, quiet: bool) -> BuildOutcome:
     """Carry out ``request`` with progress on stderr. Raises what :func:`kernel_builder.workflow.build.build` does."""
-    for wanted in (signal.SIGTERM, signal.SIGHUP):  # a stopped build ends like an interrupted one: in order
-        signal.signal(wanted, _stop)
+    handle_signals()
     with open_run(quiet=quiet) as run:
         return build(request, run)
 

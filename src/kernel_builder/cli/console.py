@@ -55,6 +55,14 @@ def mebibytes(count: int) -> str:
     return f"{count / 2**20:.1f} MiB"
 
 
+def ago(moment: float) -> str:
+    """``3 days ago``."""
+    days = int((time.time() - moment) // 86400)
+    if days < 1:
+        return "used today"
+    return "used yesterday" if days == 1 else f"{days} days ago"
+
+
 def size_text(count: int) -> str:
     """``12 B``, ``3.4 KiB``, ``5.6 MiB``, ``7.8 GiB``."""
     value = float(count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -156,3 +157,27 @@ def platform_option(command: _Command) -> _Command:
         callback=_read_platform,
         help="Variants for this platform, such as aarch64-linux. Default: this machine's.",
     )(command)
+
+
+_SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def read_duration(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
+    """Callback of an option: seconds."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"(\d+)([mhdw])", value.strip().lower())
+    if match is None:
+        raise click.BadParameter(f"{value!r} is not a duration; use 30d, 12h, 90m or 2w")
+    return int(match[1]) * _SECONDS[match[2]]
+
+
+def read_size(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    """Callback of an option: bytes."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"(\d+)([KMGT]?)(?:IB|B)?", value.strip().upper())
+    if match is None:
+        raise click.BadParameter(f"{value!r} is not a size; use 5G or 800M")
+    return int(match[1]) * _BYTES[match[2]]

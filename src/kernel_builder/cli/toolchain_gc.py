@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
 from kernel_builder.cli.console import mebibytes
+from kernel_builder.cli.options import read_duration, read_size
 from kernel_builder.cli.session import open_run
 from kernel_builder.errors import UsageError
 from kernel_builder.store.inventory import collect
 
-_SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-_BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-
-
-def _duration(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
-    if value is None:
-        return None
-    match = re.fullmatch(r"(\d+)([mhdw])", value.strip().lower())
-    if match is None:
-        raise click.BadParameter(f"{value!r} is not a duration; use 30d, 12h, 90m or 2w")
-    return int(match[1]) * _SECONDS[match[2]]
-
-
-def _size(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    match = re.fullmatch(r"(\d+)([KMGT]?)(?:IB|B)?", value.strip().upper())
-    if match is None:
-        raise click.BadParameter(f"{value!r} is not a size; use 5G or 800M")
-    return int(match[1]) * _BYTES[match[2]]
-
 
 @click.command(name="gc")
 @click.option(
-    "--older-than", metavar="30d", callback=_duration, help="Remove entries unused for this long (m, h, d, w)."
+    "--older-than", metavar="30d", callback=read_duration, help="Remove entries unused for this long (m, h, d, w)."
 )
 @click.option(
     "--keep-size",
     metavar="5G",
-    callback=_size,
+    callback=read_size,
     help="Remove the least recently used entries until the rest fits in this size (K, M, G, T).",
 )
 @click.option("--all", "everything", is_flag=True, help="Remove everything that no running build uses.")

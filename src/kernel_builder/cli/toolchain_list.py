@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import datetime
 import json
-import time
 
 import click
 
-from kernel_builder.cli.console import mebibytes
+from kernel_builder.cli.console import ago, mebibytes
 from kernel_builder.cli.session import open_run
 from kernel_builder.store.cache import Store
 from kernel_builder.store.inventory import StoreEntry, list_entries
@@ -30,17 +29,9 @@ def command(*, as_json: bool) -> None:
     width = max((len(entry.name) for entry in entries), default=0)
     for entry in entries:
         origin = f"damaged: {entry.problem}" if entry.problem else ", ".join(entry.origins)
-        click.echo(f"{entry.name:<{width}}  {mebibytes(entry.size):>10}  {_ago(entry.last_used):<14}  {origin}")
+        click.echo(f"{entry.name:<{width}}  {mebibytes(entry.size):>10}  {ago(entry.last_used):<14}  {origin}")
     total = mebibytes(sum(entry.size for entry in entries))
     click.echo(f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'}, {total}, in {store.root}")
-
-
-def _ago(moment: float) -> str:
-    """``3 days ago``."""
-    days = int((time.time() - moment) // 86400)
-    if days < 1:
-        return "used today"
-    return "used yesterday" if days == 1 else f"{days} days ago"
 
 
 def _report(store: Store, entries: tuple[StoreEntry, ...]) -> dict[str, object]:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 _TABLE = Path(__file__).parent.parent / "data" / "backends.toml"
 _CAPABILITY = "capability"
+_TRIED_LAST = 99
 
 
 class Role(StrEnum):
@@ -69,7 +70,8 @@ class Architectures:
 class InTorch:
     """What torch knows of a backend; the fields are those of the table's ``torch``.
 
-    ``version_text`` is how ``version`` is written, with ``{major}`` and ``{minor}``.
+    ``version_text`` is how ``version`` is written, with ``{major}`` and ``{minor}``; ``build`` is the local version of
+    such builds on an index, ``None`` where there are none.
     """
 
     device: str
@@ -83,6 +85,7 @@ class InTorch:
     libraries: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     triton: bool | None = None
+    build: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +99,13 @@ class Driver:
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """What a backend needs where kernels are loaded: patterns of environment variables, and of devices in ``/dev``."""
+    """What a backend needs where kernels are loaded: patterns of environment variables, and of devices in ``/dev``.
+    ``home`` are the variables that tell tools where its toolkit is.
+    """
 
     environment: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    home: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +143,8 @@ class Backend(str, metaclass=_Backends):
     """Whether it is the processor that Python itself runs on."""
     is_shown: bool
     """Whether examples show it."""
+    tried: int
+    """Its place in the order in which a machine's devices are looked for."""
     sources: tuple[str, ...]
     """Suffixes of files in its own language, with the dot."""
     keys: tuple[KernelKey, ...]
@@ -197,6 +205,7 @@ def _backend(row: dict[str, Any]) -> Backend:
         "has_module": row.pop("module", False),
         "is_host": row.pop("host", False),
         "is_shown": row.pop("shown", False),
+        "tried": row.pop("tried", _TRIED_LAST),
         "sources": tuple(row.pop("sources", ())),
         "keys": tuple(KernelKey(**{**key, "role": Role(key["role"])}) for key in row.pop("kernel", ())),
         "general": GeneralTable(**_fields(row.pop("general"))) if "general" in row else None,
@@ -229,6 +238,11 @@ HOST = next(backend for backend in Backend if backend.is_host)
 
 SHOWN = next(backend for backend in Backend if backend.is_shown)
 """The backend that examples show."""
+
+
+def order_of_devices() -> tuple[Backend, ...]:
+    """The backends that a machine's devices are looked for, in that order, where nothing was asked for."""
+    return tuple(sorted((one for one in Backend if one.tried < _TRIED_LAST), key=lambda one: one.tried))
 
 
 def device_expression(backends: Sequence[Backend]) -> str:

@@ -1,7 +1,7 @@
-"""``kernel-builder.toml``: the file, and the part of it that is about checks.
+"""``kernel-builder.toml``: the file, and the parts of it that are about checks and tests.
 
-A file is opened once and its parts are read by those whom they concern: ``[check]`` here, where toolchains come from in
-:mod:`kernel_builder.toolchain.settings`. All mistakes go to one report.
+A file is opened once and its parts are read by those whom they concern: ``[check]`` and ``[test]`` here,
+where toolchains come from in :mod:`kernel_builder.toolchain.settings`. All mistakes go to one report.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import errno
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
 from kernel_builder.config.schema import Key, Kind, Table
 from kernel_builder.config.tables import TableReader, text_of
 from kernel_builder.errors import ConfigError, Level
 from kernel_builder.files import read_small
 from kernel_builder.toml.document import open_document
-from kernel_builder.toml.nodes import TableNode, describe
+from kernel_builder.toml.nodes import TableNode, describe, quoted
 from kernel_builder.toml.report import Report
 
 FILE_NAME = "kernel-builder.toml"
@@ -44,6 +47,7 @@ TOP = Table(
         settings_key("debian", Kind.TEXT, "A table: Debian's package of a toolkit's compiler.", "{}"),
         settings_key("local", Kind.TEXT, "A table: what this machine has.", "{}"),
         settings_key("check", Kind.TEXT, "A table: what checks of this project accept.", "{}"),
+        settings_key("test", Kind.TEXT, "A table: what the tests of this project need.", "{}"),
     ),
 )
 _EXAMPLE = '{ KB302 = "our users have Python 3.10" }'
@@ -53,6 +57,8 @@ _CHECK = Table(
     summary="What checks of this project accept.",
     keys=(settings_key("accept", Kind.TEXT, "A table: a rule, and why its findings are accepted.", _EXAMPLE),),
 )
+_REQUIRES = settings_key("requires", Kind.TEXTS, "Packages that tests need besides torch.", '["numpy>=2", "scipy"]')
+_TEST = Table(name="test", model="SettingsFile", summary="What the tests of this project need.", keys=(_REQUIRES,))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +111,26 @@ class SettingsFile:
             if reason is not None:
                 line, _ = self.report.source.position(self.report.source.key(reason.path))
                 found.append(Acceptance(rule=rule, reason=" ".join(reason.text.split()), line=line))
+        return tuple(found)
+
+    def test_requires(self) -> tuple[str, ...]:
+        """What ``[test]`` requires, in file order: requirements as pip takes them."""
+        found: dict[str, None] = {}
+        for entry in TableReader(self.table("test"), _TEST, self.report).texts(_REQUIRES.name) or ():
+            try:
+                requirement = Requirement(entry.text)
+            except InvalidRequirement:
+                self.report.error(
+                    entry.path,
+                    f"{quoted(entry.text)} is not a requirement",
+                    hint='write the name of a package, and versions where they matter: "numpy>=2"',
+                )
+                continue
+            if canonicalize_name(requirement.name) == "torch":
+                said = "torch is the variant's own: each variant is tested with the torch that it is built for"
+                self.report.error(entry.path, said, hint="remove it; torch.minver in build.toml excludes old releases")
+                continue
+            found[str(requirement)] = None
         return tuple(found)
 
     def refuse_mistakes(self) -> None:

@@ -150,6 +150,16 @@ def _candidates(chosen: Path | None, environ: Mapping[str, str]) -> list[Path]:
     return list(unique.values())
 
 
+def _drivers() -> dict[str, dict[str, str]]:
+    return {backend.value: asdict(backend.driver) for backend in Backend if backend.driver is not None}
+
+
+def find_devices(environ: Mapping[str, str]) -> Mapping[Backend, int]:
+    """How many devices each driver that can be asked offers on this machine, torch or not."""
+    answer = ask(Path(sys.executable), environ, "drivers", {"drivers": _drivers()}).answer
+    return {} if answer is None else {Backend(name): int(count) for name, count in answer["devices"].items()}
+
+
 def find_environment(
     chosen: Path | None, environ: Mapping[str, str], memory: Memory | None = None
 ) -> Environment | NoEnvironment:
@@ -231,7 +241,7 @@ def _describe(python: Path, environ: Mapping[str, str], memory: Memory | None, b
     question = {
         "versions": sorted({backend.torch.version for backend in Backend if backend.torch.version is not None}),
         "plugins": sorted({backend.torch.plugin for backend in Backend if backend.torch.plugin is not None}),
-        "drivers": {backend.value: asdict(backend.driver) for backend in Backend if backend.driver is not None},
+        "drivers": _drivers(),
     }
     key = ("interpreter", __version__, str(python), question, environment_digest(environ))
     recalled = memory.recall(key) if memory is not None else None

@@ -2,7 +2,7 @@
 """Run a command and leave nothing behind: when it has ended, whatever it started is killed, in sessions of their own or
 not.
 
-Usage: ``python -I -S -B reaper.py COMMAND...``. Exits with the command's code, or 128 more than
+Usage: ``python -I -S -B reaper.py [--foreground] COMMAND...``. Exits with the command's code, or 128 more than
 the signal that it died of.
 """
 
@@ -15,6 +15,8 @@ import signal
 import subprocess
 import sys
 
+FOREGROUND = "--foreground"
+"""Before the command: it stays in the group of this process, so that it has the terminal, and Ctrl-C reaches it."""
 NOT_STARTED = 127
 CANNOT_RUN = "cannot run the command: "
 """The code, and what stands on stderr, when the command cannot be started."""
@@ -27,9 +29,13 @@ def main(command: list[str]) -> int:
     """Run ``command``. The exit code."""
     adopt()
     signal.signal(signal.SIGTERM, stop)
+    foreground = command[:1] == [FOREGROUND]
+    if foreground:
+        command = command[1:]
+        signal.signal(signal.SIGINT, ignore)
     try:
         # A group of its own, so that one that kills its group does not kill this process.
-        with subprocess.Popen(command, process_group=0) as process:
+        with subprocess.Popen(command, process_group=None if foreground else 0) as process:
             try:
                 code = process.wait()
             finally:
@@ -51,6 +57,10 @@ def adopt() -> None:
 def stop(_number: int, _frame: object) -> None:
     """End in order."""
     raise SystemExit(128 + signal.SIGTERM)
+
+
+def ignore(_number: int, _frame: object) -> None:
+    """Leave it to the command. A handler is not inherited, as ignoring a signal would be."""
 
 
 def kill_all(process: subprocess.Popen[bytes]) -> None:

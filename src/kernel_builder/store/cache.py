@@ -113,6 +113,10 @@ class Store:
         """
         self._uses.release()
 
+    def hold(self, name: str) -> None:
+        """Until the store is closed, this process uses ``name``: an entry, or what else is kept beside them."""
+        self._uses.add(name)
+
     @property
     def used(self) -> frozenset[str]:
         """The names of the entries that were used so far."""

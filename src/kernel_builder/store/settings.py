@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
 from kernel_builder.errors import NetworkError, UsageError
 from kernel_builder.toml.nodes import quoted
@@ -77,6 +77,24 @@ class IndexSettings:
         from pypi_simple import PYPI_SIMPLE_ENDPOINT  # noqa: PLC0415
 
         return PYPI_SIMPLE_ENDPOINT
+
+    @property
+    def with_credentials(self) -> str:
+        """The address as another program takes it: not for messages."""
+        parts = urlsplit(self.address)
+        if self.credentials is None:
+            return self.address
+        user, password = (quote(text, safe="") for text in self.credentials)
+        return urlunsplit(parts._replace(netloc=f"{user}:{password}@{parts.netloc}"))
+
+
+def pip_values(key: str, environ: Mapping[str, str], home: Path | None = None) -> list[str]:
+    """What pip is told by the option ``key``, whose value is a list: by its variable, else by its files."""
+    named = environ.get(f"PIP_{key.upper().replace('-', '_')}")
+    if named is not None:
+        return named.split()
+    found = _pip_values(pip_configuration_files(environ, _home(environ) if home is None else home), key)
+    return found[0].split() if found else []
 
 
 def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:

@@ -71,7 +71,7 @@ class ToolchainSettings:
     known to be), ``debian_keyring`` the keys (``None``: where Debian's package puts them).
     ``toolkits`` are folders of toolkits on this machine besides those that are found: programs in them are run, so
     only the user names them. ``by_project`` are the sources whose place, or whose keys, the project's file names.
-    ``host_compiler`` says which compiler is wanted for host code.
+    ``host_compiler`` says which compiler is wanted for host code, ``requires`` what the project's tests need.
     """
 
     order: tuple[str, ...] = BUILT_IN
@@ -85,6 +85,7 @@ class ToolchainSettings:
     files: tuple[Path, ...] = ()
     by_project: frozenset[str] = frozenset()
     host_compiler: HostChoice = HostChoice.AUTO
+    requires: tuple[str, ...] = ()
 
 
 _INDEX = Table(
@@ -152,6 +153,7 @@ class _Partial:
     debian_keyring: Path | None = None
     toolkits: tuple[Path, ...] = ()
     host_compiler: HostChoice | None = None
+    requires: tuple[str, ...] = ()
 
     @property
     def places(self) -> frozenset[str]:
@@ -215,6 +217,7 @@ def load_settings(
             debian_keyring=partial.debian_keyring or settings.debian_keyring,
             toolkits=partial.toolkits or settings.toolkits,
             host_compiler=partial.host_compiler or settings.host_compiler,
+            requires=partial.requires or settings.requires,
         )
     settings = _from_environment(settings, environ)
     if host_compiler:
@@ -283,8 +286,12 @@ def _read(file: Path, environ: Mapping[str, str], *, of_project: bool) -> _Parti
     if accepted and not of_project:
         said = "only the kernel-builder.toml of a project accepts what a check finds"
         opened.report.error(("check",), said, hint="move it to the file next to build.toml", at_key=True)
+    requires = opened.test_requires()
+    if requires and not of_project:
+        said = "only the kernel-builder.toml of a project says what its tests need"
+        opened.report.error(("test",), said, hint="move it to the file next to build.toml", at_key=True)
     opened.refuse_mistakes()
-    return partial
+    return replace(partial, requires=requires)
 
 
 class _Reader:

@@ -40,6 +40,8 @@ class SupportRow:
     ``toolkit`` is the version of the backend's toolkit, with its patch number where that is known. ``since`` and
     ``until`` are the dates (ISO 8601) between which kernels had to have the variant; ``since`` is ``None`` if they
     never had to, ``until`` while they have to. ``tvm_ffi`` is the tvm-ffi release that the build is paired with.
+    ``wheel`` is the newest version of this release on the public package index, ``is_published`` whether the wheel
+    there, for this platform, is this build.
     """
 
     torch: Version
@@ -50,6 +52,8 @@ class SupportRow:
     since: str | None = None
     until: str | None = None
     tvm_ffi: Version | None = None
+    wheel: str = ""
+    is_published: bool = False
 
     @property
     def required(self) -> bool:
@@ -145,6 +149,8 @@ def _rows(release: Mapping[str, object], build: Mapping[str, object]) -> list[Su
         raise TypeError("cxx-standard must be a number")
     backend = Backend(_text(build, "backend"))
     toolkits: list[Version | None] = [Version.parse(text) for text in _texts(build, "versions")]
+    wheels = release.get("wheels")
+    published: Mapping[str, object] = wheels if isinstance(wheels, dict) else {}
     rows: list[SupportRow] = []
     for platform in map(Platform.parse, _texts(build, "platforms")):
         on_linux = platform.system is System.LINUX
@@ -164,11 +170,19 @@ def _rows(release: Mapping[str, object], build: Mapping[str, object]) -> list[Su
                 since=_text(build, "since") or None,
                 until=_text(build, "until") or None,
                 tvm_ffi=Version.parse(_text(build, "tvm-ffi")) if "tvm-ffi" in build else None,
+                wheel=_text(published, "version"),
+                is_published=_text(published, str(platform)) == _flavour(abi, backend, toolkit),
             )
             for toolkit in toolkits or [None]
             for abi in abis
         )
     return rows
+
+
+def _flavour(abi: Abi | None, backend: Backend, toolkit: Version | None) -> str:
+    """What ``wheels`` of the table calls a build: ``cxx11-cu130``."""
+    compute = str(Compute(backend=backend, version=_pair(toolkit) if toolkit else None))
+    return compute if abi is None else f"{abi.value}-{compute}"
 
 
 def _text(table: Mapping[str, object], key: str) -> str:

@@ -11,6 +11,7 @@ import click
 import pytest
 
 from kernel_builder.cli import cli
+from kernel_builder.cli.passing import PassingCommand
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -52,6 +53,8 @@ def _problem(words: str) -> str | None:
         command = child
     options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     options |= {"-h", "--help"}
+    if isinstance(command, PassingCommand) and "--" in rest:  # what follows is another program's
+        rest = rest[: rest.index("--")]
     unknown = [word for word in rest if word.startswith("-") and word != "-" and word.split("=")[0] not in options]
     return f"{name} has no {', '.join(unknown)}" if unknown else None
 

@@ -169,7 +169,7 @@ def test_a_file_that_another_section_lists_with_the_library(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        ("test", "python -m pytest tests"),
+        ("tests", "Use 'test'"),
         ("run", "python example.py"),
         ("install", "'upload' publishes"),
         ("clean", ".kernel-builder"),

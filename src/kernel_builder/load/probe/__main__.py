@@ -12,6 +12,8 @@ import types
 NAME = "kernel_builder_probe"
 TASKS = {
     "describe": "facts",
+    "drivers": "facts",
+    "packages": "facts",
     "load": "loading",
     "together": "loading",
     "call": "calls",

@@ -103,3 +103,17 @@ def describe(request: dict[str, Any]) -> None:
         paths=own_paths(),
         free_threaded=not getattr(sys, "_is_gil_enabled", lambda: True)(),
     )
+
+
+def drivers(request: dict[str, Any]) -> None:
+    answer(devices={name: devices(driver) for name, driver in request["drivers"].items()})
+
+
+def packages(_request: dict[str, Any]) -> None:
+    """What is installed. The first of two with one name is the one that is imported."""
+    found: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        name = distribution.metadata["Name"]
+        if name:
+            found.setdefault(name, distribution.version)
+    answer(packages=found, python=".".join(map(str, sys.version_info[:3])))

@@ -1,0 +1,130 @@
+"""Makes a virtual environment and installs into it: with uv where it is there, else with venv and pip."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_builder.errors import ToolchainError
+from kernel_builder.store.settings import redact
+
+_URL = re.compile(r"https?://\S+")
+_SHOWN = 12
+_FETCHING = re.compile(r"^\s*Downloading (?P<what>\S.*\b\d[\d.]* ?[MG]i?B\)?)\s*$")
+# What pip and uv say where no index has a version: the next requirement is tried.
+_NONE = re.compile(
+    r"No matching distribution found|Could not find a version that satisfies|No solution found when resolving",
+    re.IGNORECASE,
+)
+
+
+class NothingFitsError(ToolchainError):
+    """No configured index has what is asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installer:
+    """Makes environments of ``python``. ``uv`` is its program, ``None``: venv and pip do it. ``environ`` holds all
+    variables, ``heard`` is told of large downloads.
+    """
+
+    python: Path
+    uv: Path | None
+    environ: Mapping[str, str]
+    heard: Callable[[str], None]
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return "venv and pip" if self.uv is None else "uv"
+
+    def create(self, place: Path) -> None:
+        """Make an empty environment in ``place``. Raises :class:`ToolchainError`."""
+        command: list[str | Path]
+        if self.uv is not None:
+            command = [
+                self.uv,
+                "venv",
+                "--quiet",
+                "--no-project",
+                "--no-config",
+                "--seed",
+                "--python",
+                self.python,
+                place,
+            ]
+            hint = "read what uv says above; without uv on PATH, venv and pip are used"
+        else:
+            command = [self.python, "-I", "-m", "venv", place]
+            hint = "install Python's venv module (Debian, Ubuntu: apt-get install python3-venv), or install uv"
+        self._run(command, f"cannot make a virtual environment with {self.python}", hint)
+
+    def install(self, place: Path, requirements: Sequence[str]) -> None:
+        """Install ``requirements`` there. Raises :class:`NothingFitsError` where no index has them, else
+        :class:`ToolchainError`.
+        """
+        python = place / "bin" / "python"
+        command: list[str | Path]
+        if self.uv is not None:
+            command = [self.uv, "pip", "install", "--compile-bytecode", "--python", python]
+        else:
+            command = [python, "-m", "pip", "install", "--progress-bar", "off"]
+        self._run(
+            [*command, *requirements],
+            f"cannot install {' '.join(requirements)}",
+            "check the package index with 'kernel-builder doctor'; kernel-builder.toml can name others",
+        )
+
+    def _run(self, command: Sequence[str | Path], problem: str, hint: str) -> None:
+        lines: list[str] = []
+        # A session of its own: whatever it started ends with it. One stream: what belongs together stays so.
+        with subprocess.Popen(
+            [str(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={**self.environ, "NO_COLOR": "1", "LC_ALL": "C.UTF-8"},
+            start_new_session=True,
+        ) as process:
+            try:
+                for line in process.stdout or ():
+                    lines.append(line.rstrip())
+                    fetching = _FETCHING.match(line)
+                    if fetching is not None:
+                        self.heard(f"fetching {fetching['what']}")
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise
+        if process.returncode != 0:
+            said = [_URL.sub(lambda match: redact(match[0]), line) for line in lines if line.strip()]
+            words = "".join(f"\n  {line}" for line in said[-_SHOWN:])
+            kind = NothingFitsError if _NONE.search("\n".join(lines)) else ToolchainError
+            raise kind(f"{problem}:{words}", hint=hint)
+
+
+def find_installer(
+    environ: Mapping[str, str],
+    heard: Callable[[str], None],
+    *,
+    variables: Mapping[bool, Mapping[str, str]],
+) -> Installer:
+    """What makes environments here, of the Python that runs this. ``variables`` are those for uv (``True``) and for
+    pip.
+    """
+    found = shutil.which("uv", path=environ.get("PATH", ""))
+    uv = Path(found) if found else None
+    dropped = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER"}
+    own = {name: value for name, value in environ.items() if name not in dropped}
+    base = Path(getattr(sys, "_base_executable", sys.executable))
+    return Installer(python=base, uv=uv, environ={**own, **variables[uv is not None]}, heard=heard)
