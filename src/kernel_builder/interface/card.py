@@ -21,7 +21,9 @@ from kernel_builder.config.backends import device_expression
 from kernel_builder.config.known import licenses
 from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError, Diagnostic, Level
-from kernel_builder.interface.example import example_call
+from kernel_builder.interface.dtypes import demanded_dtypes
+from kernel_builder.interface.example import example_call, guessed_dtypes
+from kernel_builder.interface.native import compiled_files
 from kernel_builder.interface.read import Interface, ops_of_project, read_interface
 from kernel_builder.variants.names import ArchVariant, TorchTag, parse_variant
 
@@ -43,6 +45,7 @@ VARIABLES = (
     "provenance",
     "device",
     "example",
+    "guessed",
 )
 """What a card's template can use: the first eight are the contract's, the others our own."""
 
@@ -94,6 +97,7 @@ def card_context(project: Project, variants: Sequence[BuiltVariant], repo_id: st
     """The values of :data:`VARIABLES`."""
     interface = read_interface(project.package, ops=ops_of_project(project))
     functions = interface.functions if interface.declared else ()
+    dtypes = demanded_dtypes(compiled_files(project)) if functions else {}
     return {
         "repo_id": repo_id,
         "version": project.version,
@@ -111,7 +115,8 @@ def card_context(project: Project, variants: Sequence[BuiltVariant], repo_id: st
         "dirty": any(variant.is_dirty for variant in variants),
         "provenance": _provenance(variants),
         "device": device_expression(project.backends),
-        "example": example_call(functions[0], interface.ops) if functions else None,
+        "example": example_call(functions[0], interface.ops, dtypes) if functions else None,
+        "guessed": list(guessed_dtypes(functions[0], interface.ops, dtypes)) if functions else [],
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from kernel_builder.interface.read import Function, Parameter, ParameterKind, Signature
 
@@ -26,10 +27,21 @@ _OPTIONAL = re.compile(r"\bOptional\[|\bNone\b|\?$")
 _SCHEMA = re.compile(r"(?P<name>[\w.]+)\((?P<parameters>.*)\)\s*->\s*(?P<returns>.*)", re.DOTALL)
 
 
-def example_call(function: Function, ops: Mapping[str, str]) -> str:
+_FLOATING = frozenset({"torch.float32", "torch.float64", "torch.float16", "torch.bfloat16"})
+
+
+def guessed_dtypes(function: Function, ops: Mapping[str, str], dtypes: Mapping[str, str]) -> tuple[str, ...]:
+    """The tensors of :func:`example_call` whose dtypes nothing tells."""
+    text = example_call(function, ops)
+    made = re.findall(r"^(\w+?)_? = \[?torch\.(?:randn|empty)\(", text, re.MULTILINE)
+    return tuple(name for name in made if name not in dtypes)
+
+
+def example_call(function: Function, ops: Mapping[str, str], dtypes: Mapping[str, str] = MappingProxyType({})) -> str:
     """Lines of Python that call ``function`` of the module ``kernel`` on ``device``, tensors made up.
 
-    ``ops`` are the schemas of the kernel's ops by name: they tell the types of what Python does not annotate.
+    ``ops`` are the schemas of the kernel's ops by name: they tell the types of what Python does not annotate;
+    ``dtypes`` those of tensors, by their names. Others get torch's default.
     """
     schema = ops.get(function.op or function.name)
     of_op = _of_schema(schema) if schema is not None else None
@@ -43,6 +55,7 @@ def example_call(function: Function, ops: Mapping[str, str]) -> str:
         if not parameter.is_required:
             continue
         value = _value(parameter, parameter.annotation or types.get(parameter.name))
+        value = _of_dtype(value, dtypes.get(parameter.name))
         if "torch." in value:
             variable = f"{parameter.name}_" if parameter.name in _USED else parameter.name
             lines.append(f"{variable} = {value}")
@@ -65,6 +78,15 @@ def _value(parameter: Parameter, kind: str | None) -> str:
     if value == _TENSOR and (_OUTPUTS.fullmatch(parameter.name) or "!" in kind):
         return _OUTPUT
     return f"[{value}]" if _MANY.search(kind) and value != "..." else value
+
+
+def _of_dtype(value: str, dtype: str | None) -> str:
+    """The same tensors with a dtype."""
+    if dtype is None:
+        return value
+    if dtype not in _FLOATING:
+        value = value.replace("torch.randn(", "torch.ones(")
+    return value.replace(", device=device)", f", dtype={dtype}, device=device)")
 
 
 def _of_schema(schema: str) -> Signature | None:

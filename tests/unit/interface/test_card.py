@@ -58,6 +58,13 @@ def fill(root: Path, **options: str) -> str:
     return fill_card(load_project(root)[0], variants_in(root / "build"), **options)
 
 
+def test_what_the_sources_say_of_dtypes_is_no_guess(root: Path) -> None:
+    (root / "scale.cu").write_text("void scale(at::Tensor x) { TORCH_CHECK(x.scalar_type() == at::kHalf); }\n")
+    card = fill(root)
+    assert "\nx = torch.randn(1024, 1024, dtype=torch.float16, device=device)\n" in card
+    assert "guesses" not in card
+
+
 def test_a_project_without_a_card_gets_the_built_in_one(root: Path) -> None:
     add_variant(root, "torch213-cxx11-cu130-x86_64-linux")
     card = fill(root)
@@ -65,6 +72,7 @@ def test_a_project_without_a_card_gets_the_built_in_one(root: Path) -> None:
     assert 'get_kernel("me/scale", version=3, backend=device)' in card
     assert 'device = "cuda"\n' in card
     assert "\nx = torch.randn(1024, 1024, device=device)\nresult = kernel.scale(x)\n" in card
+    assert "The arguments are made up: the shapes, and the dtype of x, are guesses.\n" in card
     assert "- `scale(x, factor=2.0)`: Multiply.\n" in card
     assert "| cuda | 9.0, 10.0 |" in card
     assert "| `torch213-cxx11-cu130-x86_64-linux` | PyTorch 2.13, cxx11 | cuda 13.0 | linux x86_64 |" in card

@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.config.backends import Backend, device_expression
-from kernel_builder.interface.example import example_call
+from kernel_builder.interface.dtypes import demanded_dtypes
+from kernel_builder.interface.example import example_call, guessed_dtypes
+from kernel_builder.interface.native import ReadFile, read_native
 from kernel_builder.interface.read import read_interface
 
 MADE = "torch.randn(1024, 1024, device=device)"
 
 
-def shown(tmp_path: Path, source: str, ops: dict[str, str] | None = None) -> str:
+def shown(tmp_path: Path, source: str, ops: dict[str, str] | None = None, dtypes: dict[str, str] | None = None) -> str:
     (tmp_path / "__init__.py").write_text(source, encoding="utf-8")
     interface = read_interface(tmp_path, ops=ops)
-    text = example_call(interface.functions[0], interface.ops)
+    text = example_call(interface.functions[0], interface.ops, dtypes or {})
     ast.parse(text)
     return text
 
@@ -59,3 +61,34 @@ def test_the_device_is_the_hosts_only_where_there_is_no_other() -> None:
     assert device_expression([Backend("cpu")]) == '"cpu"'
     both = '"cuda" if torch.cuda.is_available() else "cpu"'
     assert device_expression([Backend("cpu"), Backend("cuda"), Backend("rocm")]) == both
+
+
+NATIVE = """\
+template <typename T> void typed(at::Tensor x) { x.data_ptr<T>(); }
+void f(at::Tensor &out, at::Tensor const &half, at::Tensor index, at::Tensor mask, at::Tensor either, at::Tensor x) {
+  TORCH_CHECK(half.scalar_type() == at::kHalf && index.dtype() == torch::kInt32);
+  TORCH_CHECK(mask.scalar_type() == c10::ScalarType::Bool);
+  TORCH_CHECK(either.scalar_type() == at::kFloat || either.scalar_type() == at::kHalf);
+  launch(out.mutable_data_ptr<c10::BFloat16>(), half.const_data_ptr<at::Half>(), index.data_ptr<int>());
+  // x.scalar_type() == at::kLong
+}
+"""
+
+
+def test_tensors_have_the_dtypes_that_the_sources_demand(tmp_path: Path) -> None:
+    file = ReadFile(path="f.cpp", native=read_native(NATIVE), certain=True)
+    dtypes = dict(demanded_dtypes([file]))
+    assert dtypes == {
+        "half": "torch.float16",
+        "index": "torch.int32",
+        "mask": "torch.bool",
+        "out": "torch.bfloat16",
+    }
+    source = '__all__ = ["f"]\ndef f(out: Tensor, half: Tensor, index: Tensor, either: Tensor): ...\n'
+    assert shown(tmp_path, source, None, dtypes).splitlines()[:4] == [
+        "out = torch.empty(1024, 1024, dtype=torch.bfloat16, device=device)",
+        "half = torch.randn(1024, 1024, dtype=torch.float16, device=device)",
+        "index = torch.ones(1024, 1024, dtype=torch.int32, device=device)",
+        f"either = {MADE}",
+    ]
+    assert guessed_dtypes(read_interface(tmp_path).functions[0], {}, dtypes) == ("either",)
