@@ -21,7 +21,7 @@ from kernel_builder.config.backends import device_expression
 from kernel_builder.config.known import licenses
 from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError, Diagnostic, Level
-from kernel_builder.interface.dtypes import demanded_dtypes
+from kernel_builder.interface.dtypes import demanded_dtypes, tested_dtypes
 from kernel_builder.interface.example import example_call, guessed_dtypes
 from kernel_builder.interface.native import compiled_files
 from kernel_builder.interface.read import Interface, ops_of_project, read_interface
@@ -97,7 +97,7 @@ def card_context(project: Project, variants: Sequence[BuiltVariant], repo_id: st
     """The values of :data:`VARIABLES`."""
     interface = read_interface(project.package, ops=ops_of_project(project))
     functions = interface.functions if interface.declared else ()
-    dtypes = demanded_dtypes(compiled_files(project)) if functions else {}
+    dtypes = {**tested_dtypes(project.root), **demanded_dtypes(compiled_files(project))} if functions else {}
     return {
         "repo_id": repo_id,
         "version": project.version,

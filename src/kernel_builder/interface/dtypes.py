@@ -1,9 +1,10 @@
-"""Which dtypes a kernel's C++ code demands of its tensors, by the names of the parameters."""
+"""Which dtypes a kernel's C++ code demands of its tensors, or its tests give them, by the names of the parameters."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from kernel_builder.interface.native import ReadFile
 
@@ -28,6 +29,23 @@ _TAKEN = re.compile(
 )
 
 
+_GIVEN = re.compile(r"^[ \t]*(\w+)[ \t]*=[ \t]*torch\.\w+\([^\n#]*?\bdtype[ \t]*=[ \t]*([\w.]+)", re.MULTILINE)
+_LARGEST = 1 << 20
+
+
+def tested_dtypes(root: Path) -> Mapping[str, str]:
+    """Name of a variable in the tests of the project in ``root`` -> the one dtype that they make such a tensor with."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((root / "tests").glob("test_*.py")):
+        try:
+            text = path.read_text(encoding="utf-8") if path.stat().st_size <= _LARGEST else ""
+        except (OSError, UnicodeDecodeError):
+            continue
+        for match in _GIVEN.finditer(text):
+            found.setdefault(match[1], set()).add(match[2] if match[2] in _DTYPES.values() else "")
+    return _settled(found)
+
+
 def demanded_dtypes(files: Iterable[ReadFile]) -> Mapping[str, str]:
     """Name of a tensor -> the one dtype that all of the sources compare it with, or take its data as. Names that go
     with several dtypes are left out.
@@ -38,4 +56,8 @@ def demanded_dtypes(files: Iterable[ReadFile]) -> Mapping[str, str]:
             for match in pattern.finditer(file.native.bare):
                 # Another type, of a template say, means that the dtype varies.
                 found.setdefault(match[1], set()).add(_DTYPES.get(match[2], ""))
+    return _settled(found)
+
+
+def _settled(found: Mapping[str, set[str]]) -> dict[str, str]:
     return {name: next(iter(dtypes)) for name, dtypes in found.items() if len(dtypes) == 1 and "" not in dtypes}

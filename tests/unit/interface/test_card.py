@@ -63,6 +63,13 @@ def test_what_the_sources_say_of_dtypes_is_no_guess(root: Path) -> None:
     card = fill(root)
     assert "\nx = torch.randn(1024, 1024, dtype=torch.float16, device=device)\n" in card
     assert "guesses" not in card
+    (root / "scale.cu").write_text("")
+    (root / "tests").mkdir()
+    test = root / "tests" / "test_scale.py"
+    test.write_text("def test_it():\n    x = torch.zeros(3, dtype=torch.int32, device='cpu')\n")
+    assert "\nx = torch.ones(1024, 1024, dtype=torch.int32, device=device)\n" in fill(root)
+    test.write_text("def test_it(dtype):\n    x = torch.zeros(3, dtype=dtype)\n")
+    assert "the dtype of x, are guesses" in fill(root)
 
 
 def test_a_project_without_a_card_gets_the_built_in_one(root: Path) -> None:
