@@ -435,7 +435,8 @@ def _lines_instead(source: SourceTree, namespace: str, bound: Sequence[BoundOp],
         (
             "write instead (in a schema, Tensor! for what the op writes):",
             *lines,
-            f"and call it in Python: from ._ops import ops; ops.{name}(...), not torch.ops.{namespace}.{name}(...)",
+            f"and call it in Python: from ._ops import ops; ops.{name}(...), not torch.ops.{namespace}.{name}(...);",
+            f'for torch.compile, give it a fake: torch.library.register_fake(add_op_namespace_prefix("{name}"))',
         )
     )
 

@@ -43,6 +43,7 @@ def registration(
     if recording:
         lines += ["", f"{stable}TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, Autograd, ops) {{", *recording]
         lines += ["}  // torch::autograd::Function records gradients only there; without it they are lost"]
+        lines += ["// (torch.compile takes gradients in Python instead: torch.library.register_autograd, with a fake)"]
     if is_first:
         lines += ["", "REGISTER_EXTENSION(TORCH_EXTENSION_NAME)"]
     if narrow:

@@ -188,9 +188,11 @@ TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CUDA, ops) {
 TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, Autograd, ops) {
   ops.impl("sum", &sum);
 }  // torch::autograd::Function records gradients only there; without it they are lost
+// (torch.compile takes gradients in Python instead: torch.library.register_autograd, with a fake)
 
 REGISTER_EXTENSION(TORCH_EXTENSION_NAME)
-and call it in Python: from ._ops import ops; ops.sum(...), not torch.ops.scatter.sum(...)"""
+and call it in Python: from ._ops import ops; ops.sum(...), not torch.ops.scatter.sum(...);
+for torch.compile, give it a fake: torch.library.register_fake(add_op_namespace_prefix("sum"))"""
 
 
 def test_registrar_objects_bring_the_lines_to_write_instead(tmp_path: Path) -> None:
