@@ -523,6 +523,32 @@ def missing_ops(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
             )
 
 
+@checks(PythonTree, MISSING)
+def missing_in_generated(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
+    """``_ops.core``: attributes that the generated module does not have."""
+    package = package_of(tree)
+    known = package.names_of((GENERATED_OPS,))
+    if known is None:
+        return
+    for module in package.modules.values():
+        names = _module_names(module)
+        names -= _bound_otherwise(module.source.tree) if names else frozenset()
+        uses = [
+            (node, place)
+            for here in (module.source.by_line.values() if names else ())
+            for node, place in here
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names
+        ]
+        set_here = {node.attr for node, _ in uses if not isinstance(node.ctx, ast.Load)}
+        for node, place in uses:
+            if node.attr in known | set_here or node.attr.startswith("__") or place.handled:
+                continue
+            if place.guard is not Guard.TYPING:
+                said = f"{ast.unparse(node)}: {GENERATED_OPS} defines no {node.attr}"
+                hint = f"write: {ast.unparse(node.value)}.{_OPS}.{node.attr}"
+                yield MISSING.at(module.file, said, line=node.lineno, symbol=node.attr, hint=hint)
+
+
 def _has_other_ops(tree: PythonTree) -> bool:
     """Whether the kernel's ops are not torch's."""
     if tree.variant is not None:

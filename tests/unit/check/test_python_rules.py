@@ -369,6 +369,25 @@ def test_what_the_generated_module_lacks_is_an_op(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("code", "symbols"),
+    [
+        ("from . import _ops\n_ops.ops.f(1)\n_ops.add_op_namespace_prefix('f')\n_ops.__name__\n", []),
+        ("from . import _ops\n\n\ndef f(x):\n    return _ops.core(x)\n", ["core"]),
+        ("from . import _ops as own\n\nf = own.core.f\n", ["core"]),
+        ("from . import _ops\n\n_ops.extra = 1\nprint(_ops.extra)\n", []),
+        ("from . import _ops\n\ntry:\n    f = _ops.core\nexcept AttributeError:\n    f = None\n", []),
+        ("from . import _ops\n\n\ndef f(_ops):\n    return _ops.core\n", []),
+    ],
+)
+def test_attributes_that_the_generated_module_lacks(tmp_path: Path, code: str, symbols: list[str]) -> None:
+    files = {"__init__.py": code + "\n__all__ = []\n"}
+    for tree in (source(tmp_path / "k", files), variant(tmp_path / "build", files=files)):
+        found = [one for one in findings(tree, "KB207") if "_ops defines" in one.message]
+        assert [one.symbol for one in found] == symbols
+        assert all(one.hint is not None and one.hint.endswith(".ops.core") for one in found)
+
+
 def test_the_names_of_the_generated_module_are_those_that_builds_write() -> None:
     tree = ast.parse(ops_module("_own", compiled=True))
     bound = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
