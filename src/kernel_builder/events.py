@@ -109,6 +109,11 @@ class Notice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Foreground:
+    """Another program has the terminal from now on, until the next event."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Output:
     """Text that a child process wrote, for ``-v``."""
 
@@ -128,6 +133,7 @@ Event = (
     | StillRunning
     | Waiting
     | Notice
+    | Foreground
     | Output
 )
 

@@ -27,6 +27,8 @@ COMMANDS: dict[str, Entry] = {
     "build-and-copy": Entry("build", "Alias of build."),
     "test": Entry("test", "Build what is stale, and run the project's tests against the build."),
     "ci-test": Entry("ci_test", "Like test, for the tests that are marked kernels_ci."),
+    "devshell": Entry("devshell", "Start a shell with a variant's torch, compilers and test tools."),
+    "testshell": Entry("testshell", "Build a variant, and start a shell where it can be tried."),
     "environment": Entry("environment", "List and remove the environments that tests and shells run in."),
     "list-variants": Entry("list_variants", "List the variants that the project builds."),
     "check": Entry("check", "Check sources, variants and libraries against the Hub's requirements."),

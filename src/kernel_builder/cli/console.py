@@ -26,6 +26,7 @@ from kernel_builder.events import (
     FetchFinished,
     FetchProgress,
     FetchStarted,
+    Foreground,
     Notice,
     Output,
     StepFinished,
@@ -186,6 +187,10 @@ class ConsoleReporter:
                 self.line(text, "yellow")
             elif not self._quiet:
                 self.line(f"note: {event.message}")
+        elif isinstance(event, Foreground):
+            if self._live is not None:
+                self._live.stop()
+                self._live = None
         elif isinstance(event, Output):
             self._console.print(event.text.rstrip("\n"), markup=False)
         elif not self._quiet:

@@ -32,7 +32,8 @@ def command(*, names: tuple[str, ...], older_than: float | None, keep_size: int 
             "nothing says which environments to remove"
             if not (names or limits or everything)
             else "names, limits and --all cannot be combined",
-            hint="pass names, or --older-than and --keep-size, or --all; 'kernel-builder environment list' lists them",
+            hint="run 'kernel-builder environment remove' with names, or --older-than and --keep-size, or --all;"
+            " 'kernel-builder environment list' lists them",
         )
     with open_run(silent=True) as run:
         environments = Environments(run.store, run.reporter)

@@ -136,8 +136,8 @@ class Environments:
                 return torch
         raise ToolchainError(
             f"no configured index has {wanted.label}, or something that the tests need:\n" + "\n".join(problems),
-            hint="name an index that has it in kernel-builder.toml, as [[index]] with name and url, or pass a Python"
-            " that has it: --python FILE",
+            hint="name an index that has it in kernel-builder.toml, as [[index]] with name and url, or test with a"
+            " Python that has it: kernel-builder test --python FILE",
         )
 
     def discard(self, name: str) -> None:

@@ -46,7 +46,7 @@ class Changes:
 def python_changes(python: Path) -> Changes:
     """What makes ``python`` the one of the shell, as activating its environment does."""
     folder = python.parent
-    values: dict[str, str | None] = {"PYTHONHOME": None, "LD_LIBRARY_PATH": None}
+    values: dict[str, str | None] = {"PYTHONHOME": None}
     if (folder.parent / "pyvenv.cfg").is_file():
         values["VIRTUAL_ENV"] = str(folder.parent)
     return Changes(values=values, path=(folder,))

@@ -87,14 +87,16 @@ def variants_here(project: Project, request: EnvironmentRequest, here: Here, run
     return tuple(sorted(kept, key=place))
 
 
-def best_variant(project: Project, request: EnvironmentRequest, here: Here, run: Run) -> Kept:
-    """The variant to work on where one is enough. Raises :class:`UsageError` when this machine runs none of them."""
-    # What the active environment loads need not be required of Hub kernels any more, or yet.
+def best_variant(project: Project, request: EnvironmentRequest, here: Here, run: Run, *, to_run: bool = True) -> Kept:
+    """The variant to work on where one is enough. Without ``to_run`` it need not run here, if it was asked for.
+
+    Raises :class:`UsageError` when this machine runs none of them.
+    """
     everything = variants_here(project, request, here, run)
     reasons: dict[str, None] = {}
     for entry in everything:
         reason = here.why_not(entry)
-        if reason is None:
+        if reason is None or (request.patterns and not to_run and entry.obstacle is None):
             return entry
         reasons[reason] = None
     raise UsageError(
@@ -129,7 +131,10 @@ def provide_environment(
     settings = run.settings(project.root)
     wanted = wanted_for(project, entry, load_support(), (*settings.requires, *requires))
     if wanted is None:
-        raise ToolchainError(f"no build of torch is known for {entry.name}", hint="pass a Python: --python FILE")
+        raise ToolchainError(
+            f"no build of torch is known for {entry.name}",
+            hint="test with a Python that has one: kernel-builder test --python FILE",
+        )
     active = here.active
     if not request.isolated and isinstance(active, Environment):
         reason = why_not_adopted(active, wanted, run.environ)
@@ -138,7 +143,7 @@ def provide_environment(
         if request.python is not None:
             raise UsageError(
                 f"--python {request.python} cannot run {entry.name}: {reason}",
-                hint="install what is missing there, or remove --python to have an environment made",
+                hint="install what is missing there, or have an environment made: kernel-builder test --isolated",
             )
     return _made(entry, wanted, settings, run)
 
@@ -148,7 +153,7 @@ def _made(entry: Kept, wanted: Needs, settings: ToolchainSettings, run: Run) -> 
         needed = ".".join(map(str, wanted.python))
         raise ToolchainError(
             f"{wanted.label} needs Python {needed}, and this is {sys.version_info.major}.{sys.version_info.minor}",
-            hint="run kernel-builder with a newer Python, or pass one that has it: --python FILE",
+            hint="run kernel-builder with a newer Python, or pass one: kernel-builder test --python FILE",
         )
     variables = {uv: installer_variables(settings, run.environ, uv=uv, offline=run.offline) for uv in (False, True)}
     installer = find_installer(run.environ, lambda text: run.reporter.emit(Notice(message=text)), variables=variables)
@@ -162,7 +167,7 @@ def _made(entry: Kept, wanted: Needs, settings: ToolchainSettings, run: Run) -> 
         if run.offline:
             raise ToolchainError(
                 f"the environment for {entry.name} is not there, and --offline forbids to make it",
-                hint="run it once with network access, or pass a Python that has everything: --python FILE",
+                hint="run it once with network access, or pass a Python: kernel-builder test --python FILE",
             ) from error
         raise
     environment = find_environment(found.python, run.environ, run.memory)
@@ -175,6 +180,7 @@ def _made(entry: Kept, wanted: Needs, settings: ToolchainSettings, run: Run) -> 
         environments.discard(name)
         raise ToolchainError(
             f"the environment that was made for {entry.name} cannot run it: {reason}",
-            hint="name an index that has the right torch in kernel-builder.toml, or pass a Python: --python FILE",
+            hint="name an index that has the right torch in kernel-builder.toml, or pass a Python:"
+            " kernel-builder test --python FILE",
         )
     return Workplace(entry=entry, environment=environment, made=name)

@@ -21,7 +21,7 @@ from kernel_builder.environments.report import PytestReport, read_report
 from kernel_builder.environments.running import run_tests
 from kernel_builder.environments.variables import Changes, import_changes, kernel_changes, python_changes, together
 from kernel_builder.errors import ConfigError, ExitCode, KernelBuilderError, UsageError
-from kernel_builder.events import Notice
+from kernel_builder.events import Foreground, Notice
 from kernel_builder.variants.matrix import Kept
 from kernel_builder.workflow.build import BuildRequest, build
 from kernel_builder.workflow.environments import (
@@ -140,7 +140,7 @@ def _refuse_named(entries: Sequence[Kept], request: TrialRequest, here: Here) ->
     if wrong:
         raise UsageError(
             f"this machine cannot run {'; '.join(wrong)}",
-            hint="remove --variant to test what it can run, or run the tests on a machine that has the device",
+            hint="run 'kernel-builder test --all' to test what it can run, or test on a machine that has the device",
         )
 
 
@@ -169,6 +169,7 @@ def _tested(project: Project, entry: Kept, request: TrialRequest, here: Here, ru
     with tempfile.TemporaryDirectory(prefix="kernel-builder-test-") as scratch:
         notes = Path(scratch) / "report"
         command = [str(provided.python), "-m", "pytest", *PLUGIN, f"--kernel-builder-report={notes}", *arguments]
+        run.reporter.emit(Foreground())
         code = run_tests(command, environ=changes.applied(run.environ), cwd=project.root)
         report = read_report(notes)
     status, reason, result = _judged(code, report, provided)
@@ -187,6 +188,10 @@ PLUGIN = ("-p", "kernel_builder_report")
 """What makes pytest load our plugin, which lies in :func:`trial_changes`' PYTHONPATH."""
 
 
+QUIET = Changes(values={"PYTHONDONTWRITEBYTECODE": "1"})
+"""Leaves no bytecode in the variant: it would be part of what is checked and uploaded."""
+
+
 def build_variant(entry: Kept, provided: Workplace, options: BuildRequest, run: Run) -> BuildOutcome:
     """Build ``entry`` as ``options`` say, and prove that ``provided`` loads it. Raises what :func:`build` does."""
     return build(replace(options, patterns=(entry.name,), python=provided.python), run)
@@ -197,10 +202,8 @@ def trial_changes(project: Project, variant: Path, python: Path, environ: Mappin
     the shells of the reference (contract 6.5).
     """
     own = Path(inside.__file__).parent
-    # Tests must not leave bytecode in the variant: it would be part of what is uploaded and checked.
-    quiet = Changes(values={"PYTHONDONTWRITEBYTECODE": "1"})
     kernel = kernel_changes(project.hub.repo_id, variant, environ)
-    return together(python_changes(python), kernel, import_changes([own, variant]), quiet)
+    return together(python_changes(python), kernel, import_changes([own, variant]), QUIET)
 
 
 def pytest_arguments(root: Path, request: TrialRequest, variant: str | None) -> tuple[str, ...]:
