@@ -1,8 +1,15 @@
-"""The host compiler that is fetched: which wheel is taken, when, and from where. The wheels hold a script."""
+"""The host compiler that is fetched: which wheel is taken, when, and from where. The wheels hold a script, except in
+the test of a machine without any compiler.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +17,9 @@ from pathlib import Path
 import pytest
 from loopback_index import LoopbackIndex, make_wheel, serve
 
+from conftest import CPU, ROOT, ProjectMaker, Tool
 from kernel_builder.backends import toolkit_kinds
+from kernel_builder.binary.elf import read_elf
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import IntegrityError, ToolchainError
 from kernel_builder.events import Silent
@@ -18,12 +27,24 @@ from kernel_builder.store.cache import Store
 from kernel_builder.store.index import SimpleIndex
 from kernel_builder.store.offline import OfflineError
 from kernel_builder.toolchain.choice import ToolchainRequest
+from kernel_builder.toolchain.debian import apt_mirrors
 from kernel_builder.toolchain.host import Purpose, Rejected, build_machine
 from kernel_builder.toolchain.model import Family, HostCompiler, Toolkit
 from kernel_builder.toolchain.provide import purpose_of
 from kernel_builder.toolchain.zig import ZigCompilers
 from kernel_builder.variants.names import Machine
 
+BARE = """\
+#include <sstream>
+#include <stdexcept>
+#include <string>
+std::string shown(double value) {
+  std::ostringstream out;
+  out << value;
+  if (out.str().empty()) throw std::runtime_error("nothing");
+  return out.str();
+}
+"""
 PLAIN = Purpose(torch="2.13")
 
 
@@ -139,3 +160,57 @@ def test_a_wheel_that_lies_leaves_nothing(server: LoopbackIndex, tmp_path: Path)
     with pytest.raises(IntegrityError):
         compilers(server, tmp_path).provide(PLAIN)
     assert [path for path in Store(tmp_path).entries.iterdir() if path.name.startswith("ziglang")] == []
+
+
+SYSTEM = Path("/usr/lib") / f"{build_machine()}-linux-gnu"
+
+
+def without_compilers(folder: Path, *seen: Path) -> list[str]:
+    """A command before another that runs it on a machine without compilers, linkers, and their headers and libraries:
+    with this Python, the C library, a shell and ``seen`` alone.
+    """
+    libraries = folder / "lib"
+    libraries.mkdir()
+    for path in SYSTEM.glob("*.so.*"):
+        if path.is_file():
+            (libraries / path.name).symlink_to(Path("/system") / path.name)
+    words = ["bwrap", "--dev", "/dev", "--proc", "/proc", "--tmpfs", tempfile.gettempdir()]
+    words += ["--ro-bind", "/etc", "/etc"]
+    words += ["--ro-bind", str(SYSTEM), "/system", "--ro-bind", str(libraries), str(SYSTEM)]
+    for name in ("sh", "env", "gpgv"):
+        program = shutil.which(name)
+        assert program is not None
+        words += ["--ro-bind", str(Path(program).resolve()), f"/usr/bin/{name}"]
+    words += ["--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib"]
+    words += ["--symlink", f"usr/lib/{SYSTEM.name}", "/lib64"]
+    words += ["--ro-bind", "/usr/share/keyrings", "/usr/share/keyrings", "--setenv", "PATH", "/usr/bin"]
+    paths = {Path(sys.base_prefix), Path(sys.prefix), ROOT, *(Path(path) for path in sys.path if Path(path).is_dir())}
+    for path in sorted({*paths, *seen}):
+        words += ["--bind" if path in seen else "--ro-bind", str(path), str(path)]
+    return words
+
+
+@pytest.mark.network
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bwrap (bubblewrap)")
+@pytest.mark.skipif(shutil.which("gpgv") is None or not apt_mirrors(), reason="needs gpgv and a mirror of Debian")
+def test_a_machine_without_any_compiler_builds(
+    tool: Tool, session_store: Path, make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    root = make_project("bare", {"a.cpp": BARE, "c.c": "int c(void) { return 1; }\n"})
+    session_store.mkdir(parents=True, exist_ok=True)
+    before = without_compilers(tmp_path, session_store, root)
+    shell = "command -v g++ gcc cc clang clang++ ld as ar; echo /usr/include* /usr/lib/gcc*"
+    looked = subprocess.run([*before, "/bin/sh", "-c", shell], capture_output=True, text=True, check=False)
+    if "/usr/include" not in looked.stdout:
+        pytest.skip(f"bwrap does not work here: {looked.stderr}")
+    assert looked.stdout == "/usr/include* /usr/lib/gcc*\n"  # a pattern that nothing matches
+    command = [sys.executable, "-m", "kernel_builder", "build", str(root), "--variant", CPU, "--no-load", "--json"]
+    built = subprocess.run([*before, *command], capture_output=True, text=True, env=tool.environment, check=False)
+    assert built.returncode == 0, built.stderr
+    (variant,) = json.loads(built.stdout)["variants"]
+    assert sorted(variant["compiled"]) == ["a.cpp", "c.c"]
+    (entry,) = (session_store / "store").glob("clang-*")
+    assert "--sysroot=" in (entry / f"{build_machine()}-linux-gnu-clang++").read_text(encoding="ascii")
+    (library,) = (root / "build" / CPU).glob("*.so")
+    needed = {name for name in read_elf(library.read_bytes()).needed if not name.startswith("ld-linux")}
+    assert needed <= {"libtorch.so", "libgcc_s.so.1", "libc.so.6", "libm.so.6"}

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.store.archive import Select, unpack
@@ -35,7 +36,8 @@ _SUITES = (
     *("bullseye", "bookworm", "trixie", "forky", "duke", "sid"),
     *("oldoldstable", "oldstable", "stable", "testing", "unstable"),
 )
-_COMPONENT = "non-free"
+NON_FREE, MAIN = "non-free", "main"
+"""Components of the archive."""
 _RELEASE_LIMIT = 16 << 20
 _PACKAGES_LIMIT = 512 << 20
 _GPGV_SECONDS = 60
@@ -131,14 +133,28 @@ def _paragraphs(text: str) -> Iterator[Mapping[str, str]]:
     return Deb822.iter_paragraphs(text.splitlines())  # a single line of text would be taken for a path
 
 
+class DebVersion(Protocol):
+    """A version as dpkg compares it."""
+
+    def __lt__(self, other: object, /) -> bool:
+        """Whether it is older than ``other``."""
+        ...
+
+
+def debian_version(text: str) -> DebVersion:
+    """A version that compares as dpkg compares it. Raises ``ValueError`` when it is malformed (deb-version(7))."""
+    from debian.debian_support import NativeVersion  # noqa: PLC0415  (start-up time)
+
+    version: DebVersion = NativeVersion(text)
+    return version
+
+
 def newest_package(index: str, package: str, architectures: Collection[str]) -> Mapping[str, str] | None:
     """The fields of the newest ``package`` in the text of a ``Packages`` file; ``None`` when there is none.
 
     Only the paragraphs that begin with the package's name are parsed: all of a file of 50 MB would take 4 s, not 0.25.
     Raises ``ValueError`` for a version that is malformed (deb-version(7)).
     """
-    from debian.debian_support import NativeVersion  # noqa: PLC0415  (start-up time)
-
     wanted = re.compile(rf"^Package: {re.escape(package)}\n(?:.+\n?)*", re.MULTILINE)
     found = [
         fields
@@ -146,7 +162,7 @@ def newest_package(index: str, package: str, architectures: Collection[str]) -> 
         for fields in _paragraphs(paragraph[0])
         if fields.get("Architecture") in architectures
     ]
-    return max(found, key=lambda fields: NativeVersion(fields.get("Version", "")), default=None)
+    return max(found, key=lambda fields: debian_version(fields.get("Version", "")), default=None)
 
 
 def find_keyring(named: Path | None = None) -> Path:
@@ -158,8 +174,41 @@ def find_keyring(named: Path | None = None) -> Path:
     raise ToolchainError(f"Debian's archive keyring is not at {where}", hint=_KEYRING_HINT)
 
 
+def open_archives(
+    mirror: str | Path | None,
+    keyring: Path | None,
+    transport: Transport,
+    *,
+    machine: str,
+    component: str,
+    downloads: Path,
+    environ: Mapping[str, str],
+) -> tuple[DebianArchive, ...]:
+    """One ``component`` of ``mirror``, or of every mirror that apt uses, for ``machine``.
+
+    ``keyring`` is a file with keys (``None``: where Debian's package puts them). Raises :class:`ToolchainError` without
+    mirror or keys.
+    """
+    mirrors: Sequence[str | Path] = apt_mirrors() if mirror is None else (mirror,)
+    if not mirrors:
+        raise ToolchainError("apt has no mirror of Debian here, and kernel-builder.toml sets none ([debian] mirror)")
+    found = find_keyring(keyring)
+    return tuple(
+        DebianArchive(
+            address,
+            found,
+            transport,
+            architecture=debian_architecture(machine),
+            component=component,
+            downloads=downloads,
+            environ=environ,
+        )
+        for address in mirrors
+    )
+
+
 class DebianArchive:
-    """The non-free component of one mirror.
+    """One component of one mirror.
 
     ``mirror`` is a URL or a folder (it holds ``dists/`` and ``pool/``), ``architecture`` Debian's name of one.
     ``transport`` may be ``None`` for a folder. ``downloads`` is where interrupted downloads wait for the next run;
@@ -173,6 +222,7 @@ class DebianArchive:
         transport: Transport | None,
         *,
         architecture: str = "amd64",
+        component: str = NON_FREE,
         downloads: Path | None = None,
         environ: Mapping[str, str],
         gpgv: str = "gpgv",
@@ -182,6 +232,7 @@ class DebianArchive:
         self._site = Site(mirror, transport)
         self._keyring = keyring
         self._architecture = architecture
+        self._component = component
         self._downloads = downloads
         self._gpgv = gpgv
         self._environ = environ
@@ -192,8 +243,14 @@ class DebianArchive:
         Raises :class:`ToolchainError` when there is no such package or suite, or gpgv or the keyring is missing;
         :class:`IntegrityError` when a signature or digest is wrong; :class:`NetworkError`.
         """
-        release = self._release(suite)
-        index = self._packages(suite, release)
+        return self.find_all([package], suite)[0]
+
+    def find_all(self, packages: Sequence[str], suite: str) -> tuple[DebPackage, ...]:
+        """:meth:`find` for several packages, out of one reading of the index."""
+        index = self._packages(suite, self._release(suite))
+        return tuple(self._find_in(index, package, suite) for package in packages)
+
+    def _find_in(self, index: str, package: str, suite: str) -> DebPackage:
         try:
             newest = newest_package(index, package, {self._architecture, "all"})
             if newest is not None:
@@ -201,7 +258,7 @@ class DebianArchive:
         except (KeyError, ValueError) as error:
             raise IntegrityError(f"the index of {self._site} has an invalid entry for {package}: {error}") from error
         raise ToolchainError(
-            f"{self._site} has no package {package} in {suite}/{_COMPONENT} for {self._architecture}",
+            f"{self._site} has no package {package} in {suite}/{self._component} for {self._architecture}",
             hint="set another mirror or source in kernel-builder.toml",
         )
 
@@ -239,7 +296,7 @@ class DebianArchive:
         return fields
 
     def _packages(self, suite: str, release: Mapping[str, str]) -> str:
-        name = f"{_COMPONENT}/binary-{self._architecture}/Packages.xz"
+        name = f"{self._component}/binary-{self._architecture}/Packages.xz"
         digests = (line.split() for line in release.get("SHA256", "").splitlines())
         entry = next((words for words in digests if len(words) == 3 and words[2] == name), None)
         if entry is None or not entry[1].isdecimal():

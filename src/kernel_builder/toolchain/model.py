@@ -40,15 +40,14 @@ class HostChoice(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FetchedCompiler:
-    """A part of a compiler that was fetched: its entry of the store, and the files that the entry was made from."""
+class FetchedPart:
+    """A part of a compiler that was fetched: its ``name`` for people (``ziglang 0.17.1``), its entry of the store, and
+    the files that the entry was made from.
+    """
 
+    name: str
     key: StoreKey
     artefacts: tuple[Artefact, ...]
-
-    def __str__(self) -> str:
-        """For people: ``ziglang 0.17.1``."""
-        return ", ".join(f"{artefact.name} {artefact.version}" for artefact in self.artefacts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +65,7 @@ class HostCompiler:
     library: int
     family: Family = Family.GCC
     fingerprint: str = ""
-    packages: tuple[FetchedCompiler, ...] = field(default=(), repr=False)
+    packages: tuple[FetchedPart, ...] = field(default=(), repr=False)
 
     @property
     def major(self) -> int:
@@ -90,7 +89,7 @@ class HostCompiler:
 
     def __str__(self) -> str:
         """For people: ``g++ 12.2.0``, ``clang++ 22.1.8 (ziglang 0.17.1)``."""
-        packages = f" ({', '.join(map(str, self.packages))})" if self.packages else ""
+        packages = f" ({', '.join(part.name for part in self.packages)})" if self.packages else ""
         return f"{self.family.program} {self.version}{packages}"
 
 

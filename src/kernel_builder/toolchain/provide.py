@@ -32,6 +32,7 @@ from kernel_builder.toolchain.choice import (
     choose_components,
     choose_torch,
 )
+from kernel_builder.toolchain.cxx_libraries import is_cxx_library
 from kernel_builder.toolchain.host import (
     HostCompilers,
     Purpose,
@@ -196,7 +197,7 @@ class Toolchains:
         this machine that is among them has changed, or when no compiler fits.
         """
         host = self._host(request, locked=artefacts)
-        artefacts = [artefact for artefact in artefacts if not is_zig(artefact)]
+        artefacts = [artefact for artefact in artefacts if not (is_zig(artefact) or is_cxx_library(artefact))]
         taken = [self._taken_from_lock(request, TORCH, artefacts, lambda a: a.name == self._torch.project)]
         for component in self._components(request):
             is_part = partial(self._kind(request).is_part, component)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -94,6 +94,32 @@ class ZigRecipe:
         if above == oldest:
             return None
         return SpecifierSet(f">={oldest}" if above is None else f">={oldest},<{above}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CxxLibrariesRecipe:
+    """The packages with libstdc++ and the C library. ``patterns`` are their names, with ``{gcc}`` for the major of GCC;
+    ``suites`` have that GCC, in the order to try.
+    """
+
+    patterns: tuple[str, ...]
+    suites: Mapping[str, int]
+
+    def packages(self, gcc: int) -> tuple[str, ...]:
+        """Their names for that GCC."""
+        return tuple(pattern.replace("{gcc}", str(gcc)) for pattern in self.patterns)
+
+    def is_part(self, name: str) -> bool:
+        """Whether a package is one of them, of any GCC."""
+        return any(name in self.packages(gcc) for gcc in self.suites.values())
+
+    def major(self, names: Iterable[str]) -> int:
+        """The GCC that packages of these names are of. Raises :class:`ToolchainError` when they are of none."""
+        found = set(names)
+        for gcc in self.suites.values():
+            if set(self.packages(gcc)) == found:
+                return gcc
+        raise ToolchainError(f"{', '.join(sorted(found))} are not the packages that libstdc++ is taken from")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,6 +243,7 @@ class Recipe:
 
     torch: TorchRecipe
     zig: ZigRecipe
+    cxx_libraries: CxxLibrariesRecipe
     toolkits: Mapping[Backend, ToolkitRecipe]
 
 
@@ -314,6 +341,13 @@ def _zig(table: Mapping[str, object]) -> ZigRecipe:
     )
 
 
+def _cxx_libraries(table: Mapping[str, object]) -> CxxLibrariesRecipe:
+    suites = table["suites"]
+    if not isinstance(suites, dict) or not all(isinstance(gcc, int) for gcc in suites.values()):
+        raise TypeError("suites must be a table of majors")
+    return CxxLibrariesRecipe(patterns=_texts(table, "packages"), suites=suites)
+
+
 def _component(table: Mapping[str, object], majors: Sequence[int], backend: Backend) -> _ComponentRow:
     return _ComponentRow(
         name=_text(table, "name"),
@@ -340,6 +374,7 @@ def parse_recipe(text: str) -> Recipe:
     return Recipe(
         torch=_torch(table["torch"], number),
         zig=_zig(table["zig"]),
+        cxx_libraries=_cxx_libraries(table["cxx-libraries"]),
         toolkits={
             backend: _toolkit(table[backend.value], number, backend) for backend in Backend if backend.value in table
         },

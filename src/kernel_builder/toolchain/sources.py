@@ -105,7 +105,8 @@ def _torch_key(taken: Taken, recipe: TorchRecipe, by_project: Mapping[str, str])
 class Sources:
     """Everything that toolchains can come from, in the order to try. ``fingerprint`` tells one configuration from
     another, without naming hosts. ``toolkits`` are those of each backend that has one. ``by_project`` are the labels of
-    sources that the project itself names, each with a text that tells its place from others.
+    sources that the project itself names, each with a text that tells its place from others. ``debian`` is for packages
+    of Debian's mirror.
     """
 
     torch: tuple[TorchSource, ...]
@@ -113,6 +114,7 @@ class Sources:
     network: Network
     fingerprint: str
     recipe: TorchRecipe
+    debian: Transport
     at_hand: frozenset[str] = field(default_factory=frozenset)
     by_project: Mapping[str, str] = field(default_factory=dict)
 
@@ -332,7 +334,9 @@ class _Opener:
 
     def sources(self) -> Sources:
         digest = hashlib.sha256(json.dumps(self._facts).encode()).hexdigest()[:12]
+        debian = self._transport(self._settings.debian_mirror, False)
         return Sources(
+            debian=debian,
             torch=tuple(self._torch),
             toolkits={backend: tuple(sources) for backend, sources in self._toolkits.items()},
             network=Network(indexes=tuple(self._indexes), transports=tuple(self._transports)),

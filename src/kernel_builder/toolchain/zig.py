@@ -2,13 +2,14 @@
 
 The program ``zig`` is LLVM's clang, lld and ar in one static file, and ``zig clang`` is clang itself: none of what
 ``zig cc`` adds (its own C library, sanitizers, this processor as the default) comes with it. Scripts with the usual
-names make it a compiler like any other. It compiles with the libstdc++ that it finds, as every clang does here.
+names make it a compiler like any other. It compiles with the libstdc++ that it finds, as every clang does here, and
+where there is none, with that of :mod:`kernel_builder.toolchain.cxx_libraries`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
@@ -21,8 +22,17 @@ from kernel_builder.store.cache import Store, StoreKey, load_manifest, manifest_
 from kernel_builder.store.index import Index, choose_wheel, locate
 from kernel_builder.store.offline import OfflineError
 from kernel_builder.store.transport import NotFoundError
-from kernel_builder.toolchain.host import Purpose, Rejected, build_machine, host_limits, inspect_compiler, why_unfit
-from kernel_builder.toolchain.model import Family, FetchedCompiler, HostCompiler
+from kernel_builder.toolchain.cxx_libraries import CxxLibraries, is_cxx_library
+from kernel_builder.toolchain.host import (
+    Purpose,
+    Rejected,
+    build_machine,
+    compiler_file,
+    host_limits,
+    inspect_compiler,
+    why_unfit,
+)
+from kernel_builder.toolchain.model import Family, FetchedPart, HostCompiler
 from kernel_builder.toolchain.recipe import ZigRecipe, default_recipe
 from kernel_builder.toolchain.trees import fetching
 from kernel_builder.toolchain.wheels import wheel_artefact
@@ -34,8 +44,18 @@ _CLANG = """\
 root=${{0%/*/*}}
 exec "$root/ziglang/zig" clang --driver-mode=g++ --target={target} -resource-dir "$root/ziglang/lib" -B"$root/bin" "$@"
 """
+_ON_LIBRARIES = """\
+#!/bin/sh
+store=${{0%/*/*}}
+exec "$store/{zig}/bin/{name}" --sysroot="$store/{libraries}" "$@"
+"""
 _OTHERS = {"ld": "ld.lld", "ar": "ar", "as": f"clang --target={_TARGETS.get(build_machine(), '')} -c -x assembler"}
 """Where clang looks for its linker, and we for the archiver: the usual name -> zig's."""
+
+
+def _gone(into: Path) -> Sequence[Artefact]:
+    """An entry was there a moment ago."""
+    raise ToolchainError(f"{into.name} was removed from the store meanwhile", hint="run the command again")
 
 
 def is_zig(artefact: Artefact) -> bool:
@@ -47,7 +67,7 @@ def is_zig(artefact: Artefact) -> bool:
 class ZigCompilers:
     """The compilers of zig's wheels on ``indexes``, for ``machine``. They run with the variables ``environ``.
 
-    ``asked`` is whether the user wants no other compiler.
+    ``asked`` is whether the user wants no other compiler; ``libraries`` are for where no GCC is installed.
     """
 
     indexes: Sequence[Index]
@@ -55,6 +75,7 @@ class ZigCompilers:
     reporter: Reporter
     environ: Mapping[str, str]
     machine: str
+    libraries: CxxLibraries | None = None
     offline: bool = False
     asked: bool = False
 
@@ -82,20 +103,46 @@ class ZigCompilers:
             return Rejected(path=project, reason=f"every release contains a newer clang than {clang.newest}")
         wanted = next(filter(is_zig, locked), None)
         kept = None if fresh and wanted is None and not self.offline else self._kept(allowed, wanted)
-        package = kept or self._fetched(allowed, wanted)
-        found = inspect_compiler(self._compiler(package.key), self.environ)
+        zig = kept or self._fetched(allowed, wanted)
+        self.store.ensure(zig.key, _gone)
+        if not any(map(is_cxx_library, locked)):
+            host = self._judge(self._compiler(zig.key), (zig,), purpose)
+            if self.libraries is None or (isinstance(host, HostCompiler) and self._can_link(host)):
+                return host
+        elif self.libraries is None:
+            return Rejected(path=project, reason="the sources have no libraries for it")
+        libraries = self.libraries.provide(host_limits(purpose)[Family.GCC], locked=locked, fresh=fresh)
+        self.store.ensure(libraries.key, _gone)
+        return self._judge(self._with_libraries(zig, libraries), (zig, libraries), purpose)
+
+    def _judge(self, cxx: Path, packages: tuple[FetchedPart, ...], purpose: Purpose) -> HostCompiler | Rejected:
+        found = inspect_compiler(cxx, self.environ)
         if isinstance(found, Rejected):
             return found
-        host = HostCompiler(
-            cxx=found.cxx,
-            version=found.version,
-            target=found.target,
-            library=found.library,
-            family=found.family,
-            packages=(package,),
-        )
+        host = replace(found, packages=packages)
         reason = why_unfit(host, purpose)
         return host if reason is None else Rejected(path=host.cxx, reason=reason)
+
+    def _can_link(self, host: HostCompiler) -> bool:
+        """Whether the GCC of this machine, whose headers there are, came with its static library."""
+        try:
+            compiler_file(host, "libstdc++.a", self.environ)
+        except ToolchainError:
+            return False
+        return True
+
+    def _with_libraries(self, zig: FetchedPart, libraries: FetchedPart) -> Path:
+        """The compiler that takes ``libraries`` for the machine's; it lies in the store between the two."""
+        name = f"{_TARGETS[self.machine]}-{Family.CLANG.program}"
+
+        def build(into: Path) -> Sequence[Artefact]:
+            text = _ON_LIBRARIES.format(zig=zig.key.name, name=name, libraries=libraries.key.name)
+            (into / name).write_text(text, encoding="ascii")
+            (into / name).chmod(0o755)
+            return ()
+
+        key = StoreKey.of("clang", zig=zig.key.name, libraries=libraries.key.name, recipe=_SCRIPTS_RECIPE)
+        return self.store.ensure(key, build) / name
 
     def _compiler(self, key: StoreKey) -> Path:
         return self.store.path(key) / "bin" / f"{_TARGETS[self.machine]}-{Family.CLANG.program}"
@@ -104,7 +151,7 @@ class ZigCompilers:
         stem = f"{self._recipe.project}-{artefact.version}"
         return StoreKey.of(stem, wheel=artefact.identity, recipe=[self._recipe.digest, _SCRIPTS_RECIPE])
 
-    def _kept(self, allowed: SpecifierSet, wanted: Artefact | None) -> FetchedCompiler | None:
+    def _kept(self, allowed: SpecifierSet, wanted: Artefact | None) -> FetchedPart | None:
         """The newest in the store, or the one that is made of ``wanted``."""
         found = [
             package
@@ -114,16 +161,20 @@ class ZigCompilers:
         ]
         return max(found, key=lambda package: Version(package.artefacts[0].version), default=None)
 
-    def _stored(self) -> Iterator[FetchedCompiler]:
+    def _stored(self) -> Iterator[FetchedPart]:
         for entry in sorted(self.store.entries.glob(f"{self._recipe.project}-*")):
             try:
                 artefacts = manifest_sources(entry, load_manifest(entry))
             except IntegrityError:
                 continue  # the store tells of it when it is used
             if artefacts and self._key(artefacts[0]).name == entry.name:
-                yield FetchedCompiler(key=self._key(artefacts[0]), artefacts=artefacts)
+                yield self._part(artefacts)
 
-    def _fetched(self, allowed: SpecifierSet, wanted: Artefact | None) -> FetchedCompiler:
+    def _part(self, artefacts: tuple[Artefact, ...]) -> FetchedPart:
+        name = f"{artefacts[0].name} {artefacts[0].version}"
+        return FetchedPart(name=name, key=self._key(artefacts[0]), artefacts=artefacts)
+
+    def _fetched(self, allowed: SpecifierSet, wanted: Artefact | None) -> FetchedPart:
         if self.offline:
             raise OfflineError(
                 f"{self._recipe.project}{allowed} is not in the store ({self.store.root}), but --offline forbids using"
@@ -133,7 +184,7 @@ class ZigCompilers:
         index, artefact = self._choose(allowed) if wanted is None else self._locate(wanted)
         key = self._key(artefact)
         self.store.ensure(key, lambda into: self._fill(index, artefact, key, into), index.check)
-        return FetchedCompiler(key=key, artefacts=self.store.artefacts(key))
+        return self._part(self.store.artefacts(key))
 
     def _locate(self, wanted: Artefact) -> tuple[Index, Artefact]:
         index = next((index for index in self.indexes if index.label == wanted.source), None)

@@ -43,8 +43,8 @@ from kernel_builder.toolchain.machine import (
     missing_tools,
     try_compiler,
 )
-from kernel_builder.toolchain.model import HostCompiler, Toolkit
-from kernel_builder.toolchain.recipe import bound_for
+from kernel_builder.toolchain.model import HostChoice, HostCompiler, Toolkit
+from kernel_builder.toolchain.recipe import bound_for, default_recipe
 from kernel_builder.toolchain.settings import DEBIAN, INDEX, ToolchainSettings
 from kernel_builder.variants.matrix import Matrix
 from kernel_builder.variants.names import Platform
@@ -157,7 +157,7 @@ def examine(directory: Path, run: Run, platform_: Platform | None = None) -> Dia
         settings = run.settings(directory)
     except KernelBuilderError as error:
         problem = error
-    checks = [*_python(environ), *_compilers(environ, machine), *_tools(environ, settings)]
+    checks = [*_python(environ), *_compilers(run, machine, settings), *_tools(environ, settings)]
     checks += [*_devices(environ, settings), *_resources(run.store), _sources(settings)]
     unreachable: KernelBuilderError | None = None
     if INDEX in settings.order:
@@ -198,13 +198,24 @@ def _python(environ: Mapping[str, str]) -> Iterator[Check]:
         yield Check(name="Python headers", standing=Standing.ABSENT, found=f"no {header}", remedy=remedy)
 
 
-def _compilers(environ: Mapping[str, str], machine: str) -> Iterator[Check]:
+def _can_be_fetched(run: Run, settings: ToolchainSettings) -> bool:
+    """Whether a compiler comes out of the store, or from the index, where none is installed."""
+    wanted = settings.host_compiler in {HostChoice.AUTO, HostChoice.ZIG}
+    at_hand = any(run.store.entries.glob(f"{default_recipe().zig.project}-*"))
+    return wanted and (at_hand or (not run.offline and INDEX in settings.order))
+
+
+def _compilers(run: Run, machine: str, settings: ToolchainSettings) -> Iterator[Check]:
+    environ = run.environ
     here = machine == build_machine()
     package = "c++" if here else f"{machine} c++"
     install = install_command(package, environ)
-    compilers = find_host_compilers(environ, machine=machine)
+    compilers = find_host_compilers(environ, machine=machine, choice=settings.host_compiler)
     hosts = compilers.right
-    if not hosts:
+    if not hosts and not compilers.chosen and _can_be_fetched(run, settings):
+        found = f"no g++ or clang++ for {machine}-linux is used: clang is taken out of {default_recipe().zig.project}"
+        yield Check(name="C++ compiler", standing=Standing.ABSENT, found=found, remedy=f"to use g++: {install}")
+    elif not hosts:
         tried = "; ".join(
             [*map(str, compilers.rejected), *(f"{h.cxx} compiles for {h.target}" for h in compilers.found)]
         )

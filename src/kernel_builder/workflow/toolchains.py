@@ -17,6 +17,7 @@ from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.index import Index, SimpleIndex
 from kernel_builder.store.settings import find_index
 from kernel_builder.toolchain.choice import ToolchainRequest
+from kernel_builder.toolchain.cxx_libraries import CxxLibraries
 from kernel_builder.toolchain.dependencies import Libraries, ResolvedLibrary
 from kernel_builder.toolchain.host import HostCompilers, build_machine, find_host_compilers
 from kernel_builder.toolchain.lock import LOCK_NAME, LockedVariant
@@ -25,7 +26,7 @@ from kernel_builder.toolchain.model import HostChoice, Toolkit
 from kernel_builder.toolchain.provide import Toolchains
 from kernel_builder.toolchain.resolved import ResolvedToolchain
 from kernel_builder.toolchain.settings import ToolchainSettings
-from kernel_builder.toolchain.sources import Sources, open_sources
+from kernel_builder.toolchain.sources import DOWNLOADS, Sources, open_sources
 from kernel_builder.toolchain.stable_headers import provide_stable_headers
 from kernel_builder.toolchain.zig import ZigCompilers
 from kernel_builder.variants.matrix import Kept, Matrix, stable_target
@@ -97,6 +98,16 @@ def _zig_compilers(
         reporter=run.reporter,
         environ=run.environ,
         machine=hosts.machine,
+        libraries=CxxLibraries(
+            settings=settings,
+            store=run.store,
+            reporter=run.reporter,
+            transport=sources.debian,
+            downloads=run.store.root / DOWNLOADS,
+            environ=run.environ,
+            machine=hosts.machine,
+            offline=run.offline,
+        ),
         offline=run.offline,
         asked=asked,
     )

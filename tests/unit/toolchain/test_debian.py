@@ -9,15 +9,19 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from kernel_builder.backends.cuda.debian import CUDA_MEMBERS, CUDA_PACKAGE, NVCC_PROFILE, cuda_target
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
+from kernel_builder.events import Silent
+from kernel_builder.store.cache import Store
+from kernel_builder.store.offline import OfflineError
 from kernel_builder.store.settings import IndexSettings
 from kernel_builder.store.transport import Transport
+from kernel_builder.toolchain.cxx_libraries import CxxLibraries
 from kernel_builder.toolchain.debian import (
     DebianArchive,
     apt_mirrors,
@@ -26,6 +30,9 @@ from kernel_builder.toolchain.debian import (
     newest_package,
     verify_clearsigned,
 )
+from kernel_builder.toolchain.host import Limits
+from kernel_builder.toolchain.model import Family
+from kernel_builder.toolchain.settings import Place, ToolchainSettings
 from published import LoopbackSite, make_deb, make_tar, serve_folder
 
 needs_gpg = pytest.mark.skipif(
@@ -347,3 +354,101 @@ def test_machines_have_debian_names() -> None:
 
 def test_the_profile_names_no_absolute_path() -> None:
     assert not [word for word in NVCC_PROFILE.replace('"', " ").split() if word.startswith("/")]
+
+
+LIBRARIES = {
+    "libstdc++-12-dev": {
+        "usr/include/c++/12/vector": b"v",
+        "usr/lib/gcc/x86_64-linux-gnu/12/libstdc++.a": b"a",
+        "usr/share/doc/libstdc++-12-dev/copyright": b"c",
+    },
+    "libgcc-12-dev": {
+        "usr/lib/gcc/x86_64-linux-gnu/12/crtbeginS.o": b"o",
+        "usr/lib/gcc/x86_64-linux-gnu/12/libasan_preinit.o": b"o",
+    },
+    "libc6-dev": {"usr/include/stdio.h": b"h", "usr/lib/x86_64-linux-gnu/crti.o": b"o"},
+    "linux-libc-dev": {"usr/include/linux/types.h": b"h"},
+    "libc6": {"lib/x86_64-linux-gnu/libc.so.6": b"so", "usr/lib/x86_64-linux-gnu/gconv/UTF-7.so": b"so"},
+    "libgcc-s1": {"lib/x86_64-linux-gnu/libgcc_s.so.1": b"so"},
+}
+
+
+def publish_libraries(root: Path, signer: Signer, version: str) -> None:
+    """A mirror with the packages that clang compiles with."""
+    stanzas: list[str] = []
+    for name, files in LIBRARIES.items():
+        deb = make_deb(lzma.compress(make_tar({f"./{path}": data + version.encode() for path, data in files.items()})))
+        pool = f"pool/main/{name}_{version}_amd64.deb"
+        (root / pool).parent.mkdir(parents=True, exist_ok=True)
+        (root / pool).write_bytes(deb)
+        stanzas.append(stanza(version, pool, deb).replace(CUDA_PACKAGE, name))
+    packages = lzma.compress("\n".join(stanzas).encode())
+    folder = root / "dists" / "bookworm" / "main" / "binary-amd64"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "Packages.xz").write_bytes(packages)
+    digest = hashlib.sha256(packages).hexdigest()
+    release = f"Codename: bookworm\nSHA256:\n {digest} {len(packages)} main/binary-amd64/Packages.xz\n"
+    (root / "dists/bookworm/InRelease").write_bytes(signer.sign(release))
+
+
+@pytest.fixture
+def libraries(signer: Signer, transport: Transport, tmp_path: Path) -> CxxLibraries:
+    mirror = tmp_path / "libraries"
+    mirror.mkdir()
+    publish_libraries(mirror, signer, "12.2.0-14")
+    return CxxLibraries(
+        settings=ToolchainSettings(debian_mirror=Place(path=mirror), debian_keyring=signer.keyring),
+        store=Store(tmp_path / "store"),
+        reporter=Silent(),
+        transport=transport,
+        downloads=tmp_path / "store" / "downloads",
+        environ=os.environ,
+        machine="x86_64",
+    )
+
+
+ANY_GCC = Limits(family=Family.GCC, oldest=11, newest=None)
+
+
+@needs_gpg
+def test_the_libraries_of_a_compiler_are_a_tree_of_what_compiling_needs(libraries: CxxLibraries) -> None:
+    part = libraries.provide(ANY_GCC)
+    assert part.name == "Debian's libstdc++ 12"
+    assert [artefact.name for artefact in part.artefacts] == sorted(LIBRARIES)
+    entry = libraries.store.path(part.key)
+    found = {str(path.relative_to(entry)) for path in entry.rglob("*") if path.is_file()} - {".manifest.json"}
+    left_out = ("copyright", "libasan_preinit.o", "UTF-7.so")
+    assert found == {path for files in LIBRARIES.values() for path in files if not path.endswith(left_out)}
+
+
+@needs_gpg
+def test_libraries_in_the_store_serve_until_the_newest_are_asked_for(
+    libraries: CxxLibraries, signer: Signer, tmp_path: Path
+) -> None:
+    first = libraries.provide(ANY_GCC)
+    publish_libraries(tmp_path / "libraries", signer, "12.2.0-15")
+    assert libraries.provide(ANY_GCC) == first
+    assert replace(libraries, offline=True).provide(ANY_GCC) == first
+    newer = libraries.provide(ANY_GCC, fresh=True)
+    assert [artefact.version for artefact in newer.artefacts] == ["12.2.0-15"] * 6
+    assert libraries.provide(ANY_GCC, locked=first.artefacts) == first
+    elsewhere = replace(libraries, store=Store(tmp_path / "elsewhere"))
+    with pytest.raises(ToolchainError, match="has other packages of libstdc"):
+        elsewhere.provide(ANY_GCC, locked=first.artefacts)
+
+
+@needs_gpg
+def test_libraries_come_from_where_the_user_says_alone(libraries: CxxLibraries) -> None:
+    def refused(**changes: object) -> str:
+        with pytest.raises(ToolchainError) as caught:
+            replace(libraries, settings=replace(libraries.settings, **changes)).provide(ANY_GCC)  # type: ignore[arg-type]
+        assert "apt-get install g++" in str(caught.value.hint)
+        return caught.value.message
+
+    assert "debian is not among the sources" in refused(order=("index",))
+    assert "the project names the mirror" in refused(by_project=frozenset({"debian"}))
+    assert "keyring is not at /nowhere" in refused(debian_keyring=Path("/nowhere"))
+    with pytest.raises(OfflineError, match="not in the store"):
+        replace(libraries, offline=True).provide(ANY_GCC)
+    with pytest.raises(ToolchainError, match="this machine has no libstdc"):
+        libraries.provide(Limits(family=Family.GCC, oldest=9, newest=11))

@@ -93,6 +93,9 @@ recipe = 1
 project = "ziglang"
 include = ["zig"]
 release = [{{ since = "0.11", clang = 16 }}]
+[cxx-libraries]
+packages = ["libstdc++-{{gcc}}-dev"]
+suites = {{ bookworm = 12 }}
 [torch]
 project = "torch"
 include = ["a"]

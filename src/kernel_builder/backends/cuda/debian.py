@@ -11,7 +11,7 @@ from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.cache import require_space
 from kernel_builder.store.transport import Transport
 from kernel_builder.toolchain.choice import Refused, Taken, ToolkitTree, whole_files
-from kernel_builder.toolchain.debian import DebianArchive, DebPackage, apt_mirrors, debian_architecture, find_keyring
+from kernel_builder.toolchain.debian import NON_FREE, DebianArchive, DebPackage, open_archives
 from kernel_builder.toolchain.host import build_machine
 from kernel_builder.toolchain.recipe import Component
 from kernel_builder.toolchain.settings import DEBIAN, ToolchainSettings
@@ -73,22 +73,14 @@ class CudaDebian:
     def _archives(self) -> tuple[DebianArchive, ...]:
         """The mirror that the user names, or apt's. Raises :class:`ToolchainError` without mirror or keys."""
         mirror = self._settings.debian_mirror
-        mirrors: Sequence[str | Path] = apt_mirrors() if mirror is None else (mirror.address,)
-        if not mirrors:
-            raise ToolchainError(
-                "apt has no mirror of Debian here, and kernel-builder.toml sets none ([debian] mirror)"
-            )
-        keyring = find_keyring(self._settings.debian_keyring)
-        return tuple(
-            DebianArchive(
-                address,
-                keyring,
-                self._transport,
-                architecture=debian_architecture(build_machine()),
-                downloads=self._downloads,
-                environ=self._environ,
-            )
-            for address in mirrors
+        return open_archives(
+            mirror.address if mirror is not None else None,
+            self._settings.debian_keyring,
+            self._transport,
+            machine=build_machine(),
+            component=NON_FREE,
+            downloads=self._downloads,
+            environ=self._environ,
         )
 
     def _package(self, cuda: str) -> DebPackage | str:
