@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import Any, BinaryIO
 
 from kernel_builder.errors import BuildError
 
+_BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 LARGEST_FILE = 50 * 10**9
 """Bytes of the largest file that the Hub takes, says its documentation on storage limits."""
 
@@ -142,3 +144,9 @@ def write_bytes(path: Path, data: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """:func:`write_bytes` of ``text`` in UTF-8, line ends as they are."""
     write_bytes(path, text.encode("utf-8"))
+
+
+def bytes_of(text: str) -> int | None:
+    """How many bytes ``5G`` or ``800M`` are; ``None`` for what is no size."""
+    match = re.fullmatch(r"(\d+)([KMGT]?)(?:IB|B)?", text.strip().upper())
+    return int(match[1]) * _BYTES[match[2]] if match else None

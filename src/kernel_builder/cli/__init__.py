@@ -45,6 +45,7 @@ COMMANDS: dict[str, Entry] = {
     "doctor": Entry("doctor", "Show what this machine has, what it can build, and how to fix the rest."),
     "lock": Entry("lock", "Lock exactly what each variant is compiled with, or check the lock."),
     "toolchain": Entry("toolchain", "Fetch, inspect, verify and move toolchains."),
+    "cache": Entry("cache", "Show, verify and shrink the cache of what compilers made."),
     "schema": Entry("schema", "Print the JSON schema of build.toml, for editors."),
 }
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kernel_builder.errors import UsageError
+from kernel_builder.files import bytes_of
 
 if TYPE_CHECKING:
     from kernel_builder.variants.names import Platform
@@ -160,7 +161,6 @@ def platform_option(command: _Command) -> _Command:
 
 
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-_BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def read_duration(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
@@ -175,9 +175,7 @@ def read_duration(_ctx: click.Context, _parameter: click.Parameter, value: str |
 
 def read_size(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
     """Callback of an option: bytes."""
-    if value is None:
-        return None
-    match = re.fullmatch(r"(\d+)([KMGT]?)(?:IB|B)?", value.strip().upper())
-    if match is None:
+    size = None if value is None else bytes_of(value)
+    if value is not None and size is None:
         raise click.BadParameter(f"{value!r} is not a size; use 5G or 800M")
-    return int(match[1]) * _BYTES[match[2]]
+    return size

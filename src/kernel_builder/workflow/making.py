@@ -12,7 +12,6 @@ from pathlib import Path
 from kernel_builder.artifact.built import CARD, variants_in
 from kernel_builder.artifact.variant import check_space, recover
 from kernel_builder.config.model import Project
-from kernel_builder.engine.cache import ActionCache
 from kernel_builder.engine.local import LocalEngine
 from kernel_builder.engine.protocol import EngineOptions
 from kernel_builder.engine.work import exclusive
@@ -26,6 +25,7 @@ from kernel_builder.project.inputs import build_inputs
 from kernel_builder.seen import Sighting, look_again
 from kernel_builder.workflow.basis import basis_of
 from kernel_builder.workflow.build import BuildRequest
+from kernel_builder.workflow.caching import open_cache
 from kernel_builder.workflow.finish import Finisher
 from kernel_builder.workflow.outcome import BuildOutcome
 from kernel_builder.workflow.prepare import Prepared, prepare, refuse_unknown_architectures
@@ -34,8 +34,6 @@ from kernel_builder.workflow.select import Selection
 from kernel_builder.workflow.toolchains import ToolchainOptions, provide
 from kernel_builder.workflow.unchanged import Noting, keep
 
-ACTIONS = "actions"
-"""The folder of the store with the action cache."""
 _SPACE_PER_ARCHITECTURE = 1 << 20
 _SPACE_PER_LIBRARY = 2 << 20
 
@@ -101,7 +99,7 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
         variants=request.variants_at_once,
         cores=request.cores,
         keep_going=request.keep_going,
-        cache=ActionCache(run.store.root / ACTIONS) if request.cache else None,
+        cache=open_cache(run) if request.cache else None,
         verbose=request.verbose,
     )
     finisher = Finisher(prepared=prepared, environment=environment, conformance=conformance, reporter=run.reporter)
