@@ -22,6 +22,7 @@ NOT_OURS = PACKAGE / "templates"
 
 OPTIONAL: Mapping[str, str] = {
     "sigstore": "the extra 'sign': signing and verifying alone need it, and say so",
+    "obstore": "the extra 'shared-cache': a cache on a server alone needs it, and says so",
     "kernels": "the extra 'run': the interpreter that loads a variant has it, which may be another one",
 }
 """Modules of extras -> why the package works without them. They are imported within functions alone."""
@@ -94,7 +95,10 @@ def _project() -> dict[str, list[str]]:
     with (ROOT / "pyproject.toml").open("rb") as file:
         document = tomllib.load(file)["project"]
     extras = document["optional-dependencies"]
-    return {"dependencies": document["dependencies"], "extras": [*extras["run"], *extras["sign"]]}
+    return {
+        "dependencies": document["dependencies"],
+        "extras": [*extras["run"], *extras["sign"], *extras["shared-cache"]],
+    }
 
 
 def test_everything_that_is_imported_is_declared(names: dict[str, bool], required: set[str]) -> None:

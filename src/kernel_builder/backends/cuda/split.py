@@ -57,16 +57,21 @@ class _Splitter:
         own = {name for step in group for name in step.made}
         given = dict.fromkeys(name for step in group for name in step.read if name not in own)
         reads_source = any(step.preprocesses for step in group)
-        trees = context.trees(*(library.name for library in self._unit.libraries))
         name = self._unit.source if architecture is None else f"{self._unit.source}.{architecture}"
         log = context.layout.log_for(name if kind is not ActionKind.SPLIT else f"{name}.split")
         depfile = context.places.word(log.with_suffix(".d")) if reads_source else None
+        made_of = tuple(self._step(step, depfile, outputs[0]) for step in group)
+        trees = context.trees(*(library.name for library in self._unit.libraries))
+        if not reads_source:
+            # Of what others made, nothing is looked up in any other: equal files of theirs give equal results.
+            words = " ".join(word for step in made_of for word in step.command)
+            trees = tuple(tree for tree in trees if tree.name == "toolkit" or f"{{tree:{tree.name}}}" in words)
         return Action(
             id=action_id(context.variant, kind, self._unit.source, architecture),
             kind=kind,
             variant=context.variant,
             source=self._unit.source,
-            steps=tuple(self._step(step, depfile, outputs[0]) for step in group),
+            steps=made_of,
             inputs=((self._source, *given) if reads_source else tuple(given)),
             implicit=() if reads_source else steps.stubs,
             outputs=outputs,
@@ -74,7 +79,7 @@ class _Splitter:
             log=context.places.word(log),
             memory=HEAVY_MEMORY if self._unit.source in context.heavy else _MEMORY,
             tools=tuple({step.program: self._tool(step) for step in group}.values()),
-            trees=trees if reads_source else tuple(tree for tree in trees if tree.name == "toolkit"),
+            trees=trees,
             architecture=architecture,
         )
 
