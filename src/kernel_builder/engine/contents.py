@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import threading
 import time
@@ -16,9 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_builder.files import parse_json, write_text
+from kernel_builder.seen import YOUNG_NS, stamp
 
-_RACY = 100_000_000
-"""Nanoseconds: a file that changed so shortly before it was read may change again without its times telling."""
 _MOST = 50_000
 _COMMENTED = (".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".hip", ".inl", ".inc", ".mm")
 _TOKEN = re.compile(
@@ -33,8 +31,6 @@ _TRAILING = re.compile(rb"[ \t\r\f\v]+$", re.MULTILINE)
 _MARKERS = re.compile(rb"^(?:#[ ][^\n]*)?\n", re.MULTILINE)
 _UNSURE = re.compile(rb"\?\?/|%:|\\[ \t\r\f\v]+\n")
 """Other spellings of a backslash, of a number sign and of a continued line, in which nobody writes any more."""
-
-Stamp = tuple[int, int, int, int]
 
 
 def blob_digest(data: bytes) -> str:
@@ -61,7 +57,7 @@ def source_digest(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class _Known:
-    stamp: Stamp
+    stamp: list[int]
     digest: str
     read_at: int
 
@@ -82,10 +78,7 @@ class Contents:
         found = cls(file)
         try:
             kept = parse_json(file.read_bytes())
-            found._known = {
-                path: _Known((size, mtime, ctime, inode), digest, 0)
-                for path, (size, mtime, ctime, inode, digest) in kept.items()
-            }
+            found._known = {path: _Known(list(shown), digest, 0) for path, (shown, digest) in kept.items()}
         except (OSError, ValueError, AttributeError, TypeError):
             pass
         return found
@@ -111,7 +104,7 @@ class Contents:
             return None
         if moment is not None and max(status.st_mtime_ns, status.st_ctime_ns) >= moment:
             return None
-        if path not in self._fresh or self._known[path].stamp != _stamp(status):
+        if path not in self._fresh or self._known[path].stamp != stamp(status):
             self.forget(path)
         return self.digest(path)
 
@@ -121,41 +114,39 @@ class Contents:
 
     def assume(self, path: str, text: str) -> None:
         """Take ``text`` for what is in the file, whatever is there now."""
-        self._fresh[path] = _digest(path, text.encode("utf-8"))
+        self._fresh[path] = self._digest(path, text.encode("utf-8"))
 
     def save(self) -> None:
         """Keep what is known for the next build."""
         if not self._changed:
             return
-        kept = {
-            path: [*known.stamp, known.digest]
-            for path, known in self._known.items()
-            if known.read_at - max(known.stamp[1], known.stamp[2]) > _RACY or known.read_at == 0
-        }
+        kept = {path: (known.stamp, known.digest) for path, known in self._known.items() if _is_old(known)}
         if len(kept) > _MOST:
             kept = {path: entry for path, entry in kept.items() if path in self._fresh}
         write_text(self.file, json.dumps(kept, separators=(",", ":")))
 
     def _look(self, path: str) -> str | None:
         try:
-            stamp = _stamp(Path(path).stat())
+            shown = stamp(Path(path).stat())
             known = self._known.get(path)
-            if known is not None and known.stamp == stamp:
+            if known is not None and known.stamp == shown:
                 return known.digest
             read_at = time.time_ns()
             data = Path(path).read_bytes()
         except OSError:
             return None
-        digest = _digest(path, data)
+        digest = self._digest(path, data)
         with self._lock:
-            self._known[path] = _Known(stamp, digest, read_at)
+            self._known[path] = _Known(shown, digest, read_at)
             self._changed = True
         return digest
 
+    def _digest(self, path: str, data: bytes) -> str:
+        """What compilers made has no comments."""
+        is_source = path.endswith(_COMMENTED) and not path.startswith(f"{self.file.parent}/")
+        return source_digest(data) if is_source else blob_digest(data)
 
-def _digest(path: str, data: bytes) -> str:
-    return source_digest(data) if path.endswith(_COMMENTED) else blob_digest(data)
 
-
-def _stamp(status: os.stat_result) -> Stamp:
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+def _is_old(known: _Known) -> bool:
+    """Whether the file was not just being written when it was read: its times tell if it is written again."""
+    return known.read_at == 0 or max(known.stamp[3:]) < known.read_at - YOUNG_NS

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -198,7 +199,10 @@ class Performer:
         places = self.plan.places
         read = [str(places.path(word, action)) for word in (*action.inputs, *action.implicit)]
         if action.depfile is not None:
-            read += (str(places.work / path) for path in headers(places.path(action.depfile, action)))
+            # Programs run in the work directory, wherever links to it lead.
+            here = places.work.resolve()
+            listed = headers(places.path(action.depfile, action))
+            read += (path if path.startswith("/") else os.path.normpath(here / path) for path in listed)
         store, work = f"{places.store}/", f"{places.work}/"
         reads: dict[str, str] = {}
         # What is in the store never changes; work directories of projects that cannot be written are there, too.
