@@ -18,6 +18,8 @@ from pathlib import Path
 
 from kernel_builder.actions.places import Places
 from kernel_builder.artifact.digest import METADATA, hash_variant
+from kernel_builder.binary.elf import ElfError
+from kernel_builder.binary.renaming import renamed
 from kernel_builder.errors import BuildError, MachineError
 from kernel_builder.plan.model import VariantPlan
 
@@ -168,15 +170,27 @@ def _fill(stage: Path, plan: VariantPlan, places: Places) -> None:
                 raise BuildError(f"{origin} disappeared while the variant was being installed") from error
         target.chmod(_FILE_MODE)
     if plan.library is not None:
-        library = places.path(plan.library)
-        target = stage / library.name
-        shutil.copyfile(library, target)
+        target = stage / f"{plan.ops_id}.abi3.so"
+        _install_library(places.path(plan.library), plan, target)
         target.chmod(_LIBRARY_MODE)
     text = metadata_text(plan, hash_variant(stage))
     (stage / METADATA).write_text(text, encoding="utf-8")
     (stage / METADATA).chmod(_FILE_MODE)
     for directory in (path for path in stage.rglob("*") if path.is_dir()):
         directory.chmod(stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
+
+
+def _install_library(library: Path, plan: VariantPlan, target: Path) -> None:
+    """Copy a library under the ops id of its variant, which need not be the one that it was linked as."""
+    if plan.linked_as == plan.ops_id:
+        shutil.copyfile(library, target)
+        return
+    try:
+        target.write_bytes(renamed(library.read_bytes(), plan.linked_as, plan.ops_id))
+    except ElfError as error:
+        raise BuildError(
+            f"cannot install {library} as {plan.ops_id}: {error}", hint="delete it and build again"
+        ) from error
 
 
 @contextmanager

@@ -16,9 +16,10 @@ import errno
 import mmap
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import pairwise
 from pathlib import Path
 
@@ -360,6 +361,60 @@ def _dynamic_symbol_count(image: _Image, tags: dict[int, int]) -> int:
     if count > _MAX_SYMBOLS:
         raise ElfError(f"it has an implausible number of dynamic symbols: {count}")
     return count
+
+
+class Tag(IntEnum):
+    """Entries of the dynamic section."""
+
+    HASH = _DT_HASH
+    GNU_HASH = _DT_GNU_HASH
+    STRTAB = _DT_STRTAB
+    SYMTAB = _DT_SYMTAB
+    VERSYM = _DT_VERSYM
+
+
+DYNAMIC_SYMBOL, RELOCATION = _SYM, _RELA
+"""The entries of their tables: a symbol's first field is the offset of its name, a relocation's second one has the
+number of a symbol in its upper half.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dynamic:
+    """Where the tables of a shared object are in its file: ``tags`` of the dynamic section, and how many ``symbols``
+    there are.
+    """
+
+    tags: Mapping[int, int]
+    symbols: int
+    _image: _Image
+
+    @classmethod
+    def of(cls, data: Buffer) -> Dynamic:
+        """That of ``data``. Raises :class:`ElfError` for anything but a shared object."""
+        image = _Image(data)
+        tags = dict(_dynamic_entries(image))
+        return cls(tags=tags, symbols=_dynamic_symbol_count(image, tags), _image=image)
+
+    def offset(self, tag: int) -> int:
+        """The offset in the file of the table that ``tag`` names. Raises :class:`ElfError` where there is none."""
+        if tag not in self.tags:
+            raise ElfError(f"its dynamic section has no entry {tag:#x}")
+        return self._image.offset_of(self.tags[tag])
+
+    def relocations(self) -> Iterator[tuple[int, int]]:
+        """Begin and end of each table of relocations."""
+        for table, size in ((_DT_RELA, _DT_RELASZ), (_DT_JMPREL, _DT_PLTRELSZ)):
+            if table in self.tags:
+                start, length = self.offset(table), self.tags.get(size, 0)
+                self._image.require(start, length)
+                yield start, start + length // _RELA.size * _RELA.size
+
+    def notes(self) -> Iterator[tuple[int, int]]:
+        """Begin and end of each segment of notes."""
+        for note in self._image.notes:
+            self._image.require(note.offset, note.size)
+            yield note.offset, note.offset + note.size
 
 
 def read_elf(data: Buffer) -> ElfFile:

@@ -44,6 +44,12 @@ class FrameworkRules(Protocol):
         """
         ...
 
+    def binds_early(self, sources: tuple[str, ...], survey: Survey) -> bool:
+        """Whether any of ``sources`` must be compiled with the final ops id, which then may be anywhere in the library.
+        Otherwise it stands in the library where :mod:`kernel_builder.binary.renaming` finds it.
+        """
+        ...
+
     def definer(
         self,
         sources: tuple[str, ...],
@@ -62,7 +68,9 @@ class FrameworkRules(Protocol):
     def generated(
         self, layout: Layout, places: Places, *, ops_id: str, unique: str, cxx11_abi: bool
     ) -> tuple[GeneratedFile, ...]:
-        """The sources and scripts that are generated for a compiled variant. :meth:`module` is among them."""
+        """The sources and scripts that are generated for a compiled variant that is linked as ``ops_id``.
+        :meth:`module` is among them.
+        """
         ...
 
     def module(self, layout: Layout) -> Path:

@@ -58,6 +58,10 @@ class Torch:
         own = {HEAVY} if any(name in text for name in _HEAVY_INCLUDES) else set()
         return marks_of(text) | own | ({f"{FIRST}{' '.join(first)}"} if first else set())
 
+    def binds_early(self, sources: tuple[str, ...], survey: Survey) -> bool:
+        """See :class:`~kernel_builder.frameworks.protocol.FrameworkRules`."""
+        return bool(early_sources(sources, survey.inputs.included, survey.marks))
+
     def definer(
         self,
         sources: tuple[str, ...],

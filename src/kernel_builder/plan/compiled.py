@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernel_builder.actions.context import Context, Layout
@@ -61,10 +61,14 @@ class CompiledVariant:
         units = self._units(sections)
         ops_id = self.identity.ops_id(self.project, self.kept.backend)
         context = self._context(units, ops_id)
-        library = context.word(context.layout.variant / f"{ops_id}.abi3.so")
+        sources = tuple(unit.source for unit in units)
+        early = self._framework.binds_early(sources, self.survey)
+        unique = self.identity.unique if early else _stand_in(self.identity.unique)
+        linked_as = f"{self._ops_name}_{unique}"
+        library = context.word(context.layout.variant / f"{linked_as}.abi3.so")
         actions, questions = self._actions(context, units, Path(self.places.text(library)))
         framework_files = self._framework.generated(
-            context.layout, self.places, ops_id=ops_id, unique=self.identity.unique, cxx11_abi=self._cxx11_abi
+            context.layout, self.places, ops_id=linked_as, unique=unique, cxx11_abi=self._cxx11_abi
         )
         archs = tuple(str(one) for entry in effective for one in entry.effective)
         by_project = self.toolchain.by_project
@@ -76,6 +80,7 @@ class CompiledVariant:
             generated=tuple(sorted((*framework_files, *questions), key=lambda file: file.path)),
             actions=actions,
             library=library,
+            linked_as=linked_as,
             goals=actions[-1].outputs,
             installed=installed,
             metadata=metadata.describe(
@@ -163,6 +168,7 @@ class CompiledVariant:
                 self.remarks.note(note)
         module = module_action(context, self._framework.module(context.layout))
         actions.append(module)
+        shown = f"{self._ops_name}.abi3.so"  # what it is linked as means nothing to people
         link = link_action(context, (*objects, *module.outputs), library, self._framework.library)
         versions = self._versions()
         named = ("torch", *([self.kept.backend.value] if self.toolchain.toolkit else []))
@@ -176,7 +182,12 @@ class CompiledVariant:
             covered=covered.path,
             elsewhere=self._elsewhere(units),
         )
-        return (*actions, link, check), (question, covered)
+        return (*actions, replace(link, source=shown), replace(check, source=shown)), (question, covered)
+
+    @property
+    def _ops_name(self) -> str:
+        """The ops id but for its unique part."""
+        return self.identity.ops_id(self.project, self.kept.backend).removesuffix(f"_{self.identity.unique}")
 
     def _elsewhere(self, units: tuple[Unit, ...]) -> Mapping[str, Mapping[str, object]]:
         """The sources that only other variants compile: for which section, and whether this backend could."""
@@ -292,6 +303,16 @@ class CompiledVariant:
             text = f"{{sources}}: {word} is raised to {{standards}}, which torch's headers need"
             self.remarks.warn(text, sources=unit.source, standards=f"C++{self.row.cxx_standard}")
         return flags
+
+
+def _stand_in(unique: str) -> str:
+    """What a library is linked with in the place of ``unique``, which changes with every edit and is put into it when
+    it is installed: as long, always the same, and nothing that anybody writes.
+
+    All digits: linkers keep a name that is the end of another one within it, and no name begins with a digit.
+    """
+    digest = hashlib.sha512(b"stands in for the unique part of an ops id").hexdigest()
+    return str(int(digest, 16))[: len(unique)]
 
 
 def _key(backend: Backend, role: Role) -> str:

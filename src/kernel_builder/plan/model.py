@@ -39,7 +39,9 @@ class EffectiveSection:
 class VariantPlan:
     """How one variant is made. ``library`` is ``None`` for a noarch variant, which has no actions.
 
-    ``goals`` are the outputs that the variant is complete with.
+    ``linked_as`` is the ops id that the library is linked with; it is installed with ``ops_id`` in its place. So that
+    what is linked depends on nothing but what it is made of. ``goals`` are the outputs that the variant is complete
+    with.
     """
 
     variant: Variant
@@ -49,6 +51,7 @@ class VariantPlan:
     library: str | None
     installed: tuple[InstalledFile, ...]
     metadata: Mapping[str, object]
+    linked_as: str = ""
     goals: tuple[str, ...] = ()
     sections: tuple[EffectiveSection, ...] = ()
     toolchain: Mapping[str, str] = field(default_factory=dict)
@@ -126,6 +129,7 @@ def _variant_json(plan: VariantPlan, places: Places | None) -> dict[str, object]
         "generated": [{"path": shown(file.path), "content": file.content} for file in plan.generated],
         "steps": [_action_json(action, places) for action in plan.actions],
         "library": shown(plan.library) if plan.library else None,
+        "linked-as": plan.linked_as or None,
         "installed": [
             {"path": file.path, "origin": shown(file.origin) if file.origin else None} for file in plan.installed
         ],

@@ -1,0 +1,121 @@
+"""What an edit costs: a file of Python is no reason to compile, link or inspect anything."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from conftest import CPU, ProjectMaker, Result, Tool, commit
+
+ARGUMENTS = ("--variant", CPU, "--json", "--no-load")
+
+
+def build(tool: Tool, root: Path) -> Result:
+    built = tool("build", root, *ARGUMENTS)
+    assert built.code == 0, built.stderr
+    return built
+
+
+def steps(result: Result) -> list[str]:
+    """What was run, as progress shows it."""
+    return [line for line in result.stderr.splitlines() if line.startswith("[")]
+
+
+def made(root: Path) -> dict[str, int]:
+    """Everything that compilers and linkers made, and when."""
+    work = root / ".kernel-builder" / CPU
+    return {str(path): path.stat().st_mtime_ns for path in work.rglob("*") if path.suffix in {".o", ".so"}}
+
+
+def test_an_edit_of_python_links_nothing_and_loads_beside_the_former_build(
+    tool: Tool, make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")  # whose libraries the kernel needs
+    root = make_project("loop", {"a.cpp": 'static int count; extern "C" int a() { return ++count; }\n'})
+    commit(root)
+    python = root / "torch-ext" / "loop" / "__init__.py"
+    build(tool, root)
+    libraries: list[Path] = []
+    before: dict[str, int] = {}
+    for edit in range(3):
+        python.write_text(f"from . import _ops\nedit = {edit}\n", encoding="ascii")
+        result = build(tool, root)
+        assert result.compiled() == []
+        assert made(root).keys() == before.keys() or not before
+        if before:  # the first edit of a clean tree makes a longer name
+            assert steps(result) == []
+            assert made(root) == before
+        before = made(root)
+        variant = tmp_path / f"edit-{edit}"
+        shutil.copytree(root / "build" / CPU, variant)
+        (library,) = variant.glob("*.abi3.so")
+        assert library.name == f"{result.variant()['ops-id']}.abi3.so"
+        libraries.append(library)
+
+    opened = [ctypes.CDLL(str(library), mode=os.RTLD_LAZY) for library in libraries]
+    assert len({library.name for library in libraries}) == 3
+    for library, handle in zip(libraries, opened, strict=True):
+        assert hasattr(handle, f"PyInit_{library.name.removesuffix('.abi3.so')}")
+    assert [handle.a() for handle in (*opened, *opened)] == [1, 1, 1, 2, 2, 2]
+
+
+def test_commits_that_differ_in_python_share_what_was_linked(tool: Tool, make_project: ProjectMaker) -> None:
+    root = make_project("shared", {"a.cpp": 'extern "C" int a() { return 1; }\n'})
+    commit(root)
+    build(tool, root)
+    before = made(root)
+    (root / "torch-ext" / "shared" / "__init__.py").write_text("from . import _ops\nx = 1\n", encoding="ascii")
+    commit(root)
+    result = build(tool, root)
+    assert steps(result) == []
+    assert made(root) == before
+    assert result.variant()["status"] == "built"
+
+
+def test_what_says_its_name_elsewhere_is_linked_under_it(tool: Tool, make_project: ProjectMaker) -> None:
+    """A source that uses the name in a way of its own may have it anywhere, in instructions also."""
+    pytest.importorskip("torch")  # whose libraries the kernel needs
+    text = """\
+#define TEXT(X) #X
+#define NAME(X) TEXT(X)
+extern "C" const char *name() { return NAME(TORCH_EXTENSION_NAME); }
+"""
+    root = make_project("early", {"a.cpp": text})
+    commit(root)
+    for edit in range(2):
+        (root / "torch-ext" / "early" / "__init__.py").write_text(f"from . import _ops\nx = {edit}\n", encoding="ascii")
+        result = build(tool, root)
+        (library,) = (root / "build" / CPU).glob("*.abi3.so")
+        handle = ctypes.CDLL(str(library), mode=os.RTLD_LAZY)
+        handle.name.restype = ctypes.c_char_p
+        assert handle.name().decode() == result.variant()["ops-id"]
+        assert result.compiled() == ["a.cpp"]
+
+
+def test_what_the_kernel_says_is_left_alone(tool: Tool, make_project: ProjectMaker) -> None:
+    """Linkers keep a text that is the end of another one within it: names, and strings that a source has."""
+    pytest.importorskip("torch")  # whose libraries the kernel needs
+    root = make_project("ends", {"a.cpp": 'extern "C" int a() { return 0; }\n'})
+    build(tool, root)
+    (linked,) = (root / ".kernel-builder" / CPU).glob("*.abi3.so")
+    stand_in = linked.name.removesuffix(".abi3.so").rpartition("_")[2]
+    ends = [stand_in[at:] for at in range(len(stand_in))]
+    letters = "abcdef"
+    texts = "".join(f'const char *text_{at}() {{ return "{end}"; }}\n' for at, end in enumerate(ends))
+    functions = "".join(f"int {letter}() {{ return {at}; }}\n" for at, letter in enumerate(letters))
+    (root / "a.cpp").write_text(f'extern "C" {{\n{texts}{functions}}}\n', encoding="ascii")
+    build(tool, root)
+    assert stand_in in {path.name.removesuffix(".abi3.so").rpartition("_")[2] for path in linked.parent.glob("*.so")}
+    (library,) = (root / "build" / CPU).glob("*.abi3.so")
+    handle = ctypes.CDLL(str(library), mode=os.RTLD_LAZY)
+    found = []
+    for at in range(len(ends)):
+        function = handle[f"text_{at}"]
+        function.restype = ctypes.c_char_p
+        found.append(function().decode())
+    assert found == ends
+    assert [handle[letter]() for letter in letters] == list(range(len(letters)))
