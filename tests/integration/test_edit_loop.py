@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import CPU, ProjectMaker, Result, Tool, commit
+from kernel_builder.load import child
 
 ARGUMENTS = ("--variant", CPU, "--json", "--no-load")
 
@@ -119,3 +121,57 @@ def test_what_the_kernel_says_is_left_alone(tool: Tool, make_project: ProjectMak
         found.append(function().decode())
     assert found == ends
     assert [handle[letter]() for letter in letters] == list(range(len(letters)))
+
+
+LOADED = """\
+import torch
+
+from . import _ops
+
+seen = []
+
+
+def ran():
+    seen.append(1)
+
+
+def unused(x):
+    return x + {number}
+
+
+ran()
+constant = {constant}
+"""
+
+
+def test_a_proof_holds_while_only_what_did_not_run_changes(
+    tool: Tool, make_project: ProjectMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    asked: list[str] = []
+    real = child.ask
+
+    def ask(python: Path, environ: dict[str, str], task: str, *rest: object, **named: object) -> object:
+        asked.append(task)
+        return real(python, environ, task, *rest, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("kernel_builder.load.client.ask", ask)
+    root = make_project("proof", {"a.cpp": 'extern "C" int a() { return 1; }\n'})
+    commit(root)
+    python = root / "torch-ext" / "proof" / "__init__.py"
+    said: list[tuple[bool, str | None]] = []
+    for number, constant in ((1, 1), (2, 1), (3, 1), (3, 2), (4, 2)):
+        python.write_text(LOADED.format(number=number, constant=constant), encoding="ascii")
+        asked.clear()
+        built = tool("build", root, "--variant", CPU, "--json")
+        assert built.code == 0, built.stderr
+        load = built.variant()["load"]
+        assert isinstance(load, dict)
+        assert load["status"] == "loaded"
+        said.append(("load" in asked, load["reason"]))
+        # Only a variant that was loaded has a proof, which is what uploading looks for.
+        metadata = (root / "build" / CPU / "metadata.json").read_bytes()
+        proof = (root / ".kernel-builder" / CPU / "loaded.json").read_text(encoding="utf-8")
+        assert (hashlib.sha256(metadata).hexdigest() in proof) is ("load" in asked)
+    kept = "not again: only what loading it did not run was changed (__init__.py: unused)"
+    assert said == [(True, None), (False, kept), (False, kept), (True, None), (False, kept)]

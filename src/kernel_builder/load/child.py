@@ -22,6 +22,7 @@ _PROBE = Path(__file__).with_name("probe") / "__main__.py"
 _ANSWER = "kernel-builder-probe: "
 _CALLS = "kernel-builder-calls: "
 _BEHAVES = "kernel-builder-behaves: "
+_RAN = "kernel-builder-ran: "
 _REGISTERED = "kernel-builder-registered: "
 _TIMEOUT = "Timeout ("
 """What Python's faulthandler writes when it ends a process."""
@@ -36,7 +37,8 @@ class Reply:
 
     ``log`` is all that the process wrote. ``died`` says that it ended without an answer; ``calling`` is the op that it
     called at its end, if any, and ``ended`` how. ``behaviour`` is what it told of the ops that it called before,
-    ``registered`` what they had registered elsewhere by then; ``None``: it did not say.
+    ``registered`` what they had registered elsewhere by then; ``None``: it did not say. ``ran`` is which code of the
+    kernel ran, as file, line and name; ``None`` where that is not known.
     """
 
     answer: Mapping[str, Any] | None = None
@@ -47,6 +49,7 @@ class Reply:
     ended: str = ""
     behaviour: tuple[Mapping[str, Any], ...] = ()
     registered: tuple[Mapping[str, Any], ...] | None = None
+    ran: tuple[tuple[str, int, str], ...] | None = None
 
 
 def platform_of(python: Path) -> Platform:
@@ -111,7 +114,8 @@ def ask(
 def _reply(completed: ChildResult, command: list[str]) -> Reply:
     lines = completed.stdout.splitlines()
     told, registered = _told(lines, _BEHAVES), _told(lines, _REGISTERED)
-    written = "\n".join(line for line in lines if not line.startswith((_ANSWER, _BEHAVES, _REGISTERED)))
+    ran = next(iter(_told(lines, _RAN)), None)
+    written = "\n".join(line for line in lines if not line.startswith((_ANSWER, _BEHAVES, _REGISTERED, _RAN)))
     log = f"{' '.join(command[:-1])}\n{written}\n{completed.stderr}"
     calls = [line.removeprefix(_CALLS) for line in lines if line.startswith(_CALLS)]
     calling = calls[-1] if calls and calls[-1] not in {one["op"] for one in told} else None
@@ -123,7 +127,9 @@ def _reply(completed: ChildResult, command: list[str]) -> Reply:
     if answers:
         log = f"{log}\n{answers[-1].get('traceback', '')}"
         later = tuple(registered[-1]) if registered else None
-        return Reply(answer=answers[-1], log=log, behaviour=told, calling=calling, ended=ended, registered=later)
+        return Reply(
+            answer=answers[-1], log=log, behaviour=told, calling=calling, ended=ended, registered=later, ran=ran
+        )
     if completed.stopped is not None:
         return Reply(problem=f"the Python that loads it {ended}", log=log, calling=calling, ended=ended)
     cause = cause_of(completed.stderr.strip() or completed.stdout.strip())

@@ -402,7 +402,13 @@ def _called(kernel: Loadable, environment: Environment, result: LoadResult, repl
         found += [Behaviour.from_json(one) for one in reply.behaviour]
         foreign |= {*_foreign(reply)}
     listed = sorted(foreign, key=lambda one: (one.kind, one.namespace, one.name))
-    return replace(result, behaviour=tuple(found), foreign=tuple(listed))
+    # Devices have threads of their own, which nothing tells of; neither do processes that ended early.
+    ran = result.ran if not ended and kernel.variant.backend.is_host else None
+    return replace(result, behaviour=tuple(found), foreign=tuple(listed), ran=ran)
+
+
+def _ran(reply: Reply) -> frozenset[tuple[str, int, str]] | None:
+    return None if reply.ran is None else frozenset((str(file), int(line), str(name)) for file, line, name in reply.ran)
 
 
 def prove(kernel: Loadable, environment: Environment | NoEnvironment, folder: Path, *earlier: Path) -> LoadResult:
@@ -474,6 +480,7 @@ def _result(reply: Reply, log: Path | None, *, why: str = "", stood_in: bool = F
             undefined=tuple(Undefined.from_json(one) for one in answer.get("undefined", ())),
             foreign=_foreign(reply),
             stood_in=replaced,
+            ran=_ran(reply),
         )
     if answer is not None and answer["status"] == "unavailable":
         because = f" ({why})" if why else ""

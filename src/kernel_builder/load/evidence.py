@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
@@ -198,7 +198,8 @@ class LoadResult:
 
     ``ops`` are the ops that the variant registered, ``undefined`` what it implements without defining it, ``foreign``
     what it registered outside its namespace, ``behaviour`` what calling the ops showed. ``crashed``: the process died.
-    ``log`` is the file with all that was said about a failure.
+    ``log`` is the file with all that was said about a failure. ``ran`` is which code of its Python files ran, as file,
+    line and name; ``None`` where that is not known.
     """
 
     status: LoadStatus
@@ -211,6 +212,7 @@ class LoadResult:
     crashed: bool = False
     log: Path | None = None
     stood_in: tuple[str, ...] = ()
+    ran: frozenset[tuple[str, int, str]] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:

@@ -20,6 +20,7 @@ from kernel_builder.engine.own_names import OwnNames
 from kernel_builder.engine.protocol import ActionResult, ActionStatus
 from kernel_builder.errors import BuildError
 from kernel_builder.events import Reporter
+from kernel_builder.load.carried import carried, keep
 from kernel_builder.load.client import Environment, Loadable, NoEnvironment, prove
 from kernel_builder.load.evidence import LoadResult, LoadStatus
 from kernel_builder.plan.model import VariantPlan
@@ -151,8 +152,9 @@ class Finisher:
         )
 
     def _load(self, variant: VariantPlan, stage: Path) -> LoadResult:
-        """Load what is in ``stage``, unless the very same was loaded before."""
+        """Load what is in ``stage``, unless the very same was loaded before, or what would do the very same."""
         plan = self.prepared.plan
+        folder = plan.places.work / variant.name
         kernel = Loadable(
             directory=stage,
             variant=variant.variant,
@@ -160,7 +162,23 @@ class Finisher:
             python_name=plan.python_name,
             depends=_modules(variant),
         )
-        return prove(kernel, self.environment, plan.places.work / variant.name)
+        native = self._native(variant)
+        if native is None:
+            return prove(kernel, self.environment, folder)
+        result = carried(kernel, native, self.environment, folder)
+        if result is None:
+            result = prove(kernel, self.environment, folder)
+            keep(kernel, native, self.environment, result, folder)
+        return result
+
+    def _native(self, variant: VariantPlan) -> str | None:
+        """A digest of all that is not Python in a variant; ``None`` where its name may be anywhere in the library."""
+        if variant.library is None:
+            return "no library"
+        if variant.linked_as == variant.ops_id:
+            return None
+        with self.prepared.plan.places.path(variant.library).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sources(results: Iterable[ActionResult], *statuses: ActionStatus) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ PREFIX = "kernel-builder-probe: "
 CALLING = "kernel-builder-calls: "
 BEHAVES = "kernel-builder-behaves: "
 REGISTERED = "kernel-builder-registered: "
+RAN = "kernel-builder-ran: "
 _MOST_CAUSES = 5
 
 
@@ -32,6 +33,11 @@ def tell_behaviour(**values: object) -> None:
 def tell_foreign(foreign: list[dict[str, str]]) -> None:
     """Say what the kernel registered outside its namespace, its ops included that were called until now."""
     print(REGISTERED + json.dumps(foreign), flush=True)
+
+
+def tell_ran(codes: list[tuple[str, int, str]]) -> None:
+    """Say which code of the kernel ran: its file, the first line and the name."""
+    print(RAN + json.dumps(codes), flush=True)
 
 
 def answer_failure(error: BaseException, root: str, foreign: list[dict[str, str]]) -> None:

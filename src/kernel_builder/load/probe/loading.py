@@ -12,6 +12,7 @@ from typing import Any
 from .answers import answer, answer_failure, kernel_frames, reason_of, tell_foreign
 from .behaviour import judge_op, tell_all
 from .device_code import Devices
+from .executed import Executed
 from .gradients import judge_layer, layers_of
 from .kernel import import_kernel, missing_dependencies, prepared, torch_is_here, unknown_to_client
 from .registrations import Registrations
@@ -38,6 +39,8 @@ def load_all(request: dict[str, Any], versions: list[dict[str, str]]) -> None:
     missing = stand_in(request) if wanted else []
     seen = Registrations(versions[0]["path"])
     seen.watch()
+    ran = Executed(versions[0]["path"])
+    ran.watch()
     note = ""
     for version in versions:
         try:
@@ -62,6 +65,7 @@ def load_all(request: dict[str, Any], versions: list[dict[str, str]]) -> None:
         judges.update({name: partial(judge_layer, layer, namespace, device) for name, layer in layers.items()})
         wanted_now = {name: judge for name, judge in judges.items() if name not in request["skip"]}
         tell_all(wanted_now, lambda: tell_foreign(seen.foreign(namespace)))
+    ran.tell()
 
 
 def imported(path: str, request: dict[str, Any]) -> str:

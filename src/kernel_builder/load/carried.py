@@ -1,0 +1,169 @@
+"""What loading showed of a variant holds for another one that would do the very same when it is loaded.
+
+A variant that was loaded leaves, beside its proof, which code of its Python files ran meanwhile, when it was imported
+and when its ops and layers were called. Another one with the same native code, whose files differ only in functions
+that did not run, runs the same code when it is loaded. Loading it takes seconds, most of which torch takes to be
+imported; so while somebody edits such functions, the former proof is carried over, and it is said that it was.
+Whatever is published is loaded in any case.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from inspect import CO_OPTIMIZED
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from kernel_builder.files import parse_json, write_text
+from kernel_builder.load.client import Environment, Loadable, NoEnvironment
+from kernel_builder.load.evidence import LoadResult
+from kernel_builder.walking import BYTECODE
+
+_FILE = "proven.json"
+_METADATA = "metadata.json"
+_OWN_NAME = "{ops-id}"
+_CHANGING = ("id", "digest", "provenance")
+"""What metadata say that follows from the sources alone."""
+
+Ran = frozenset[tuple[str, int, str]]
+
+
+def keep(
+    kernel: Loadable, native: str, environment: Environment | NoEnvironment, result: LoadResult, folder: Path
+) -> None:
+    """Keep in ``folder`` what :func:`carried` needs, if ``kernel`` was loaded and all that ran is known. ``native`` is
+    a digest of its library, but for its name.
+    """
+    if not isinstance(environment, Environment) or not result.loaded or result.ran is None or result.reason:
+        return
+    known = {
+        "key": environment.proof_key(native),
+        "files": _files(kernel),
+        "metadata": _metadata(kernel),
+        "result": result.to_json(),
+        "ran": sorted(result.ran),
+    }
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / _FILE, json.dumps(known))
+
+
+def carried(kernel: Loadable, native: str, environment: Environment | NoEnvironment, folder: Path) -> LoadResult | None:
+    """What loading ``kernel`` would show, if a kernel whose proof is kept in ``folder`` ran just the code that this one
+    would; the reason says so. Otherwise ``None``.
+    """
+    if not isinstance(environment, Environment):
+        return None
+    try:
+        known = parse_json((folder / _FILE).read_text(encoding="utf-8"))
+        if known["key"] != environment.proof_key(native) or known["metadata"] != _metadata(kernel):
+            return None
+        before, now = known["files"], _files(kernel)
+        ran = frozenset((str(file), int(line), str(name)) for file, line, name in known["ran"])
+        if before.keys() != now.keys():
+            return None
+        changed = sorted(path for path, text in now.items() if text != before[path])
+        functions = [name for path in changed for name in _changed_functions(path, before[path], now[path], ran)]
+        result = LoadResult.from_json(known["result"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, _DiffersError):
+        return None
+    if not functions:
+        return result if not changed else None
+    shown = ", ".join(functions[:3]) + (", ..." if len(functions) > 3 else "")
+    return replace(result, reason=f"not again: only what loading it did not run was changed ({shown})")
+
+
+def _files(kernel: Loadable) -> dict[str, str]:
+    """The text of each Python file with the kernel's name taken out, a digest of each other file but the library."""
+    found: dict[str, str] = {}
+    for path in sorted(kernel.directory.rglob("*")):
+        name = path.relative_to(kernel.directory).as_posix()
+        if not path.is_file() or BYTECODE in path.parts or name in {_METADATA, f"{kernel.ops_id}.abi3.so"}:
+            continue
+        data = path.read_bytes()
+        if path.suffix == ".py":
+            found[name] = data.decode("utf-8").replace(kernel.ops_id, _OWN_NAME)
+        else:
+            found[name] = hashlib.sha256(data).hexdigest()
+    return found
+
+
+def _metadata(kernel: Loadable) -> dict[str, Any]:
+    document = parse_json((kernel.directory / _METADATA).read_text(encoding="utf-8"))
+    return {key: value for key, value in document.items() if key not in _CHANGING}
+
+
+class _DiffersError(Exception):
+    """Something that ran is not what it was."""
+
+
+def _changed_functions(path: str, before: str, now: str, ran: Ran) -> Iterator[str]:
+    """The functions of a Python file whose code changed, none of which ran. Raises :class:`_DiffersError` where more
+    changed, or where it does not parse.
+    """
+    if not path.endswith(".py"):
+        raise _DiffersError
+    try:
+        # As identifiers, so that both parse; no code is run.
+        one, other = (compile(text.replace(_OWN_NAME, "_ops_id"), path, "exec") for text in (before, now))
+    except SyntaxError as error:
+        raise _DiffersError from error
+    yield from _compare(path, one, other, ran)
+
+
+def _compare(path: str, one: CodeType, other: CodeType, ran: Ran) -> Iterator[str]:
+    """The functions within ``one``, which ran, that are others in ``other``."""
+    if _facts(one) != _facts(other) or len(one.co_consts) != len(other.co_consts):
+        raise _DiffersError
+    for mine, theirs in zip(one.co_consts, other.co_consts, strict=True):
+        if not isinstance(mine, CodeType) or not isinstance(theirs, CodeType):
+            if type(mine) is not type(theirs) or repr(mine) != repr(theirs):
+                raise _DiffersError
+        elif _ran(path, mine, ran):
+            yield from _compare(path, mine, theirs, ran)
+        elif _signature(mine) != _signature(theirs):
+            raise _DiffersError
+        elif not _is_same(mine, theirs):
+            yield f"{path}: {mine.co_name}"
+
+
+def _ran(path: str, code: CodeType, ran: Ran) -> bool:
+    """Whether ``code`` ran, as far as that can be known: bodies of classes, and what has no name of its own, are taken
+    to have.
+    """
+    is_function = bool(code.co_flags & CO_OPTIMIZED) and not code.co_name.startswith(("<", "__annotate"))
+    return not is_function or (path, code.co_firstlineno, code.co_name) in ran
+
+
+def _facts(code: CodeType) -> tuple[object, ...]:
+    """All that decides what ``code`` does, but for its constants, and for where it is."""
+    return (
+        code.co_code,
+        code.co_names,
+        code.co_varnames,
+        code.co_freevars,
+        code.co_cellvars,
+        code.co_flags,
+        getattr(code, "co_exceptiontable", b""),
+        _signature(code),
+    )
+
+
+def _signature(code: CodeType) -> tuple[object, ...]:
+    """What others see of a function that does not run."""
+    arguments = code.co_argcount + code.co_kwonlyargcount
+    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+    return (code.co_name, counts, code.co_varnames[:arguments], code.co_freevars)
+
+
+def _is_same(one: CodeType, other: CodeType) -> bool:
+    everything = frozenset[tuple[str, int, str]]()
+    try:
+        return _facts(one) == _facts(other) and not list(_compare("", one, other, everything))
+    except _DiffersError:
+        return False
