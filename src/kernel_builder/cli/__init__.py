@@ -37,6 +37,8 @@ COMMANDS: dict[str, Entry] = {
     "check-config": Entry("check_config", "Check build.toml and report all errors at once."),
     "update-build": Entry("update_build", "Update build.toml to the newest edition, keeping comments and layout."),
     "card": Entry("card", "Preview the card that is uploaded with the kernel."),
+    "create-pyproject": Entry("create_pyproject", "Write a pyproject.toml, so that pip and build install the kernel."),
+    "clean-pyproject": Entry("clean_pyproject", "Remove the pyproject.toml that create-pyproject wrote."),
     "api-diff": Entry("api_diff", "Check whether changes to the kernel's interface need a new version."),
     "attest": Entry("attest", "Write provenance for built variants; sign them; verify signatures."),
     "upload": Entry("upload", "Publish built variants on the Hub."),
@@ -94,7 +96,7 @@ def _signal_handlers_kept() -> Iterator[None]:
 
 
 def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
-    snapshot = MappingProxyType(_trusted(os.environ if environ is None else environ))
+    snapshot = snapshot_of(environ)
     streams = sys.stdout, sys.stderr
     try:
         result = cli.main(args=list(argv), prog_name="kernel-builder", standalone_mode=False, obj=snapshot)
@@ -108,8 +110,7 @@ def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> in
         click.echo("interrupted", err=True)
         return ExitCode.INTERRUPTED
     except KernelBuilderError as error:
-        _show(error)
-        return error.exit_code
+        return show_failure(error)
     except SystemExit:
         # The reader of our stdout went away while the command wrote to it. click wraps both streams and exits.
         sys.stdout, sys.stderr = streams
@@ -121,8 +122,7 @@ def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> in
         )
         return ExitCode.SYSTEM
     except OSError as error:
-        _show(_from_os_error(error))
-        return ExitCode.SYSTEM
+        return show_failure(error)
     except Exception:  # noqa: BLE001  (the last line of defence: a bug is named as one)
         traceback.print_exc()
         click.echo(
@@ -132,6 +132,11 @@ def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> in
         )
         return ExitCode.INTERNAL
     return result if isinstance(result, int) else ExitCode.OK
+
+
+def snapshot_of(environ: Mapping[str, str] | None = None) -> Mapping[str, str]:
+    """The environment that a command runs with: ``environ``, or the process's own."""
+    return MappingProxyType(_trusted(os.environ if environ is None else environ))
 
 
 def _trusted(environ: Mapping[str, str]) -> dict[str, str]:
@@ -151,6 +156,13 @@ def _from_os_error(error: OSError) -> MachineError:
         f"cannot use {name}: {error.strerror or error}",
         hint="check that the path exists and is writable (KERNEL_BUILDER_CACHE moves the toolchain store)",
     )
+
+
+def show_failure(error: KernelBuilderError | OSError) -> ExitCode:
+    """Say on stderr what went wrong; return the exit code for it."""
+    told = _from_os_error(error) if isinstance(error, OSError) else error
+    _show(told)
+    return told.exit_code
 
 
 def _show(error: KernelBuilderError) -> None:

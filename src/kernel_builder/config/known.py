@@ -97,17 +97,17 @@ def read_license(text: str) -> str:
     Raises :class:`UsageError` for anything else.
     """
     given = text.strip()
-    if given.lower() in licenses() or _spdx(given) is not None:
+    if given.lower() in licenses() or spdx_of(given) is not None:
         return given
     near = get_close_matches("-".join(given.lower().split()), sorted(licenses()), n=1)
-    usual = "" if not near else f"did you mean {_spdx(near[0]) or near[0]}? "
+    usual = "" if not near else f"did you mean {spdx_of(near[0]) or near[0]}? "
     raise UsageError(
         f"--license {given!r} is neither on the Hub's list of licenses nor an SPDX identifier",
         hint=f"{usual}for a license that has no identifier, run the same command with --license other",
     )
 
 
-def _spdx(text: str) -> str | None:
+def spdx_of(text: str) -> str | None:
     """``text`` as SPDX spells it; ``None`` when it is not a valid expression of SPDX identifiers."""
     try:
         return canonicalize_license_expression(text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kernel_builder.config.backends import Backend
@@ -138,11 +138,17 @@ def _differences(tree: _Tree, inputs: BuildInputs) -> str | None:
     return None
 
 
-def identify(project: Project, inputs: BuildInputs, *, environ: Mapping[str, str]) -> Identity:
+def identify(project: Project, inputs: BuildInputs, *, environ: Mapping[str, str], mark: str = "") -> Identity:
     """Name the tree of ``project``, of which a build reads ``inputs``. git runs with ``environ``.
 
-    Never fails for want of git: then the name is made of the content alone.
+    ``mark`` is added to the name of builds that can be loaded beside a variant of the same tree, which must not share
+    its namespace. Never fails for want of git: then the name is made of the content alone.
     """
+    identity = _identify(project, inputs, environ)
+    return replace(identity, unique=f"{identity.unique}_{mark}") if mark else identity
+
+
+def _identify(project: Project, inputs: BuildInputs, environ: Mapping[str, str]) -> Identity:
     digest = inputs.digest
     try:
         commit = _head(project.root, environ)

@@ -36,6 +36,7 @@ class BuildRequest:
     that of variants and of one variant's jobs; without ``load`` none is loaded; without ``cache`` the action cache
     is not used; ``output`` the directory for variants (default ``build``), ``python`` the interpreter that loads
     them, ``ignore`` the conformance rules that are passed over.
+    ``mark`` is added to the variants' namespace, which is that of the Hub form without it.
     ``settings_from``: whose ``kernel-builder.toml`` counts (default: that of the root).
     """
 
@@ -59,6 +60,7 @@ class BuildRequest:
     output: Path | None = None
     python: Path | None = None
     ignore: tuple[str, ...] = ()
+    mark: str = ""
     settings_from: Path | None = None
 
 

@@ -63,6 +63,7 @@ def prepared_for(request: BuildRequest, run: Run) -> Prepared:
         complete=request.complete,
         output=request.output,
         ignore=request.ignore,
+        mark=request.mark,
     )
 
 
@@ -106,7 +107,7 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
     with exclusive(places.work, places.store, run.reporter):
         recover(places.output, tuple(variant.name for variant in plan.variants))
         result = LocalEngine().run(plan, options)
-        _refuse_changes(prepared, run)
+        _refuse_changes(prepared, run, request.mark)
         outcomes = [finisher.finish(variant, result.of_variant(variant.name)) for variant in plan.variants]
         _fill_card(prepared.project, places.output, run.reporter)
         outcome = BuildOutcome(
@@ -123,12 +124,12 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
     return outcome
 
 
-def _refuse_changes(prepared: Prepared, run: Run) -> None:
+def _refuse_changes(prepared: Prepared, run: Run, mark: str) -> None:
     """Raise :class:`BuildError` where the kernel is no longer the one that the plan names."""
     inputs = prepared.planning.survey.inputs
     if look_again(inputs.seen.to_json()).changed is not None:
         inputs = build_inputs(prepared.project, prepared.plan.places.output)
-    if identify(prepared.project, inputs, environ=run.environ) != prepared.identity:
+    if identify(prepared.project, inputs, environ=run.environ, mark=mark) != prepared.identity:
         raise BuildError(
             "files of the kernel changed during the build, so the result has no name of its own",
             hint="run the build again; nothing was installed",

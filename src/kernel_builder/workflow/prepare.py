@@ -84,9 +84,10 @@ def prepare(
     complete: bool = False,
     output: Path | None = None,
     ignore: tuple[str, ...] = (),
+    mark: str = "",
 ) -> Prepared:
     """Everything up to the plan. ``output`` is the directory for variants (default: ``build``), ``ignore`` the
-    conformance rules that are passed over.
+    conformance rules that are passed over, ``mark`` is as in :func:`~kernel_builder.project.identity.identify`.
 
     What the project itself gives as a reason not to build it is said first. What cannot be built here is left out.
     Raises :class:`UnavailableError` when that is everything, when it was asked for by its full name, or anything with
@@ -100,7 +101,7 @@ def prepare(
         store=run.store.root,
     )
     inputs = build_inputs(project, places.output)
-    identity = identify(project, inputs, environ=run.environ)
+    identity = identify(project, inputs, environ=run.environ, mark=mark)
     matrix = select_variants(project, selection, run)
     names = tuple(entry.name for entry in matrix.kept)
     conformance = Conformance(project=project, work=places.work, variants=names, ignore=ignore)

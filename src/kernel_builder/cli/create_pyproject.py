@@ -1,0 +1,33 @@
+"""``kernel-builder create-pyproject``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kernel_builder.cli.options import PathName
+from kernel_builder.config.reader import load_project
+from kernel_builder.scaffold.pyproject import create_pyproject
+
+
+@click.command("create-pyproject")
+@click.argument("directory", metavar="[DIR]", default=".", type=PathName(exists=True, file_okay=False))
+@click.option("-f", "--force", is_flag=True, help="Replace a pyproject.toml that already exists.")
+def command(directory: Path, *, force: bool) -> None:
+    """Write a pyproject.toml with which pip and build install the kernel in DIR as a Python package.
+
+    \b
+      pip install -e .     # Python files are used where they are; run it again after changes to native code
+      python -m build      # a wheel of what the active environment's torch loads
+    """
+    root = directory.resolve()
+    project, _ = load_project(root)
+    file, requirement = create_pyproject(project, root, force=force)
+    click.echo(f"Wrote {file}")
+    if " @ file:" in requirement:
+        click.echo(
+            f"note: it requires {requirement}, from which this kernel-builder was installed; change that before you"
+            " share the file, or use pip install --no-build-isolation",
+            err=True,
+        )
