@@ -14,7 +14,6 @@ from kernel_builder.load.client import Environment, NoEnvironment
 from kernel_builder.seen import Sighting
 from kernel_builder.store.settings import index_files
 from kernel_builder.toolchain.host import MadeOf, parts_of
-from kernel_builder.toolchain.identity import tree_identity
 from kernel_builder.toolchain.lock import LOCK_NAME
 from kernel_builder.toolchain.model import HostCompiler
 from kernel_builder.toolchain.provide import CHOICE_SECONDS
@@ -47,8 +46,8 @@ def basis_of(
         sighting.file(prepared.project.root / name)
     for path in kept:
         sighting.file(path, own=True)
-    compilers = [parts_of(host, run.environ, run.answers) for host in _hosts(prepared)]
-    for parts in compilers:
+    compilers = {host: parts_of(host, run.environ, run.answers) for host in _hosts(prepared)}
+    for parts in compilers.values():
         for folder in parts.listed:
             sighting.names(folder)
     _look_at_output(sighting, prepared, outcome)
@@ -114,13 +113,16 @@ def _host_files(prepared: Prepared, run: Run) -> Iterator[Path]:
 
 
 def _hosts(prepared: Prepared) -> tuple[HostCompiler, ...]:
-    return tuple(dict.fromkeys(resolved.host for resolved in prepared.chosen.resolved.values()))
+    """The compilers that are used, measured."""
+    return tuple(dict.fromkeys(toolchain.host for toolchain in prepared.planning.toolchains.values()))
 
 
-def _trees(compilers: Iterable[MadeOf], prepared: Prepared) -> Iterator[KnownTree]:
-    """Compilers, with the headers of the system, and Python's headers: thousands of files."""
-    for parts in compilers:
-        identity = tree_identity(parts.files, parts.folders)
+def _trees(compilers: Mapping[HostCompiler, MadeOf], prepared: Prepared) -> Iterator[KnownTree]:
+    """Compilers, with the headers of the system, and Python's headers: thousands of files, as they were measured before
+    anything was compiled.
+    """
+    for host, parts in compilers.items():
+        identity = host.fingerprint.removeprefix(parts.driver)
         yield tuple(map(str, parts.files)), tuple(map(str, parts.folders)), identity
     pythons = (toolchain.python for toolchain in prepared.planning.toolchains.values())
     for python in dict.fromkeys(python for python in pythons if python is not None):
