@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_builder.actions.model import Tool, Tree
@@ -44,6 +44,8 @@ class Context:
     ``define`` gives the framework's definitions (``NAME=value``) for a source. ``heavy`` are the sources that include
     all of the framework's headers, for which a compiler needs two to three times as much memory (DESIGN.md F10).
     ``precompiled`` are the sources whose first headers of the framework are precompiled, with the names of these.
+    ``slim`` are the sources whose device code is compiled with slim headers of the framework, with what is defined for
+    these; where ``verify`` is set, that must make the same code as the whole headers.
     ``sources`` is the tree of the project's own files: its identity says which names can be included.
     """
 
@@ -57,6 +59,8 @@ class Context:
     heavy: frozenset[str]
     precompiled: Mapping[str, tuple[str, ...]]
     sources: Tree
+    slim: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    verify: bool = False
 
     @property
     def host(self) -> HostCompiler:

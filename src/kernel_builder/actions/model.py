@@ -82,6 +82,10 @@ class Tree:
     root: Path | None = None
 
 
+SLIM = "slim"
+"""The name of the tree of slim headers: an action that has it is compiled with these, unless it falls back."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Threads:
     """How a program can be told to use several processors, by a variable that does not change what it makes.

@@ -14,6 +14,7 @@ from typing import TypedDict, Unpack
 
 import click
 
+from kernel_builder.actions.slim import Headers
 from kernel_builder.cli.console import errors_as_json, mebibytes, show_error, width_of_stdout
 from kernel_builder.cli.fitting import wrapped
 from kernel_builder.cli.options import (
@@ -79,6 +80,8 @@ class BuildOptions(TypedDict):
     keep_going: bool
     verbose: bool
     locked: bool
+    full_headers: bool
+    verify_slim: bool
     python: Path | None
 
 
@@ -170,6 +173,18 @@ build_options = together(
         help="Compile with exactly what kernel-builder.lock lists, and fail if anything differs. Without it,"
         " the lock is used for the variants it contains.",
     ),
+    click.option(
+        "--full-headers",
+        is_flag=True,
+        help="Compile device code with all of torch's headers. Without it, slim ones are used for releases of torch"
+        " where these were proved to make the same code (docs/slim-passes.md).",
+    ),
+    click.option(
+        "--verify-slim",
+        is_flag=True,
+        help="Compile device code with slim headers and with all of torch's, and compare: what differs is compiled"
+        " with all. --complete does so for what slim headers are used for.",
+    ),
     source_option,
     offline_option,
     click.option(
@@ -202,6 +217,11 @@ def build_request(
             "--python names what loads the variants, but --no-load loads none",
             hint="run kernel-builder build --no-load, or kernel-builder build --python FILE",
         )
+    if options["full_headers"] and options["verify_slim"]:
+        raise UsageError(
+            "--verify-slim compares slim headers with the full ones, but --full-headers uses no slim ones",
+            hint="run kernel-builder build --verify-slim, or kernel-builder build --full-headers",
+        )
     max_jobs, cores = how_many_at_once(options["jobs"], options["max_jobs"], options["cores"], environment())
     return BuildRequest(
         root=project_root(options["directory"], quiet=quiet),
@@ -225,6 +245,7 @@ def build_request(
         # Not resolved: a virtual environment's python is a link, and what it is depends on where it lies.
         python=Path(os.path.abspath(python)) if python else None,  # noqa: PTH100
         ignore=ignore,
+        headers=Headers.FULL if options["full_headers"] else Headers.VERIFY if options["verify_slim"] else Headers.SLIM,
     )
 
 

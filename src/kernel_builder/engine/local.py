@@ -130,7 +130,9 @@ class _Run:
         """The turn of an action has come: what it needs is there."""
         action = self._actions[name]
         if is_current(self._plan, action, self._records[name], self._contents):
-            self._settle(ActionResult(action=action, status=ActionStatus.UP_TO_DATE))
+            record = self._records[name]
+            fell_back = record.fell_back if record is not None else None
+            self._settle(ActionResult(action=action, status=ActionStatus.UP_TO_DATE, fell_back=fell_back))
         else:
             self._ready.add(name)
 

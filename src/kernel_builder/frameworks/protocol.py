@@ -30,6 +30,26 @@ def first_headers(marks: Iterable[str]) -> tuple[str, ...]:
     return next((tuple(mark.removeprefix(FIRST).split()) for mark in marks if mark.startswith(FIRST)), ())
 
 
+UMBRELLA = "umbrella"
+"""The mark of a file that includes headers of the framework which have a slim form."""
+
+WHOLE = "whole"
+"""The mark of a file that needs so much of the framework that slim headers are of no use."""
+
+INCLUDES, WORDS = "includes: ", "words: "
+"""What the marks of a file begin with that say which headers it includes, and which names it mentions."""
+
+
+def included_names(marks: Iterable[str]) -> frozenset[str]:
+    """The headers that files with these marks include, as they are written."""
+    return frozenset(name for mark in marks if mark.startswith(INCLUDES) for name in mark[len(INCLUDES) :].split("\n"))
+
+
+def mentioned_words(marks: Iterable[str]) -> frozenset[str]:
+    """The names that files with these marks mention."""
+    return frozenset(word for mark in marks if mark.startswith(WORDS) for word in mark[len(WORDS) :].split())
+
+
 class FrameworkRules(Protocol):
     """What a framework is, as far as compiling and packaging go."""
 
@@ -41,6 +61,12 @@ class FrameworkRules(Protocol):
     def marks_of(self, text: bytes) -> frozenset[str]:
         """The marks of a source or header with that text, :data:`HEAVY` and :data:`FIRST` among them; see
         :class:`Survey`.
+        """
+        ...
+
+    def needs_of(self, text: bytes) -> frozenset[str]:
+        """What a source or header with that text needs of the framework, as marks: :data:`UMBRELLA`, :data:`WHOLE`,
+        :data:`INCLUDES` and :data:`WORDS`.
         """
         ...
 

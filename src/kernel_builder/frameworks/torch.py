@@ -14,7 +14,7 @@ from kernel_builder.actions.model import GeneratedFile
 from kernel_builder.actions.places import Places
 from kernel_builder.binary.stable_abi import target_definition
 from kernel_builder.frameworks import torch_glue
-from kernel_builder.frameworks.protocol import FIRST, HEAVY
+from kernel_builder.frameworks.protocol import FIRST, HEAVY, INCLUDES, UMBRELLA, WHOLE, WORDS
 from kernel_builder.frameworks.torch_binding import PLACEHOLDER, early_sources, marks_of
 from kernel_builder.project.survey import REGISTRATION, Survey
 from kernel_builder.versions import Version
@@ -31,6 +31,11 @@ _COSTLY = frozenset(f"torch/{name}.h".encode() for name in ("all", "torch", "lib
 """Headers that take seconds to read, are read once however often they are included, and do not include pybind11."""
 _BLANK = re.compile(rb"(?:\s|//(?:\\[ \t]*\r?\n|[^\n])*|/\*.*?\*/)*", re.DOTALL)
 _INCLUDE = re.compile(rb"#[ \t]*include[ \t]*<([\w./+-]+)>[ \t]*(?=\r?\n|//|/\*|\Z)")
+_ANY_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\r\n]+)[>"]', re.MULTILINE)
+_WORD = re.compile(rb"[A-Za-z_]\w*")
+_UMBRELLA = re.compile(rb"(?:torch|ATen)/")
+_WHOLE_INCLUDE = re.compile(rb"torch/(?:nn|optim|data|jit|serialize|fft|special|sparse|nested|csrc/jit)\b")
+_WHOLE_NAME = re.compile(rb"\btorch\s*::\s*(?:nn|optim|data|jit|serialize|fft|special|sparse|nested)\b")
 
 
 def _first_includes(text: bytes) -> tuple[str, ...]:
@@ -61,6 +66,19 @@ class Torch:
     def binds_early(self, sources: tuple[str, ...], survey: Survey) -> bool:
         """See :class:`~kernel_builder.frameworks.protocol.FrameworkRules`."""
         return bool(early_sources(sources, survey.inputs.included, survey.marks))
+
+    def needs_of(self, text: bytes) -> frozenset[str]:
+        """See :class:`~kernel_builder.frameworks.protocol.FrameworkRules`."""
+        included = dict.fromkeys(_ANY_INCLUDE.findall(text))
+        words = sorted(set(_WORD.findall(text)))
+        return frozenset(
+            {
+                *([UMBRELLA] if any(map(_UMBRELLA.match, included)) else []),
+                *([WHOLE] if any(map(_WHOLE_INCLUDE.match, included)) or _WHOLE_NAME.search(text) else []),
+                *([INCLUDES + b"\n".join(included).decode("utf-8", "surrogateescape")] if included else []),
+                *([WORDS + b" ".join(words).decode("ascii")] if words else []),
+            }
+        )
 
     def definer(
         self,

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from kernel_builder.actions.context import Context, Layout
 from kernel_builder.actions.host import link_action, module_action
-from kernel_builder.actions.model import Action, GeneratedFile, Tree
+from kernel_builder.actions.model import SLIM, Action, GeneratedFile, Tree
 from kernel_builder.actions.places import Places
 from kernel_builder.actions.precompile import sources_worth_it
+from kernel_builder.actions.slim import Headers
 from kernel_builder.actions.units import HOST_LANGUAGES, Unit, suffix_of
 from kernel_builder.backends import rules_for
 from kernel_builder.backends.protocol import BackendRules
@@ -25,6 +26,7 @@ from kernel_builder.plan import metadata
 from kernel_builder.plan.inspection import covered_files, inspection
 from kernel_builder.plan.model import EffectiveSection, InstalledFile, VariantPlan
 from kernel_builder.plan.remarks import Remarks
+from kernel_builder.plan.slim import slim_definitions
 from kernel_builder.plan.units import SectionInput, merge, raise_standard
 from kernel_builder.project.identity import Identity
 from kernel_builder.project.survey import Survey
@@ -51,6 +53,7 @@ class CompiledVariant:
     survey: Survey
     places: Places
     remarks: Remarks
+    headers: Headers
 
     def plan(self, installed: tuple[InstalledFile, ...]) -> VariantPlan:
         """The variant with everything that is compiled, linked and checked for it.
@@ -84,7 +87,12 @@ class CompiledVariant:
             goals=actions[-1].outputs,
             installed=installed,
             metadata=metadata.describe(
-                self.project, self.kept.backend, self.identity, archs=archs, by_project=by_project
+                self.project,
+                self.kept.backend,
+                self.identity,
+                archs=archs,
+                by_project=by_project,
+                slim=self.headers if any(tree.name == SLIM for one in actions for tree in one.trees) else None,
             ),
             sections=effective,
             toolchain=self._versions(),
@@ -145,7 +153,14 @@ class CompiledVariant:
             heavy=frozenset(s for s in sources if HEAVY in self.survey.marks.get(s, frozenset())),
             precompiled=self._precompiled(units),
             sources=Tree(name="project", identity=names),
+            slim=self._slim(units),
+            verify=self.headers is Headers.VERIFY,
         )
+
+    def _slim(self, units: tuple[Unit, ...]) -> Mapping[str, tuple[str, ...]]:
+        """The sources whose device code is compiled with slim headers, with what is defined for these."""
+        own = [unit.source for unit in units if unit.language == self.kept.backend.value]
+        return {} if self.headers is Headers.FULL else slim_definitions(self.survey, own, self.toolchain.torch)
 
     def _precompiled(self, units: tuple[Unit, ...]) -> Mapping[str, tuple[str, ...]]:
         """The sources whose first headers are precompiled, with the names of these."""

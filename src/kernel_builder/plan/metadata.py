@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 
 from kernel_builder import __version__
+from kernel_builder.actions.slim import Headers
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import KernelDependency, Project
 from kernel_builder.config.settings import FILE_NAME
@@ -27,12 +28,14 @@ def _unique(items: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(items))
 
 
-def provenance(identity: Identity, by_project: tuple[ProjectPart, ...] = ()) -> dict[str, object]:
+def provenance(
+    identity: Identity, by_project: tuple[ProjectPart, ...] = (), slim: Headers | None = None
+) -> dict[str, object]:
     """Who built it and from which commit; without a commit there is no ``kernel`` entry (contract 4.3).
 
     ``sources`` tell whether a build is one of the sources beside it. What it was compiled with comes from the builder's
-    own sources, but for the parts ``by_project``, whose source the project named. Readers pass over keys that they do
-    not know (contract 4.1).
+    own sources, but for the parts ``by_project``, whose source the project named. ``slim`` is that of :func:`describe`.
+    Readers pass over keys that they do not know (contract 4.1).
     """
     document: dict[str, object] = {"kernel-builder": {"version": __version__}}
     if identity.commit is not None:
@@ -40,6 +43,8 @@ def provenance(identity: Identity, by_project: tuple[ProjectPart, ...] = ()) -> 
     document["sources"] = source_record(identity.sources)
     if by_project:
         document["toolchain"] = [{**asdict(part), "named-by": FILE_NAME} for part in by_project]
+    if slim is not None:
+        document["device-headers"] = slim.value
     return document
 
 
@@ -50,10 +55,12 @@ def describe(
     *,
     archs: tuple[str, ...] = (),
     by_project: tuple[ProjectPart, ...] = (),
+    slim: Headers | None = None,
 ) -> dict[str, object]:
     """The document for ``backend``, in the contract's key order, without its digest.
 
     ``archs`` are what the variant has device code for; none means 'unknown'. ``by_project`` is that of its toolchain.
+    ``slim`` says how slim headers were used for device code, if they were.
     """
     options = project.backend_options.get(backend)
     dependencies = [*project.kernel_depends, *(options.kernel_depends if options else ())]
@@ -71,5 +78,5 @@ def describe(
     document["python-depends"] = _unique([*project.python_depends, *(options.python_depends if options else ())])
     document["kernel-depends"] = [_dependency(dependency) for dependency in dict.fromkeys(dependencies)]
     document["backend"] = {"type": backend.value, **({"archs": names} if names else {})}
-    document["provenance"] = provenance(identity, by_project)
+    document["provenance"] = provenance(identity, by_project, slim)
     return document

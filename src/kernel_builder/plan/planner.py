@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernel_builder.actions.places import Places, literal
+from kernel_builder.actions.slim import Headers
 from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError
 from kernel_builder.frameworks import rules_of
@@ -13,6 +14,7 @@ from kernel_builder.plan import metadata
 from kernel_builder.plan.compiled import CompiledVariant
 from kernel_builder.plan.model import BuildPlan, InstalledFile, VariantPlan
 from kernel_builder.plan.remarks import Remarks
+from kernel_builder.plan.slim import uses_slim
 from kernel_builder.project.identity import Identity
 from kernel_builder.project.survey import Survey
 from kernel_builder.project.tree import GENERATED_NAMES, GENERATED_OPS, PackageFiles
@@ -29,7 +31,8 @@ class Planning:
     """All that a plan follows from.
 
     ``toolchains`` has an entry per name of a variant that is compiled, ``table`` is the support table, ``survey`` what
-    the project's tree holds, ``identity`` how it is named.
+    the project's tree holds, ``identity`` how it is named. ``headers`` says which of torch's headers device code is
+    compiled with; with ``complete`` what is published is proved.
     """
 
     project: Project
@@ -39,6 +42,8 @@ class Planning:
     identity: Identity
     survey: Survey
     places: Places
+    headers: Headers = Headers.SLIM
+    complete: bool = False
 
 
 def plan_build(planning: Planning) -> BuildPlan:
@@ -87,16 +92,18 @@ def _plan_variant(planning: Planning, kept: Kept, remarks: Remarks) -> VariantPl
             installed=installed,
             metadata=metadata.describe(project, kept.backend, identity, archs=archs),
         )
+    toolchain = planning.toolchains[kept.name]
     variant = CompiledVariant(
         project=project,
         kept=kept,
         row=kept.row,
-        toolchain=planning.toolchains[kept.name],
+        toolchain=toolchain,
         table=planning.table,
         identity=identity,
         survey=planning.survey,
         places=planning.places,
         remarks=remarks,
+        headers=uses_slim(planning.headers, toolchain.torch, complete=planning.complete),
     )
     return variant.plan(installed)
 

@@ -125,6 +125,7 @@ class TorchSdk:
     directory of link stubs (``libc10.so``, ``libtorch.so``, ``libtorch_cpu.so``; with CUDA also ``libc10_cuda.so``,
     ``libtorch_cuda.so``); ``exports`` text files, one symbol a line, sorted, one file per library, named
     ``<soname>.txt``. ``identity`` changes with every header: it is the key of an entry of the store, or was measured.
+    ``slim`` is the directory of its slim headers (:mod:`kernel_builder.toolchain.torch_slim`), where they are used.
     """
 
     version: str
@@ -132,6 +133,7 @@ class TorchSdk:
     libraries: Path
     exports: tuple[Path, ...]
     identity: str
+    slim: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

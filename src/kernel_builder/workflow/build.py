@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernel_builder.actions.slim import Headers
 from kernel_builder.config.backends import Backend
 from kernel_builder.engine.work import claim
 from kernel_builder.project.tree import WORK_DIRECTORY
@@ -37,6 +38,7 @@ class BuildRequest:
     is not used; ``output`` the directory for variants (default ``build``), ``python`` the interpreter that loads
     them, ``ignore`` the conformance rules that are passed over.
     ``mark`` is added to the variants' namespace, which is that of the Hub form without it.
+    ``headers`` says which of torch's headers device code is compiled with.
     ``settings_from``: whose ``kernel-builder.toml`` counts (default: that of the root).
     """
 
@@ -62,6 +64,7 @@ class BuildRequest:
     ignore: tuple[str, ...] = ()
     mark: str = ""
     settings_from: Path | None = None
+    headers: Headers = Headers.SLIM
 
 
 def build(request: BuildRequest, run: Run) -> BuildOutcome:

@@ -23,6 +23,7 @@ from kernel_builder.plan.model import BuildPlan, VariantPlan
 from kernel_builder.project.identity import identify
 from kernel_builder.project.inputs import build_inputs
 from kernel_builder.seen import Sighting, look_again
+from kernel_builder.toolchain.torch_slim import provide_slim_headers
 from kernel_builder.workflow.basis import basis_of
 from kernel_builder.workflow.build import BuildRequest
 from kernel_builder.workflow.caching import open_cache
@@ -64,6 +65,7 @@ def prepared_for(request: BuildRequest, run: Run) -> Prepared:
         output=request.output,
         ignore=request.ignore,
         mark=request.mark,
+        headers=request.headers,
     )
 
 
@@ -88,6 +90,9 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
     conformance.remember_sources(prepared.identity.unique)
     knew = prepared.has_compilers
     fetched = provide(prepared.chosen, prepared.matrix, run)
+    for toolchain in prepared.planning.toolchains.values():
+        if toolchain.torch.slim is not None:
+            provide_slim_headers(run.store, toolchain.torch)
     if not knew:
         prepared = prepared.planned_again()
     plan = prepared.plan

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernel_builder.actions.places import Places
+from kernel_builder.actions.slim import Headers
 from kernel_builder.backends import rules_for
 from kernel_builder.config.backends import Backend, Role
 from kernel_builder.config.intents import idle_variables
@@ -22,6 +23,7 @@ from kernel_builder.events import Notice
 from kernel_builder.frameworks import rules_of
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.plan.planner import Planning, plan_build
+from kernel_builder.plan.slim import uses_slim
 from kernel_builder.project.identity import Identity, identify
 from kernel_builder.project.inputs import build_inputs
 from kernel_builder.project.output import output_directory
@@ -34,6 +36,7 @@ from kernel_builder.toolchain.identity import tree_identity
 from kernel_builder.toolchain.model import HostCompiler, PythonHeaders, Sysroot, Toolchain
 from kernel_builder.toolchain.stable_headers import stable_sdk
 from kernel_builder.toolchain.sysroot import provide_sysroot
+from kernel_builder.toolchain.torch_slim import operators_of, slim_sdk
 from kernel_builder.variants.matrix import Kept, Matrix, stable_target
 from kernel_builder.variants.support import load_support
 from kernel_builder.workflow.conformance import Conformance, read_to_build
@@ -61,9 +64,12 @@ class Prepared:
 
     @property
     def has_compilers(self) -> bool:
-        """Whether every toolkit's compiler is at hand, and could be asked how it works."""
-        toolkits = [toolchain.toolkit for toolchain in self.planning.toolchains.values()]
-        return all(toolkit is None or toolkit.compiler.is_file() for toolkit in toolkits)
+        """Whether every toolkit's compiler is at hand, and could be asked how it works, and so are slim headers."""
+        toolchains = self.planning.toolchains.values()
+        slim = [toolchain.torch.slim for toolchain in toolchains]
+        return all(
+            toolchain.toolkit is None or toolchain.toolkit.compiler.is_file() for toolchain in toolchains
+        ) and all(folder is None or operators_of(folder) is not None for folder in slim)
 
     def planned_again(self) -> Prepared:
         """With the plan that follows now that compilers are in the store, which can be asked how they work."""
@@ -85,9 +91,11 @@ def prepare(
     output: Path | None = None,
     ignore: tuple[str, ...] = (),
     mark: str = "",
+    headers: Headers = Headers.SLIM,
 ) -> Prepared:
     """Everything up to the plan. ``output`` is the directory for variants (default: ``build``), ``ignore`` the
-    conformance rules that are passed over, ``mark`` is as in :func:`~kernel_builder.project.identity.identify`.
+    conformance rules that are passed over, ``mark`` is as in :func:`~kernel_builder.project.identity.identify`,
+    ``headers`` says which of torch's headers device code is compiled with.
 
     What the project itself gives as a reason not to build it is said first. What cannot be built here is left out.
     Raises :class:`UnavailableError` when that is everything, when it was asked for by its full name, or anything with
@@ -111,14 +119,18 @@ def prepare(
     chosen = choose_toolchains(project, matrix, run, options)
     _refuse_what_is_missed(chosen, matrix, selection, complete=complete)
     missing = {entry.name for entry in chosen.unavailable}
+    toolchains, framework = _toolchains(matrix, chosen, run, headers), rules_of(project.framework.kind)
+    slim = any(toolchain.torch.slim is not None for toolchain in toolchains.values())
     planning = Planning(
         project=project,
         variants=tuple(entry for entry in matrix.kept if entry.name not in missing),
-        toolchains=_toolchains(matrix, chosen, run),
+        toolchains=toolchains,
         table=load_support(),
         identity=identity,
-        survey=survey(project, inputs, rules_of(project.framework.kind).marks_of),
+        survey=survey(project, inputs, framework.marks_of, framework.needs_of if slim else None),
         places=places,
+        headers=headers,
+        complete=complete,
     )
     plan = plan_build(planning)
     refuse_unknown_architectures(plan, chosen)  # of compilers that are in the store already
@@ -162,7 +174,7 @@ def _refuse_what_is_missed(chosen: Chosen, matrix: Matrix, selection: Selection,
         raise refuse(missing, matrix, selection, others=others)
 
 
-def _toolchains(matrix: Matrix, chosen: Chosen, run: Run) -> Mapping[str, Toolchain]:
+def _toolchains(matrix: Matrix, chosen: Chosen, run: Run, headers: Headers) -> Mapping[str, Toolchain]:
     """What each compiled variant is compiled with, by name. The link-time view of the C library is made now."""
     hosts: dict[HostCompiler, tuple[HostCompiler, Sysroot]] = {}
     python = _python_headers()
@@ -175,10 +187,15 @@ def _toolchains(matrix: Matrix, chosen: Chosen, run: Run) -> Mapping[str, Toolch
                 provide_sysroot(run.store, answer.host, run.environ, run.answers),
             )
         host, sysroot = hosts[answer.host]
+        torch = answer.torch
+        if stable_target(entry) is not None:
+            torch = stable_sdk(run.store, torch)
+        elif answer.toolkit is not None and uses_slim(headers, torch) is not Headers.FULL:
+            torch = slim_sdk(run.store, torch)
         return Toolchain(
             host=host,
             sysroot=sysroot,
-            torch=answer.torch if stable_target(entry) is None else stable_sdk(run.store, answer.torch),
+            torch=torch,
             toolkit=answer.toolkit,
             libraries=tuple(library.headers for library in chosen.depends[entry.backend]),
             python=python,

@@ -270,6 +270,8 @@ def test_a_fallback_runs_where_a_step_fails_and_the_reason_is_kept(tmp_path: Pat
     assert (first.status, first.fell_back) == (ActionStatus.DONE, "a.h:1: error: slim")
     assert (tmp_path / ".kernel-builder" / "x.out").read_text() == "full\n"
     assert Records(plan.places.work)[entry.id].fell_back == "a.h:1: error: slim"  # type: ignore[union-attr]
+    again = run(plan).results[entry.id]
+    assert (again.status, again.fell_back) == (ActionStatus.UP_TO_DATE, "a.h:1: error: slim")
     both = run(plan_of(tmp_path, replace(entry, fallback=shell("echo worse; exit 1")))).results[entry.id]
     assert (both.status, both.output) == (ActionStatus.FAILED, ("worse",))
 

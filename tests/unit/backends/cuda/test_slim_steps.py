@@ -1,0 +1,115 @@
+"""Device code is compiled with slim headers first; they can be proved, and what fails is compiled with all headers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from driver_answers import CXX, lines_of, nvcc
+from kernel_builder.actions.context import Context, Layout
+from kernel_builder.actions.model import SLIM, Action, ActionKind, Tree
+from kernel_builder.actions.places import Places
+from kernel_builder.actions.units import Unit
+from kernel_builder.backends.cuda import prove
+from kernel_builder.backends.cuda.split import split_actions
+from kernel_builder.config.backends import Backend
+from kernel_builder.toolchain.model import HostCompiler, Sysroot, Toolchain, Toolkit, ToolkitSdk, TorchSdk
+
+STORE = Path("/store")
+DEFINITIONS = ("AT_PER_OPERATOR_HEADERS", "KERNEL_BUILDER_OP_sum")
+
+
+def actions(folder: Path, *, slim: bool = True, verify: bool = False) -> tuple[Action, ...]:
+    toolkit = ToolkitSdk(
+        toolkit=Toolkit(backend=Backend("cuda"), version="13.0"),
+        compiler=nvcc(folder, *lines_of()),
+        include=(STORE / "cuda" / "include",),
+        libraries=STORE / "cuda-stubs",
+        exports=(),
+        identity="cuda-13.0-1",
+    )
+    torch = TorchSdk(
+        version="2.13.0",
+        include=(STORE / "store" / "torch",),
+        libraries=STORE / "stubs",
+        exports=(),
+        identity="torch-2.13.0-1",
+        slim=STORE / "store" / "torch-2.13.0-slim-1" if slim else None,
+    )
+    work = folder / "work"
+    context = Context(
+        variant="v",
+        places=Places(root=folder, work=work, output=folder / "build", store=STORE),
+        layout=Layout(
+            root=folder,
+            work=work,
+            variant=work / "v",
+            registration=work,
+            refused=work,
+            exports_map=work / "map",
+            csrc=None,
+        ),
+        toolchain=Toolchain(
+            host=HostCompiler(cxx=CXX, version="12.2.0", target="x86_64-linux-gnu", library=12),
+            sysroot=Sysroot(libraries=STORE / "lib", shim=STORE / "shim", floor="2.27"),
+            torch=torch,
+            toolkit=toolkit,
+        ),
+        cxx_standard=20,
+        cxx11_abi=True,
+        define=lambda _: (),
+        heavy=frozenset(),
+        precompiled={},
+        sources=Tree(name="project", identity="1"),
+        slim={"k.cu": DEFINITIONS} if slim else {},
+        verify=verify,
+    )
+    unit = Unit(source="k.cu", language="cuda", include=(), cxx_flags=(), flags=(), architectures=(), sections=())
+    return split_actions(context, toolkit, unit, ()).actions
+
+
+def device(found: tuple[Action, ...]) -> Action:
+    (one,) = (action for action in found if action.kind is ActionKind.DEVICE)
+    return one
+
+
+def test_slim_headers_come_first_and_all_headers_are_the_fallback(tmp_path: Path) -> None:
+    plain, slim = actions(tmp_path, slim=False), actions(tmp_path)
+    assert device(slim).fallback == device(plain).steps
+    first, *rest = device(slim).steps
+    expected = ["-isystem", "{store}/store/torch-2.13.0-slim-1", *(f"-D{name}" for name in DEFINITIONS)]
+    assert list(first.command[1:5]) == expected
+    assert (first.command[0], *first.command[5:]) == device(plain).steps[0].command
+    assert tuple(rest) == device(plain).steps[1:]
+    assert device(slim).outputs == device(plain).outputs
+    assert [tree.identity for tree in device(slim).trees if tree.name == SLIM] == ["torch-2.13.0-slim-1"]
+    # The host's passes see all headers.
+    assert [one for one in slim if one.kind is not ActionKind.DEVICE] == [
+        one for one in plain if one.kind is not ActionKind.DEVICE
+    ]
+
+
+def test_a_proof_makes_everything_twice_and_compares_what_is_passed_on(tmp_path: Path) -> None:
+    plain, both = device(actions(tmp_path, slim=False)), device(actions(tmp_path, verify=True))
+    assert both.outputs == plain.outputs
+    assert both.fallback == plain.steps
+    slim, full, proof = both.steps[:3], both.steps[3:6], both.steps[6]
+    assert full == plain.steps
+    made = {name for step in slim for name in step.writes}
+    assert made.isdisjoint(name for step in full for name in step.writes)
+    assert made <= set(both.scratch)
+    # What slim steps hand on to each other has the other names, too; what others made has not.
+    assert slim[1].reads == ("{project}/work/v/obj/k.cu.o.steps/slim-y.ii",) or set(slim[1].reads or ()) & made
+    assert any("slim-y.ptx" in word for word in slim[2].command)
+    compared = proof.command[3:]
+    assert compared[1::2] == both.outputs
+    assert [name.replace("slim-", "") for name in compared[::2]] == list(both.outputs)
+    assert {tool.name: tool.path for tool in both.tools}["proof"] == Path(prove.__file__)
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_a_source_without_definitions_is_compiled_as_ever(tmp_path: Path, verify: bool) -> None:
+    found = actions(tmp_path, slim=False, verify=verify)
+    assert device(found).fallback == ()
+    assert found == actions(tmp_path, slim=False)

@@ -1,0 +1,110 @@
+"""Sources are compiled with slim headers that have what they mention; whatever needs more gets the whole headers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import ProjectMaker
+from kernel_builder.actions.slim import Headers
+from kernel_builder.config.reader import load_project
+from kernel_builder.frameworks.torch import RULES
+from kernel_builder.plan import slim
+from kernel_builder.plan.slim import slim_definitions, uses_slim
+from kernel_builder.project.inputs import build_inputs
+from kernel_builder.project.survey import survey
+from kernel_builder.toolchain.model import TorchSdk
+from kernel_builder.toolchain.torch_slim import OPERATORS
+
+TOML = """\
+[general]
+name = "kk"
+version = 1
+edition = 5
+license = "MIT"
+backends = ["cuda"]
+
+[torch]
+src = ["bind.cpp"]
+
+[kernel.k]
+backend = "cuda"
+depends = ["torch"]
+src = [{sources}]
+"""
+OWN = "AT_PER_OPERATOR_HEADERS"
+
+
+def sdk(folder: Path, operators: str | None) -> TorchSdk:
+    if operators is not None:
+        (folder / OPERATORS).write_text(operators, encoding="ascii")
+    return TorchSdk(
+        version="2.13.0", include=(folder,), libraries=folder, exports=(), identity="torch-2.13.0-1", slim=folder
+    )
+
+
+def found(make_project: ProjectMaker, torch: TorchSdk, files: dict[str, str]) -> dict[str, tuple[str, ...]]:
+    sources = sorted(name for name in files if name.endswith(".cu"))
+    listed = ", ".join(f'"{name}"' for name in sources)
+    root = make_project("kk", {"bind.cpp": "", **files}, toml=TOML.format(sources=listed))
+    project, _ = load_project(root)
+    return dict(
+        slim_definitions(survey(project, build_inputs(project), RULES.marks_of, RULES.needs_of), sources, torch)
+    )
+
+
+def test_definitions_follow_from_the_words_of_a_source_and_its_headers(
+    make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    files = {
+        "a/one.cu": '#include "shared.h"\nvoid one(at::Tensor t) { at::abs(t); }',
+        "a/two.cu": "#include <torch/all.h>\nTORCH_LIBRARY(k, m) {}\nstatic int zeros_like;",
+        "a/plain.cu": "#include <cuda_runtime.h>\n__global__ void sum() {}",
+        "inc/shared.h": "#pragma once\n#include <ATen/ATen.h>\n#include <deep/deeper.cuh>\n",
+        "inc/deep/deeper.cuh": "inline void deeper() { torch::NoGradGuard guard; zeros(); }",
+    }
+    made = found(make_project, sdk(tmp_path, "abs\nsum\nzeros\nzeros_like\n"), files)
+    assert made == {
+        "a/one.cu": (OWN, "KERNEL_BUILDER_PART_utils", "KERNEL_BUILDER_OP_abs", "KERNEL_BUILDER_OP_zeros"),
+        "a/two.cu": (OWN, "KERNEL_BUILDER_PART_library", "KERNEL_BUILDER_OP_zeros_like"),
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#include <torch/all.h>\ntorch::nn::Linear layer(1, 2);",
+        "#include <torch/all.h>\nnamespace F = torch :: nn::functional;",
+        "#include <torch/nn/functional.h>",
+        '#  include "torch/csrc/jit/ir/ir.h"',
+        "#include <torch/all.h>\nauto x = torch::fft::fft(y);",
+    ],
+)
+def test_what_needs_most_of_torch_gets_all_of_it(make_project: ProjectMaker, tmp_path: Path, text: str) -> None:
+    assert found(make_project, sdk(tmp_path, "abs\n"), {"a.cu": text}) == {}
+
+
+@pytest.mark.parametrize("operators", [None, ""])
+def test_without_slim_headers_there_are_no_definitions(
+    make_project: ProjectMaker, tmp_path: Path, operators: str | None
+) -> None:
+    assert found(make_project, sdk(tmp_path, operators), {"a.cu": "#include <torch/all.h>"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "complete", "proved", "used"),
+    [
+        (Headers.SLIM, False, True, Headers.SLIM),
+        (Headers.SLIM, False, False, Headers.FULL),
+        (Headers.SLIM, True, True, Headers.VERIFY),
+        (Headers.SLIM, True, False, Headers.FULL),
+        (Headers.VERIFY, False, False, Headers.VERIFY),
+        (Headers.FULL, True, True, Headers.FULL),
+    ],
+)
+def test_what_is_used_is_proved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: Headers, complete: bool, proved: bool, used: Headers
+) -> None:
+    monkeypatch.setattr(slim, "is_proved", lambda _: proved)
+    assert uses_slim(asked, sdk(tmp_path, ""), complete=complete) is used
