@@ -8,13 +8,14 @@ from difflib import get_close_matches
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from kernel_builder.cli.options import PathName
 from kernel_builder.cli.session import environment
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import read_license
 from kernel_builder.errors import UsageError
-from kernel_builder.scaffold.names import ProjectName, parse_name, parse_repo_id
+from kernel_builder.scaffold.names import ProjectName, nearest, parse_name, parse_repo_id
 from kernel_builder.scaffold.render import BACKENDS, choose_backends, render_project
 from kernel_builder.scaffold.repository import start_repository
 from kernel_builder.scaffold.write import former_files, write_project
@@ -99,13 +100,27 @@ class _InitCommand(click.Command):
     help="The kernel's license identifier.",
 )
 @click.option(
+    "--from-extension",
+    "extension",
+    metavar="DIR",
+    type=PathName(exists=True, file_okay=False),
+    help="Convert the C++ extension whose setup.py is in DIR, which is read and never run.",
+)
+@click.option(
     "--overwrite",
     is_flag=True,
     help="Overwrite files of an existing project. Files that an earlier init wrote and the new project does not have"
     " are removed, unless they were changed since.",
 )
+@click.pass_context
 def command(
-    path: Path | None, repo_id: str | None, backends: tuple[str, ...], license_id: str, overwrite: bool
+    ctx: click.Context,
+    path: Path | None,
+    repo_id: str | None,
+    backends: tuple[str, ...],
+    license_id: str,
+    extension: Path | None,
+    overwrite: bool,
 ) -> None:
     """Create a new kernel project that builds as is.
 
@@ -115,7 +130,14 @@ def command(
     \b
       kernel-builder init --name me/my-kernel
       kernel-builder init my-kernel --backends cpu
+      kernel-builder init my-kernel --from-extension ../my_extension
     """
+    if extension is not None:
+        if backends:
+            raise UsageError("--backends chooses what is written; with --from-extension, setup.py says it; remove it")
+        given = ctx.get_parameter_source("license_id") is not ParameterSource.DEFAULT
+        _convert(path, repo_id, extension, read_license(license_id) if given else None, overwrite=overwrite)
+        return
     words = [word for value in backends for word in value.split(",")]
     chosen = choose_backends(words) if words else BACKENDS
     names, root, notes = _place(path, repo_id)
@@ -132,6 +154,32 @@ def command(
     click.echo("  kernel-builder build --local   # what kernels loads with the torch of this environment")
     click.echo("  python example.py")
     click.echo("  pytest")
+
+
+def _convert(
+    path: Path | None, repo_id: str | None, extension: Path, license_id: str | None, *, overwrite: bool
+) -> None:
+    """Write the project of an extension, and say what is left to decide."""
+    from kernel_builder.workflow.from_extension import LIST, convert, name_of_extension  # noqa: PLC0415  (start-up time)
+
+    if path is None and repo_id is None:
+        repo_id = nearest(name_of_extension(extension))
+    names, root, notes = _place(path, repo_id)
+    if root == extension.resolve():
+        raise UsageError(f"{root} is the extension itself", hint="pass another directory for the kernel project")
+    conversion = convert(extension, names.name, repo_id=names.repo_id, license_id=license_id)
+    write_project(root, conversion.files, overwrite=overwrite)
+    start_repository(root, conversion.files, environment())
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(f"Converted {extension} to {root}: {len(conversion.schemas)} ops")
+    for schema in conversion.schemas:
+        click.echo(f"  {schema}")
+    if conversion.decisions:
+        click.echo(f"To decide (also in {LIST}):")
+        for decision in conversion.decisions:
+            click.echo(f"  {decision}")
+    click.echo("Next: kernel-builder check-config, then kernel-builder build --local")
 
 
 def _place(path: Path | None, repo_id: str | None) -> tuple[ProjectName, Path, tuple[str, ...]]:

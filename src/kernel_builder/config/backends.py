@@ -147,6 +147,8 @@ class Backend(str, metaclass=_Backends):
     """Its place in the order in which a machine's devices are looked for."""
     sources: tuple[str, ...]
     """Suffixes of files in its own language, with the dot."""
+    extension: str | None
+    """The function of ``torch.utils.cpp_extension`` that describes an extension for it."""
     keys: tuple[KernelKey, ...]
     """Its own keys in ``[kernel.<id>]``."""
     general: GeneralTable | None
@@ -207,6 +209,7 @@ def _backend(row: dict[str, Any]) -> Backend:
         "is_shown": row.pop("shown", False),
         "tried": row.pop("tried", _TRIED_LAST),
         "sources": tuple(row.pop("sources", ())),
+        "extension": row.pop("extension", None),
         "keys": tuple(KernelKey(**{**key, "role": Role(key["role"])}) for key in row.pop("kernel", ())),
         "general": GeneralTable(**_fields(row.pop("general"))) if "general" in row else None,
         "architectures": _architectures(row.pop("architectures")) if "architectures" in row else None,

@@ -1,0 +1,337 @@
+"""Functions that ``PYBIND11_MODULE`` offers to Python, and the schemas that they have as ops of torch.
+
+Sources are read as text. What cannot be told from it, or has no counterpart in a schema, is said, not guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kernel_builder.interface.native import NativeText, arguments, closing, literal_at, unescaped
+
+_MODULE = re.compile(r"\bPYBIND11_MODULE\s*\(")
+_FUNCTION = re.compile(r"&?\s*((?:\w+\s*::\s*)*)(\w+)\s*$")
+_ARGUMENT = re.compile(
+    r'(?:(?:\w+::)*arg\s*\(\s*"(?P<a>\w+)"\s*\)|"(?P<b>\w+)"\s*_a)\s*(?:=\s*(?P<default>.+))?$', re.DOTALL
+)
+_QUALIFIERS = re.compile(r"\b(?:const|constexpr|static|inline|extern|volatile|typename|struct|C10_EXPORT|TORCH_API)\b")
+_NAMESPACES = re.compile(r"\b(?:at|c10|torch|std|caffe2)\s*::\s*")
+_IN_PLACE = r"(?:\.\s*\w*[a-z]_\s*\(|\s*\[[^\]]*\]\s*=(?!=)|\.\s*(?:set_data|resize)\s*\()"
+
+_SIMPLE = {
+    "Tensor": ("Tensor", "at::Tensor"),
+    "Scalar": ("Scalar", "at::Scalar"),
+    "ScalarType": ("ScalarType", "at::ScalarType"),
+    "Dtype": ("ScalarType", "at::ScalarType"),
+    "Device": ("Device", "at::Device"),
+    "bool": ("bool", "bool"),
+    "string": ("str", "std::string"),
+    "string_view": ("str", "std::string"),
+    **dict.fromkeys(
+        ("int", "long", "long long", "int64_t", "int32_t", "int16_t", "int8_t", "uint8_t", "uint32_t", "uint64_t",
+         "size_t", "unsigned", "unsigned int", "short", "long int", "ptrdiff_t", "unsigned long"),
+        ("int", "int64_t"),
+    ),
+    **dict.fromkeys(("float", "double"), ("float", "double")),
+}  # fmt: skip
+_LISTS = {"TensorList": "Tensor", "IntArrayRef": "int64_t"}
+_VIEWS = {"Tensor": "at::TensorList", "int": "at::IntArrayRef", "float": "at::ArrayRef<double>"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Converted:
+    """A C++ type as a schema has it: ``schema``, the ``native`` type that torch passes, and what to write to get the
+    C++ type from ``{}``.
+    """
+
+    schema: str
+    native: str
+    expression: str = "{}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundParameter:
+    """A parameter: ``cxx`` is its type as written, ``default`` is that of the schema."""
+
+    name: str
+    cxx: str
+    type: Converted
+    default: str | None = None
+    is_mutable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundFunction:
+    """A function as an op: ``name`` in Python, ``function`` in C++, in ``namespace``, ``result`` as written."""
+
+    name: str
+    function: str
+    namespace: str
+    parameters: tuple[BoundParameter, ...]
+    result: str
+    returns: Converted
+    defined_in: str | None
+
+    @property
+    def schema(self) -> str:
+        """``f(Tensor x, int n=0) -> Tensor``."""
+        given = ", ".join(
+            f"{parameter.type.schema}{'!' if parameter.is_mutable else ''} {parameter.name}"
+            + (f"={parameter.default}" if parameter.default is not None else "")
+            for parameter in self.parameters
+        )
+        return f"{self.name}({given}) -> {self.returns.schema}"
+
+    @property
+    def has_tensors(self) -> bool:
+        """Whether torch can choose an implementation by its arguments."""
+        return any("Tensor" in parameter.type.schema for parameter in self.parameters)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleBlock:
+    """One ``PYBIND11_MODULE``: where it is in the text of its file, from ``start`` to ``end``."""
+
+    path: str
+    start: int
+    end: int
+
+
+def module_blocks(files: Mapping[str, NativeText]) -> tuple[ModuleBlock, ...]:
+    """All modules that ``files`` define."""
+    found = []
+    for path, native in files.items():
+        for match in _MODULE.finditer(native.bare):
+            brace = native.bare.find("{", closing(native.bare, match.end() - 1))
+            if brace >= 0:
+                found.append(ModuleBlock(path=path, start=match.start(), end=closing(native.bare, brace)))
+    return tuple(found)
+
+
+def bound_functions(
+    files: Mapping[str, NativeText], blocks: Iterable[ModuleBlock]
+) -> tuple[tuple[BoundFunction, ...], tuple[str, ...]]:
+    """The functions of ``blocks`` that can be ops, and a sentence on everything else that a person must decide."""
+    functions: dict[str, BoundFunction] = {}
+    decisions: list[str] = []
+    for block in blocks:
+        native = files[block.path]
+        variable = arguments(native.code, native.bare.find("(", block.start))[-1]
+        uses = re.compile(rf"\b{re.escape(variable)}\s*\.\s*(\w+)\s*\(|\bpy(?:bind11)?\s*::\s*(class_|enum_)")
+        at = block.start
+        chained = re.compile(r"\s*\.\s*(def)\s*\(")
+        while (match := uses.search(native.bare, at, block.end)) is not None:
+            where = f"{block.path}:{native.line(match.start())}"
+            at = match.end()
+            if match[2]:
+                decisions.append(f"{where}: {match[2]} makes a Python type, which ops cannot pass: write it in Python")
+                continue
+            call: re.Match[str] | None = match
+            while call is not None and call[1] == "def":
+                open_at = native.bare.index("(", call.end() - 1)
+                _take(arguments(native.code, open_at), where, files, functions, decisions)
+                at = closing(native.bare, open_at)
+                call = chained.match(native.bare, at)
+            if match[1] not in {"def", "doc"}:
+                decisions.append(f"{where}: {variable}.{match[1]}(...) has no counterpart: write it in Python")
+    return tuple(functions.values()), tuple(decisions)
+
+
+def _take(
+    given: tuple[str, ...],
+    where: str,
+    files: Mapping[str, NativeText],
+    functions: dict[str, BoundFunction],
+    decisions: list[str],
+) -> None:
+    name = literal_at(given[0], 0)[0] if given else ""
+    target = _FUNCTION.fullmatch(given[1].strip()) if len(given) > 1 else None
+    if not name or target is None:
+        decisions.append(f"{where}: {name or 'a definition'} is not a plain function: write one, and register it")
+        return
+    if name in functions:
+        decisions.append(f"{where}: {name} is defined again with other parameters: give it a name of its own")
+        return
+    namespace = target[1].replace(" ", "").removesuffix("::")
+    found = _signature(target[2], files)
+    if found is None:
+        decisions.append(f"{where}: no declaration of {target[2]} was found in the sources that were converted")
+        return
+    try:
+        functions[name] = _function(name, target[2], namespace, found, given[2:], where, decisions)
+    except ValueError as error:
+        decisions.append(f"{where}: {name} is not registered: {error}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Signature:
+    result: str
+    parameters: tuple[str, ...]
+    body: str
+    path: str
+    is_static: bool
+
+
+def _signature(name: str, files: Mapping[str, NativeText]) -> _Signature | None:
+    """The definition of a function, else its declaration."""
+    declared = None
+    for path, native in files.items():
+        for match in re.finditer(rf"(?<![\w.:>]){re.escape(name)}\s*\(", native.bare):
+            end = closing(native.bare, match.end() - 1)
+            before = re.split(r"[;{}]", native.bare[: match.start()])[-1].strip()
+            after = native.bare[end:].lstrip()
+            if not re.fullmatch(r"[\w:<>,\s*&\[\]()]+", before) or before.split()[-1:] in (["return"], ["else"]):
+                continue
+            if not after.startswith(("{", ";")):
+                continue
+            brace = native.bare.find("{", end)
+            found = _Signature(
+                result=" ".join(_QUALIFIERS.sub(" ", before).split()),
+                parameters=arguments(native.code, match.end() - 1),
+                body=native.bare[brace : closing(native.bare, brace)] if after.startswith("{") else "",
+                path=path,
+                is_static="static" in before.split(),
+            )
+            if found.body:
+                return found
+            declared = declared or found
+    return declared
+
+
+def _function(
+    name: str,
+    function: str,
+    namespace: str,
+    found: _Signature,
+    rest: tuple[str, ...],
+    where: str,
+    decisions: list[str],
+) -> BoundFunction:
+    """Raises ``ValueError`` that says what has no counterpart in a schema."""
+    if found.is_static:
+        raise ValueError(f"{function} is static: remove that, so that the binding can call it")
+    if "template" in found.result.split() or found.result.startswith("template"):
+        raise ValueError(f"{function} is a template: write a function that calls it")
+    named = [match for text in rest if (match := _ARGUMENT.match(text.strip())) is not None]
+    parameters = []
+    for index, text in enumerate(p for p in found.parameters if p != "void"):
+        match = named[index] if index < len(named) else None
+        parameter = _parameter(text, index, match, found.body)
+        given = match["default"] if match is not None else None
+        if given is not None and parameter.default is None:
+            decisions.append(
+                f"{where}: the default of {name}({parameter.name}={given.strip()}) is not a literal: set it in Python"
+            )
+        if parameter.is_mutable and not _is_reference(text):
+            decisions.append(f"{where}: {name} seems to write to {parameter.name}: it is marked with !")
+        parameters.append(parameter)
+    returns = _returns(found.result)
+    tensors = [parameter.name for parameter in parameters if parameter.type.schema.startswith("Tensor")]
+    if returns.schema == "()" and tensors and not any(parameter.is_mutable for parameter in parameters):
+        decisions.append(
+            f"{where}: {name} returns nothing, so it writes to some of {', '.join(tensors)}: mark these with ! in its"
+            " schema"
+        )
+    if "&" in found.result:
+        decisions.append(f"{where}: {name} returns a reference, perhaps to an argument: return nothing instead")
+    return BoundFunction(
+        name=name,
+        function=function,
+        namespace=namespace,
+        parameters=tuple(parameters),
+        result=found.result,
+        returns=returns,
+        defined_in=found.path if found.body else None,
+    )
+
+
+def _is_reference(text: str) -> bool:
+    return "&" in text and "const" not in text.split("&", maxsplit=1)[0].replace("&", " ").split()
+
+
+def _parameter(text: str, index: int, named: re.Match[str] | None, body: str) -> BoundParameter:
+    bare = text.split("=", maxsplit=1)[0].strip()
+    match = re.fullmatch(r"(.*?[\s&*>])(\w+)", bare, re.DOTALL)
+    words = _QUALIFIERS.sub(" ", bare).replace("&", " ").split()
+    has_name = match is not None and len(words) > 1 and not _is_type(" ".join(words))
+    cxx, own = (match[1].strip(), match[2]) if match is not None and has_name else (bare, f"arg{index}")
+    kind = _converted(cxx)
+    name = (named["a"] or named["b"]) if named is not None else own
+    writes = re.search(rf"(?<![\w.]){re.escape(own)}{_IN_PLACE}", body) is not None
+    is_mutable = kind.schema.startswith("Tensor") and (_is_reference(cxx) or writes)
+    if is_mutable and kind.schema == "Tensor?":
+        raise ValueError(f"{name} is an optional tensor that is written to: take a tensor")
+    return BoundParameter(
+        name=name,
+        cxx=cxx,
+        type=kind,
+        default=_default(named["default"] if named is not None else None),
+        is_mutable=is_mutable and kind.schema == "Tensor",
+    )
+
+
+def _is_type(text: str) -> bool:
+    return _NAMESPACES.sub("", text) in _SIMPLE
+
+
+def _converted(cxx: str) -> Converted:
+    """A type of C++ as a schema has it. Raises ``ValueError`` for one that it has not."""
+    bare = " ".join(_QUALIFIERS.sub(" ", _NAMESPACES.sub("", cxx)).replace("&", " ").split())
+    if bare in _SIMPLE:
+        schema, native = _SIMPLE[bare]
+        is_number = schema in {"int", "float"}
+        return Converted(
+            schema=schema, native=native, expression=f"static_cast<{_plain(cxx)}>({{}})" if is_number else "{}"
+        )
+    inner = re.fullmatch(r"(optional|vector|ArrayRef)\s*<\s*(.+?)\s*>", bare)
+    if bare in _LISTS or (inner is not None and inner[1] != "optional"):
+        item = _converted(_LISTS.get(bare) or (inner[2] if inner else ""))
+        view = _VIEWS.get(item.schema)
+        own = inner is not None and inner[1] == "vector"
+        if view is None or (item.schema == "int" and inner is not None and inner[2] not in {"int64_t", "long"}):
+            raise ValueError(f"a schema has no {cxx}")
+        return Converted(schema=f"{item.schema}[]", native=view, expression="{}.vec()" if own else "{}")
+    if inner is not None:
+        item = _converted(inner[2])
+        if item.expression != "{}" and inner[2] not in {"int64_t", "long", "double"}:
+            raise ValueError(f"{cxx} is not what torch passes: use optional of int64_t or double")
+        return Converted(schema=f"{item.schema}?", native=f"std::optional<{item.native}>")
+    raise ValueError(f"a schema has no {_plain(cxx)}")
+
+
+def _plain(cxx: str) -> str:
+    return " ".join(_QUALIFIERS.sub(" ", cxx).replace("&", " ").split())
+
+
+def _returns(result: str) -> Converted:
+    bare = " ".join(_NAMESPACES.sub("", result).replace("&", " ").split())
+    if bare == "void":
+        return Converted(schema="()", native="void")
+    group = re.fullmatch(r"(?:tuple|pair)\s*<(.+)>", bare)
+    if group is not None:
+        items = [_converted(item) for item in arguments(f"({group[1]})", 0)]
+        if any(item.expression != "{}" for item in items):
+            raise ValueError(f"it returns {result}: return tensors, int64_t and double")
+        return Converted(schema=f"({', '.join(item.schema for item in items)})", native=result)
+    kind = _converted(result)
+    native = result if kind.schema.endswith("[]") else kind.native
+    return Converted(schema=kind.schema, native=native)
+
+
+def _default(text: str | None) -> str | None:
+    if text is None:
+        return None
+    bare = text.strip()
+    if bare in {"true", "false"}:
+        return bare.capitalize()
+    if re.fullmatch(r"(?:pybind11|py)\s*::\s*none\s*\(\s*\)|(?:std|c10|at|torch)\s*::\s*nullopt", bare):
+        return "None"
+    if re.fullmatch(r"-?\d+[uUlL]*", bare):
+        return re.sub(r"[uUlL]+$", "", bare)
+    if re.fullmatch(r"-?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?[fF]?", bare):
+        return str(float(bare.rstrip("fF")))
+    if re.fullmatch(r'"[^"]*"', bare):
+        return f'"{unescaped(bare[1:-1])}"'
+    return None

@@ -1,0 +1,87 @@
+"""Schemas of functions that ``PYBIND11_MODULE`` offers: what follows from C++, and what a person must decide."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernel_builder.interface.native import read_native
+from kernel_builder.interface.pybind import bound_functions, module_blocks
+
+MODULE = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ {} }}"
+
+
+def converted(functions: str, definitions: str) -> tuple[list[str], list[str]]:
+    files = {"a.cpp": read_native(f"{functions}\n{MODULE.format(definitions)}\n")}
+    found, decisions = bound_functions(files, module_blocks(files))
+    return [function.schema for function in found], list(decisions)
+
+
+@pytest.mark.parametrize(
+    ("cxx", "schema"),
+    [
+        ("at::Tensor f(const torch::Tensor& x)", "f(Tensor x) -> Tensor"),
+        ('static_assert(true, ""); Tensor f(Tensor x, Tensor const &y)', "f(Tensor x, Tensor y) -> Tensor"),
+        ("void f(torch::Tensor &out, at::Tensor x)", "f(Tensor! out, Tensor x) -> ()"),
+        ("at::Tensor f(at::Tensor x, const int n, long m, size_t k)", "f(Tensor x, int n, int m, int k) -> Tensor"),
+        ("double f(float a, double b, bool c)", "f(float a, float b, bool c) -> float"),
+        ("std::vector<at::Tensor> f(std::vector<torch::Tensor> xs)", "f(Tensor[] xs) -> Tensor[]"),
+        ("at::Tensor f(c10::optional<at::Tensor> x, at::IntArrayRef s)", "f(Tensor? x, int[] s) -> Tensor"),
+        ("std::tuple<at::Tensor, torch::Tensor>\nf(at::TensorList xs)", "f(Tensor[] xs) -> (Tensor, Tensor)"),
+        ("inline std::string f(const std::string& s)", "f(str s) -> str"),
+        ("at::Tensor f(at::Tensor x, at::ScalarType t)", "f(Tensor x, ScalarType t) -> Tensor"),
+        ("at::Tensor f(at::Tensor)", "f(Tensor arg0) -> Tensor"),
+        ("int64_t f()", "f() -> int"),
+    ],
+)
+def test_types(cxx: str, schema: str) -> None:
+    assert converted(f"{cxx} {{ return {{}}; }}", 'm.def("f", &f);')[0] == [schema]
+
+
+@pytest.mark.parametrize(
+    ("argument", "default"),
+    [
+        ('py::arg("n") = 3', "=3"),
+        ('pybind11::arg("n")=-1', "=-1"),
+        ('"n"_a = 0', "=0"),
+        ('py::arg("n") = kDefault', ""),
+        ('py::arg("n")', ""),
+    ],
+)
+def test_defaults(argument: str, default: str) -> None:
+    schemas, decisions = converted("int f(int k) { return k; }", f'm.def("f", &f, "takes (a, b)", {argument});')
+    assert schemas == [f"f(int n{default}) -> int"]
+    assert len(decisions) == ("kDefault" in argument)
+
+
+def test_what_is_written_in_place_is_marked_and_told() -> None:
+    schemas, decisions = converted("void f(at::Tensor x, at::Tensor y) { x.add_(y); }", 'm.def("f", &f);')
+    assert schemas == ["f(Tensor! x, Tensor y) -> ()"]
+    assert decisions == ["a.cpp:2: f seems to write to x: it is marked with !"]
+    _, decisions = converted("void f(at::Tensor x) { x.data_ptr<float>()[0] = 1; }", 'm.def("f", &f);')
+    assert "returns nothing" in decisions[0]
+
+
+@pytest.mark.parametrize(
+    ("functions", "definition", "said"),
+    [
+        ("void f(at::Tensor x, void *p) {}", 'm.def("f", &f);', "void *"),
+        ("at::Tensor f(py::object x) { }", 'm.def("f", &f);', "py::object"),
+        ("static int f() { return 1; }", 'm.def("f", &f);', "static"),
+        ("", 'm.def("f", &f);', "no declaration of f"),
+        ("", 'm.def("f", [](int a) { return a; });', "not a plain function"),
+        ("", 'm.attr("x") = 1;', "m.attr"),
+        ("", 'py::class_<A>(m, "A").def("f", &A::f);', "class_"),
+    ],
+)
+def test_what_has_no_counterpart_is_told(functions: str, definition: str, said: str) -> None:
+    schemas, decisions = converted(functions, definition)
+    assert schemas == []
+    assert any(said in decision for decision in decisions)
+
+
+def test_definitions_count_only_where_a_compiler_sees_them() -> None:
+    schemas, _ = converted(
+        '// void f(int);\n#if 0\nint f(long a);\n#endif\nconst char *s = "int f(bool)"; int f(double a) { return 1; }',
+        '/* m.def("g", &g); */ m.def("f", &f).def("h", f);',
+    )
+    assert schemas == ["f(float a) -> int", "h(float a) -> int"]
