@@ -83,12 +83,18 @@ def host_code_flags(context: Context) -> list[str]:
 def cxx_flags(context: Context) -> list[str]:
     """Flags that make clang's C++ that of g++, with which torch is built.
 
-    Its library is libstdc++. From clang 18 on it mangles some names of templates differently: a kernel that uses them
-    would not find them in torch.
+    Its library is libstdc++, and its OpenMP that of GNU's runtime. From clang 18 on it mangles some names of templates
+    differently: a kernel that uses them would not find them in torch.
     """
     host = context.host
-    newer = host.family is Family.CLANG and host.major > _CLANG_ABI
-    return [*host.library_flags, *([f"-fclang-abi-compat={_CLANG_ABI}"] if newer else [])]
+    if host.family is Family.GCC:
+        return []
+    openmp = context.toolchain.sysroot.openmp
+    return [
+        *host.library_flags,
+        *([f"-fclang-abi-compat={_CLANG_ABI}"] if host.major > _CLANG_ABI else []),
+        *(["-isystem", context.word(openmp)] if openmp is not None else []),
+    ]
 
 
 def compile_action(

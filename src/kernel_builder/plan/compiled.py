@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,14 +29,11 @@ from kernel_builder.plan.slim import slim_definitions
 from kernel_builder.plan.units import SectionInput, merge, raise_standard
 from kernel_builder.project.identity import Identity
 from kernel_builder.project.survey import Survey
-from kernel_builder.toolchain.model import Family, Toolchain
+from kernel_builder.toolchain.model import Toolchain
 from kernel_builder.variants.matrix import Kept, stable_target
 from kernel_builder.variants.names import Abi, TorchTag
 from kernel_builder.variants.support import SupportRow, SupportTable
 from kernel_builder.versions import Version
-
-_OPENMP = re.compile(r"(^|[=,])-fopenmp($|[=,])")
-"""The flag, by itself or after ``-Xcompiler=``; ``-fopenmp-simd`` is another one, which needs no runtime."""
 
 
 @dataclass(kw_only=True)
@@ -124,7 +120,6 @@ class CompiledVariant:
             self.remarks.warn(warning)
         if units.misplaced:
             raise ConfigError("; ".join(units.misplaced) + f"; {backend.value} kernels cannot compile it")
-        self._refuse_openmp_of_clang(units.units)
         return units.units
 
     def _context(self, units: tuple[Unit, ...], ops_id: str) -> Context:
@@ -217,17 +212,6 @@ class CompiledVariant:
             for source in section.src
             if source not in here
         }
-
-    def _refuse_openmp_of_clang(self, units: tuple[Unit, ...]) -> None:
-        """torch brings GNU's OpenMP runtime, and clang makes calls to LLVM's alone."""
-        host = self.toolchain.host
-        users = [unit for unit in units if any(map(_OPENMP.search, unit.own_flags))]
-        if host.family is Family.CLANG and users:
-            sections = dict.fromkeys(section for unit in users for section in unit.sections)
-            raise ConfigError(
-                f"{' and '.join(sections)}: -fopenmp with {host} ({host.cxx}) needs LLVM's OpenMP runtime, but torch"
-                f" ships GNU's; build with g++, or remove -fopenmp"
-            )
 
     @property
     def _cxx11_abi(self) -> bool:

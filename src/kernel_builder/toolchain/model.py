@@ -99,13 +99,15 @@ class Sysroot:
 
     ``libraries`` holds stub shared objects that offer only symbol versions up to the floor; ``shim`` is the object
     that defines, hidden, the few newer names that static libstdc++ asks for. ``floor`` is e.g. ``2.27``; ``others``
-    are the stubs besides libc, libm and libgcc_s, as sorted file names.
+    are the stubs besides libc, libm and libgcc_s, as sorted file names. ``openmp`` is a directory with ``omp.h`` of the
+    runtime that torch brings, which clang does not have.
     """
 
     libraries: Path
     shim: Path
     floor: str
     others: tuple[str, ...] = ()
+    openmp: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ The C++ runtime is linked as F7 found to be the only right way: libstdc++ static
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,6 +43,7 @@ _REQUIRED = (_C_LIBRARY, "libm.so.6", "libgcc_s.so.1")
 _OPTIONAL = ("libmvec.so.1", "libpthread.so.0", "libdl.so.2", "librt.so.1")
 _LOADERS = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}
 _SHIMS = Path(__file__).parent.parent / "templates" / "floor"
+_OPENMP = _SHIMS.parent / "openmp" / "omp.h"
 _SHIM_FLAGS = ("-O2", "-fPIC", "-fno-builtin", "-ffunction-sections", "-fdata-sections", "-fno-stack-protector", "-w")
 
 
@@ -107,7 +109,7 @@ def sysroot_digest(host: HostCompiler, environ: Mapping[str, str], answers: Answ
     for name, path in sorted(host_libraries(host, environ, answers).items()):
         digest.update(f"{name} ".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
-    for path in sorted(_SHIMS.glob("*.[ch]")):
+    for path in (*sorted(_SHIMS.glob("*.[ch]")), _OPENMP):
         digest.update(f"{path.name} ".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
@@ -137,6 +139,7 @@ def sysroot_at(directory: Path) -> Sysroot:
         shim=directory / "libfloor.a",
         floor=GLIBC_FLOOR,
         others=tuple(name for name in found if name not in _REQUIRED),
+        openmp=directory / "include",
     )
 
 
@@ -161,6 +164,8 @@ def write_sysroot(directory: Path, host: HostCompiler, environ: Mapping[str, str
     for soname, symbols in as_at_floor(selected, host.machine).items():
         write_stub(sysroot.libraries / soname, soname=soname, symbols=symbols, host=host, environ=environ)
     _write_shims(sysroot.shim, host, environ)
+    (directory / "include").mkdir()
+    shutil.copyfile(_OPENMP, directory / "include" / _OPENMP.name)
 
 
 def _write_shims(archive: Path, host: HostCompiler, environ: Mapping[str, str]) -> None:
