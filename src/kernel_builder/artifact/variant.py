@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kernel_builder.actions.places import Places
 from kernel_builder.artifact.digest import METADATA, hash_variant
-from kernel_builder.binary.elf import ElfError
+from kernel_builder.binary.elf import ElfError, mapped
 from kernel_builder.binary.renaming import renamed
 from kernel_builder.errors import BuildError, MachineError
 from kernel_builder.plan.model import VariantPlan
@@ -186,7 +186,8 @@ def _install_library(library: Path, plan: VariantPlan, target: Path) -> None:
         shutil.copyfile(library, target)
         return
     try:
-        target.write_bytes(renamed(library.read_bytes(), plan.linked_as, plan.ops_id))
+        with mapped(library) as data:
+            target.write_bytes(renamed(data, plan.linked_as, plan.ops_id))
     except ElfError as error:
         raise BuildError(
             f"cannot install {library} as {plan.ops_id}: {error}", hint="delete it and build again"

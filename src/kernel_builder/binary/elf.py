@@ -60,7 +60,7 @@ _MAX_SYMBOLS, _MAX_DYNAMIC, _MAX_VERSIONS, _MAX_RELOCATIONS = 1 << 22, 1 << 16, 
 _MAX_NAME, _MAX_NAMES = 1 << 20, 1 << 29
 _EARLY = 0x1000  # bytes: what stands before that is at the beginning of a file
 
-Buffer = bytes | mmap.mmap
+Buffer = bytes | bytearray | mmap.mmap
 
 
 class ElfError(ValueError):

@@ -15,14 +15,7 @@ import hashlib
 import struct
 from dataclasses import dataclass
 
-from kernel_builder.binary.elf import (
-    DYNAMIC_SYMBOL,
-    RELOCATION,
-    Dynamic,
-    ElfError,
-    Tag,
-    read_elf,
-)
+from kernel_builder.binary.elf import DYNAMIC_SYMBOL, RELOCATION, Buffer, Dynamic, ElfError, Tag, read_elf
 
 _WORD = 64
 _BUILD_ID, _GNU = 3, b"GNU\0"
@@ -37,8 +30,8 @@ def gnu_hash(name: bytes) -> int:
     return value
 
 
-def renamed(data: bytes, old: str, new: str) -> bytes:
-    """The library ``data``, which was linked as ``old``, as ``new``.
+def renamed(data: Buffer, old: str, new: str) -> bytearray:
+    """A copy of the library ``data``, which was linked as ``old``, as ``new``. It may be a gigabyte, so there is one.
 
     Raises :class:`ElfError` where it is no library of that name, or one that cannot be renamed; ``ValueError`` for a
     name of another length.
@@ -46,17 +39,17 @@ def renamed(data: bytes, old: str, new: str) -> bytes:
     before, after = old.encode("ascii"), new.encode("ascii")
     if len(before) != len(after):
         raise ValueError(f"{new} is not as long as {old}")
-    if before == after:
-        return data
     changed = bytearray(data)
+    if before == after:
+        return changed
     at = changed.find(before)
     while at >= 0:
         changed[at : at + len(before)] = after
         at = changed.find(before, at + len(before))
     _Hashed.of(changed).make_again()
     _derive_build_id(changed, after)
-    _compare(data, bytes(changed), old, new)
-    return bytes(changed)
+    _compare(data, changed, old, new)
+    return changed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +67,7 @@ class _Hashed:
 
     @classmethod
     def of(cls, data: bytearray) -> _Hashed:
-        dynamic = Dynamic.of(bytes(data))
+        dynamic = Dynamic.of(data)
         if Tag.HASH in dynamic.tags or Tag.GNU_HASH not in dynamic.tags:
             raise ElfError("its symbols are not found by a GNU hash table alone")
         at = dynamic.offset(Tag.GNU_HASH)
@@ -140,7 +133,7 @@ class _Hashed:
 
 def _derive_build_id(data: bytearray, name: bytes) -> None:
     """Debuggers keep what they know of a library by its build ID, so another library has another one."""
-    for start, stop in Dynamic.of(bytes(data)).notes():
+    for start, stop in Dynamic.of(data).notes():
         at = start
         while at + _NOTE.size <= stop:
             name_size, size, kind = _NOTE.unpack_from(data, at)
@@ -152,7 +145,7 @@ def _derive_build_id(data: bytearray, name: bytes) -> None:
             at = content + (size + 3 & ~3)
 
 
-def _compare(old_data: bytes, new_data: bytes, old: str, new: str) -> None:
+def _compare(old_data: Buffer, new_data: bytearray, old: str, new: str) -> None:
     """Raise :class:`ElfError` unless both say the same of themselves, but for the name."""
     one, other = read_elf(old_data), read_elf(new_data)
     expected = sorted(symbol.name.replace(old, new) for symbol in one.exports)
@@ -160,7 +153,7 @@ def _compare(old_data: bytes, new_data: bytes, old: str, new: str) -> None:
         raise ElfError(f"its soname is {one.soname}, which does not name it {old}")
     if sorted(symbol.name for symbol in other.exports) != expected or other.undefined != one.undefined:
         raise ElfError(f"its symbols are not the same under the name {new}")
-    table = _Hashed.of(bytearray(new_data))
+    table = _Hashed.of(new_data)
     lost = [
         symbol.name for symbol in other.exports if not _finds(table, symbol.name.encode("utf-8", "surrogateescape"))
     ]
