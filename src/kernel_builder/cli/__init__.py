@@ -49,11 +49,25 @@ COMMANDS: dict[str, Entry] = {
     "toolchain": Entry("toolchain", "Fetch, inspect, verify and move toolchains."),
     "cache": Entry("cache", "Show, verify and shrink the cache of what compilers made."),
     "schema": Entry("schema", "Print the JSON schema of build.toml, for editors."),
+    "completions": Entry("completions", "Print what makes a shell complete commands, variants and rules."),
+    "man": Entry("man", "Print the manual page."),
 }
+TASKS: dict[str, tuple[str, ...]] = {
+    "Start": ("init", "doctor", "update-build", "check-config"),
+    "Build": ("build", "build-and-copy", "list-variants", "lock", "toolchain", "cache"),
+    "Test and try": ("test", "ci-test", "devshell", "testshell", "environment"),
+    "Check": ("check", "check-abi", "check-builds", "api-diff"),
+    "Publish": ("card", "hash", "attest", "upload", "build-and-upload"),
+    "Other tools": ("create-pyproject", "clean-pyproject", "schema", "completions", "man"),
+}
+"""The commands as ``--help`` groups them, by what one wants to do."""
 
 
 @click.group(
-    cls=LazyGroup, entries=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+    cls=LazyGroup,
+    entries=COMMANDS,
+    tasks=TASKS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(__version__, "-V", "--version", prog_name="kernel-builder")
 def cli() -> None:
@@ -111,10 +125,11 @@ def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> in
         return ExitCode.INTERRUPTED
     except KernelBuilderError as error:
         return show_failure(error)
-    except SystemExit:
-        # The reader of our stdout went away while the command wrote to it. click wraps both streams and exits.
+    except SystemExit as done:
+        # A shell was told what completes a word; or the reader of our stdout went away while the command wrote to it,
+        # and click wraps both streams.
         sys.stdout, sys.stderr = streams
-        return ExitCode.FAILED
+        return ExitCode.FAILED if done.code else ExitCode.OK
     except UnicodeEncodeError as error:
         shown = error.object.encode("utf-8", "backslashreplace").decode("ascii", "backslashreplace")
         _show(

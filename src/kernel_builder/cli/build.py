@@ -15,6 +15,7 @@ from typing import TypedDict, Unpack
 import click
 
 from kernel_builder.actions.slim import Headers
+from kernel_builder.cli.completing import RULE, VARIANT
 from kernel_builder.cli.console import errors_as_json, mebibytes, show_error, width_of_stdout
 from kernel_builder.cli.fitting import wrapped
 from kernel_builder.cli.options import (
@@ -90,6 +91,7 @@ build_options = together(
     click.option(
         "--variant",
         "variants",
+        type=VARIANT,
         metavar="NAME",
         multiple=True,
         help="Build this variant, or all that match a glob such as 'torch213-*'. Can be repeated."
@@ -261,6 +263,7 @@ def build_request(
 @click.option(
     "--ignore",
     multiple=True,
+    type=RULE,
     metavar="RULE",
     help="Build even if this conformance rule is broken (KB302, KB3 or python-newer). Can be repeated.",
 )

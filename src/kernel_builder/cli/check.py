@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kernel_builder.cli.completing import RULE
 from kernel_builder.cli.options import PathName
 from kernel_builder.cli.session import environment
 from kernel_builder.errors import ExitCode, UsageError
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, type=PathName())
 @click.option("--format", "form", type=click.Choice(["text", "json", "github", "sarif"]), default="text",
               show_default=True, help="Output format.")  # fmt: skip
-@click.option("--select", multiple=True, metavar="RULE", help="Apply only these rules: KB103, KB1 or run-path.")
-@click.option("--ignore", multiple=True, metavar="RULE", help="Skip these rules.")
+@click.option(
+    "--select", multiple=True, type=RULE, metavar="RULE", help="Apply only these rules: KB103, KB1 or run-path."
+)
+@click.option("--ignore", multiple=True, type=RULE, metavar="RULE", help="Skip these rules.")
 @click.option("--policy", default="glibc-2.27-static", show_default=True, metavar="NAME",
               help="Which C and C++ runtimes libraries may need: this, or another such as manylinux_2_28.")  # fmt: skip
 @click.option("--python-floor", default="3.9", show_default=True, metavar="VERSION", help="Oldest supported Python.")
@@ -42,7 +45,9 @@ if TYPE_CHECKING:
               " environment's, this one and python3 on PATH that has both.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Let warnings fail the check too.")
 @click.option("--verbose", "-v", is_flag=True, help="Also show notes: what was not or could not be checked.")
-@click.option("--explain", metavar="RULE", help="Explain a rule: what it requires, why, and its source; check nothing.")
+@click.option(
+    "--explain", type=RULE, metavar="RULE", help="Explain a rule: what it requires, why, and its source; check nothing."
+)
 @click.option("--list", "lists", is_flag=True, help="List all rules; check nothing.")
 def command(
     paths: tuple[Path, ...],

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from kernel_builder.cli.completing import OneOf
 from kernel_builder.cli.options import PathName
 from kernel_builder.cli.session import environment
 from kernel_builder.config.backends import Backend
@@ -72,7 +73,8 @@ class _InitCommand(click.Command):
     """A command whose ``--backends`` takes any number of words."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, spread_backends(args))
+        # A shell that completes a word asks about a line that is not whole.
+        return super().parse_args(ctx, args if ctx.resilient_parsing else spread_backends(args))
 
 
 @click.command("init", cls=_InitCommand)
@@ -87,6 +89,7 @@ class _InitCommand(click.Command):
     _OPTION,
     "backends",
     multiple=True,
+    type=OneOf(lambda _: [(backend.value, backend.label) for backend in BACKENDS] + [("all", "")]),
     metavar="BACKEND...",
     help=f"Backends of the kernel: {', '.join(BACKENDS)}, or all. Several words, commas and"
     f" repetition work. Write a directory named like a backend as ./{BACKENDS[0]}.  "

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import click
+from click.shell_completion import CompletionItem
 
 
 @dataclass(frozen=True)
@@ -18,11 +20,19 @@ class Entry:
 
 
 class LazyGroup(click.Group):
-    """Knows the names of its commands (``entries``), in the order in which ``--help`` shows them."""
+    """Knows the names of its commands (``entries``), in the order in which ``--help`` shows them, or grouped by
+    ``tasks``.
+    """
 
-    def __init__(self, *args: object, entries: Mapping[str, Entry], **kwargs: object) -> None:
+    def __init__(
+        self,
+        *args: object,
+        entries: Mapping[str, Entry],
+        tasks: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        **kwargs: object,
+    ) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # what click.group() passes on
-        self.entries = entries
+        self.entries, self.tasks = entries, tasks
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """See :class:`click.Group`."""
@@ -57,5 +67,16 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """See :class:`click.Group`; nothing is imported for it."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])
+        width = max(map(len, self.entries))
+        for title, names in (self.tasks or {"Commands": tuple(self.entries)}).items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), self.entries[name].summary) for name in names])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """See :class:`click.Group`; nothing is imported for names of commands."""
+        found = [
+            CompletionItem(name, help=entry.summary)
+            for name, entry in self.entries.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)

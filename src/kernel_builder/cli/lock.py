@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from kernel_builder.cli.completing import VARIANT
 from kernel_builder.cli.options import PathName, offline_option, platform_option, source_option
 from kernel_builder.cli.session import open_run
 from kernel_builder.errors import ExitCode, UsageError
@@ -20,6 +21,7 @@ from kernel_builder.workflow.lock import Locking, LockRequest, drift, make_lock
 @click.option(
     "--variant",
     "variants",
+    type=VARIANT,
     metavar="NAME",
     multiple=True,
     help="Lock this variant, or all that match a glob, instead of the required ones, and keep what is already locked."

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kernel_builder.cli.completing import SOURCE
 from kernel_builder.errors import UsageError
 from kernel_builder.files import bytes_of
 
@@ -121,6 +122,7 @@ def source_option(command: _Command) -> _Command:
     """
     source = click.option(
         "--source",
+        type=SOURCE,
         metavar="NAME",
         multiple=True,
         expose_value=False,

@@ -10,6 +10,7 @@ from typing import TypedDict, Unpack
 import click
 
 from kernel_builder.cli.build import handle_signals, project_root, show_failures
+from kernel_builder.cli.completing import VARIANT
 from kernel_builder.cli.console import errors_as_json, show_error
 from kernel_builder.cli.options import offline_option, source_option, together
 from kernel_builder.cli.passing import PassingCommand, passed_on
@@ -37,6 +38,7 @@ environment_options = together(
     click.option(
         "--variant",
         "variants",
+        type=VARIANT,
         metavar="NAME",
         multiple=True,
         help="This variant, or all that match a glob such as 'torch213-*'. Can be repeated. Default: the first that"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from kernel_builder.cli.completing import RULE
 from kernel_builder.cli.options import PathName, together
 from kernel_builder.cli.session import environment
 from kernel_builder.errors import ExitCode
@@ -60,6 +61,7 @@ upload_options = together(
     ),
     click.option(
         "--ignore",
+        type=RULE,
         metavar="RULE",
         multiple=True,
         help="Ignore a conformance rule: a code (KB101), a code prefix (KB1) or a name. Can be repeated.",
