@@ -22,6 +22,7 @@ from kernel_builder.store.cache import Store, StoreKey, load_manifest, manifest_
 from kernel_builder.store.index import Index, choose_wheel, locate
 from kernel_builder.store.offline import OfflineError
 from kernel_builder.store.transport import NotFoundError
+from kernel_builder.toolchain.answers import Answers
 from kernel_builder.toolchain.cxx_libraries import CxxLibraries, is_cxx_library
 from kernel_builder.toolchain.host import (
     Purpose,
@@ -67,7 +68,8 @@ def is_zig(artefact: Artefact) -> bool:
 class ZigCompilers:
     """The compilers of zig's wheels on ``indexes``, for ``machine``. They run with the variables ``environ``.
 
-    ``asked`` is whether the user wants no other compiler; ``libraries`` are for where no GCC is installed.
+    ``asked`` is whether the user wants no other compiler; ``libraries`` are for where no GCC is installed. What
+    ``answers`` know is not asked again.
     """
 
     indexes: Sequence[Index]
@@ -75,6 +77,7 @@ class ZigCompilers:
     reporter: Reporter
     environ: Mapping[str, str]
     machine: str
+    answers: Answers | None = None
     libraries: CxxLibraries | None = None
     offline: bool = False
     asked: bool = False
@@ -116,7 +119,7 @@ class ZigCompilers:
         return self._judge(self._with_libraries(zig, libraries), (zig, libraries), purpose)
 
     def _judge(self, cxx: Path, packages: tuple[FetchedPart, ...], purpose: Purpose) -> HostCompiler | Rejected:
-        found = inspect_compiler(cxx, self.environ)
+        found = inspect_compiler(cxx, self.environ, self.answers)
         if isinstance(found, Rejected):
             return found
         host = replace(found, packages=packages)
@@ -126,7 +129,7 @@ class ZigCompilers:
     def _can_link(self, host: HostCompiler) -> bool:
         """Whether the GCC of this machine, whose headers there are, came with its static library."""
         try:
-            compiler_file(host, "libstdc++.a", self.environ)
+            compiler_file(host, "libstdc++.a", self.environ, self.answers)
         except ToolchainError:
             return False
         return True

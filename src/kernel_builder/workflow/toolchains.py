@@ -98,6 +98,7 @@ def _zig_compilers(
         reporter=run.reporter,
         environ=run.environ,
         machine=hosts.machine,
+        answers=run.answers,
         libraries=CxxLibraries(
             settings=settings,
             store=run.store,
