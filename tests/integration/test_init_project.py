@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from conftest import Tool, copy_project
+
 pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.torch]
 
 # The runner of `kernels benchmark` without its tables, which need packages of their own.
@@ -74,3 +76,19 @@ def test_its_benchmark_verifies(project: Path) -> None:
         )
     verified = json.loads(run(project, "-c", BENCHMARK).splitlines()[-1])
     assert verified == {"bfloat16": True, "float32": True}
+
+
+def test_editors_get_the_commands_that_a_build_runs(init_project: Path, tool: Tool, tmp_path: Path) -> None:
+    root = copy_project(init_project, tmp_path / "my-scale")
+    written = tool("compile-commands", root)
+    assert written.code == 0, written.stderr
+    entries = json.loads((root / "compile_commands.json").read_text())
+    assert {Path(entry["file"]).name for entry in entries} == {"my_scale_cpu.cpp", "torch_binding.cpp"}
+    for entry in entries:
+        words = entry["arguments"]
+        assert {"-DCPU_KERNEL", entry["file"]} <= set(words)
+        folders = [words[at + 1] for at, word in enumerate(words) if word == "-isystem"]
+        folders += [word[2:] for word in words if word.startswith("-I")]
+        assert len(folders) > 2
+        assert [folder for folder in folders if not Path(folder).is_dir()] == []
+    assert not list(root.rglob("*.o"))

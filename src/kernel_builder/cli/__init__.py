@@ -48,6 +48,7 @@ COMMANDS: dict[str, Entry] = {
     "lock": Entry("lock", "Lock exactly what each variant is compiled with, or check the lock."),
     "toolchain": Entry("toolchain", "Fetch, inspect, verify and move toolchains."),
     "cache": Entry("cache", "Show, verify and shrink the cache of what compilers made."),
+    "compile-commands": Entry("compile_commands", "Write compile_commands.json, for clangd and other tools."),
     "schema": Entry("schema", "Print the JSON schema of build.toml, for editors."),
     "completions": Entry("completions", "Print what makes a shell complete commands, variants and rules."),
     "man": Entry("man", "Print the manual page."),
@@ -58,7 +59,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "Test and try": ("test", "ci-test", "devshell", "testshell", "environment"),
     "Check": ("check", "check-abi", "check-builds", "api-diff"),
     "Publish": ("card", "hash", "attest", "upload", "build-and-upload"),
-    "Other tools": ("create-pyproject", "clean-pyproject", "schema", "completions", "man"),
+    "Other tools": ("create-pyproject", "clean-pyproject", "compile-commands", "schema", "completions", "man"),
 }
 """The commands as ``--help`` groups them, by what one wants to do."""
 

@@ -116,6 +116,17 @@ class Scaffold:
     template: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClangReading:
+    """How clang is told to read its sources: ``arguments``, ``toolkit`` with ``{}`` for the toolkit's directory, and
+    ``drop``, a pattern of definitions that clang makes itself.
+    """
+
+    arguments: tuple[str, ...]
+    toolkit: str
+    drop: str
+
+
 class _Backends(type):
     """The type of :class:`Backend` itself, which is iterable."""
 
@@ -160,6 +171,7 @@ class Backend(str, metaclass=_Backends):
     """A pattern of those that compiled code calls when it is loaded, to register its device code."""
     runtime: Runtime
     driver: Driver | None
+    editor: ClangReading | None
     scaffold: Scaffold | None
 
     def __new__(cls, name: str) -> Backend:
@@ -218,6 +230,7 @@ def _backend(row: dict[str, Any]) -> Backend:
         "registration": row.pop("registration", None),
         "runtime": Runtime(**_fields(row.pop("runtime", {}))),
         "driver": Driver(**row.pop("driver")) if "driver" in row else None,
+        "editor": ClangReading(**_fields(row.pop("editor"))) if "editor" in row else None,
         "scaffold": Scaffold(**row.pop("init")) if "init" in row else None,
     }
     if row:

@@ -80,7 +80,7 @@ def convert(source: Path, name: str, *, repo_id: str | None, license_id: str | N
         **tests,
         "torch-ext/torch_binding.cpp": _binding(setup, functions),
         "build.toml": _configuration(setup, name, repo_id, native, license_id or "other", decisions),
-        ".gitignore": "__pycache__/\n/build/\n/.kernel-builder/\n",
+        ".gitignore": "__pycache__/\n/build/\n/.kernel-builder/\n/compile_commands.json\n",
         **_texts_of(source, ("LICENSE", "LICENSE.txt", "LICENSE.md", "README.md")),
     }
     told = tuple(dict.fromkeys(decisions))
