@@ -27,13 +27,15 @@ HEAVY = (
 """What takes its time to import, and nobody needs to say that nothing changed."""
 
 WATCHED = """
-import json, sys
+import json, os, sys
 events = []
 names = {"subprocess.Popen", "os.posix_spawn", "os.exec", "os.fork", "os.system"}
 names |= {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname"}
 paths = {"open", "os.listdir", "os.scandir"}
 def watch(event, arguments):
-    if event in names or (event in paths and arguments and isinstance(arguments[0], (str, bytes))):
+    # A relative name is one in a directory that is removed: the tool itself opens files by whole paths.
+    whole = arguments and isinstance(arguments[0], (str, bytes)) and os.path.isabs(arguments[0])
+    if event in names or (event in paths and whole):
         events.append([event, str(arguments[0])])
 sys.addaudithook(watch)
 from kernel_builder.cli import run
