@@ -88,3 +88,12 @@ def launcher(
         *(part for path in folders for part in ("--beside", word(path))),
         *("--words", str(len(words)), *words),
     ], _TOOLS
+
+
+def without_launcher(command: Sequence[str]) -> tuple[str, ...]:
+    """The compiler's own words of ``command``, without what :func:`launcher` put before them."""
+    python, program = _TOOLS
+    if tuple(command[:3]) != (tool_word(python), "-P", tool_word(program)):
+        return tuple(command)
+    at = command.index("--words")
+    return tuple(command[at + 2 + int(command[at + 1]) :])

@@ -47,6 +47,7 @@ COMMANDS: dict[str, Entry] = {
     "doctor": Entry("doctor", "Show what this machine has, what it can build, and how to fix the rest."),
     "lock": Entry("lock", "Lock exactly what each variant is compiled with, or check the lock."),
     "toolchain": Entry("toolchain", "Fetch, inspect, verify and move toolchains."),
+    "timing": Entry("timing", "Show where the time of the last build went."),
     "cache": Entry("cache", "Show, verify and shrink the cache of what compilers made."),
     "compile-commands": Entry("compile_commands", "Write compile_commands.json, for clangd and other tools."),
     "schema": Entry("schema", "Print the JSON schema of build.toml, for editors."),

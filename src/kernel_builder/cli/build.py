@@ -271,9 +271,20 @@ def build_request(
 @click.option(
     "--dry-run", is_flag=True, help="Print what would be compiled and fetched, without doing it; with -v every command."
 )
+@click.option(
+    "--timing", is_flag=True, help="Write a page and a trace of where the time went; see 'kernel-builder timing'."
+)
+@click.option(
+    "--timing-to",
+    type=PathName(file_okay=False),
+    metavar="DIR",
+    help="Where to write them; implies --timing. Default: .kernel-builder/timing/ in the project.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result (the plan with --dry-run) as JSON.")
 def command(
     *,
+    timing: bool,
+    timing_to: Path | None,
     output: Path | None,
     ignore: tuple[str, ...],
     quiet: bool,
@@ -297,6 +308,10 @@ def command(
         click.echo(json.dumps(_outcome_json(outcome), indent=2))
     elif not quiet:
         _echo(_summary(outcome, time.monotonic() - started))
+    if timing or timing_to is not None:
+        from kernel_builder.cli.timing import show_timing  # noqa: PLC0415  (start-up time)
+
+        show_timing(request, timing_to, quiet=quiet or as_json)
     return ExitCode.OK if outcome.ok else ExitCode.FAILED
 
 

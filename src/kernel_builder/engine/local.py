@@ -10,7 +10,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kernel_builder.actions.model import Action, ActionKind
@@ -84,7 +84,6 @@ class _Run:
         self._running: dict[str, Running] = {}
         self._noticed: dict[str, float] = {}
         self._begun: dict[str, float] = {}
-        self._timeline = Timeline(plan.places.work)
         self._threads: list[threading.Thread] = []
         self._ended: queue.SimpleQueue[tuple[str, Done | BaseException, Record | None]] = queue.SimpleQueue()
         self._stopped = False
@@ -106,6 +105,7 @@ class _Run:
             hungriest=max((costs.memory[action.id] for action in expected), default=1),
         )
         self._memory = costs.memory
+        self._timeline = Timeline(self._plan.places.work, self._limits.jobs)
         for name, needs in self._needs.items():
             if not needs:
                 self._consider(name)
@@ -230,7 +230,7 @@ class _Run:
             self._records.add(name, record)
         self._finished.append(name)
         result = _result(self._plan, action, done)
-        self._timeline.add(_span(result, done, self._begun[name]))
+        self._timeline.add(_span(result, done, self._begun[name], self._needs[name]))
         is_check = action.kind is ActionKind.INSPECT  # nothing else waits for what a check finds
         self._stopped |= result.status is ActionStatus.FAILED and not self._options.keep_going and not is_check
         self._settle(result)
@@ -264,7 +264,7 @@ class _Run:
         return environment
 
 
-def _span(result: ActionResult, done: Done, begin: float) -> Span:
+def _span(result: ActionResult, done: Done, begin: float, needs: Iterable[str]) -> Span:
     action = result.action
     return Span(
         id=action.id,
@@ -278,6 +278,7 @@ def _span(result: ActionResult, done: Done, begin: float) -> Span:
         seconds=round(done.seconds, 3),
         memory=done.memory,
         fell_back=done.fell_back,
+        needs=tuple(sorted(needs)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -15,7 +16,8 @@ FILE = "timeline.jsonl"
 class Span:
     """An action that ended. ``begin`` and ``end`` are seconds since the epoch; ``status`` is a word of
     :class:`~kernel_builder.engine.protocol.ActionStatus`. ``seconds`` is what it took when it really ran, which may
-    have been in another build; ``memory`` its peak then, in bytes.
+    have been in another build; ``memory`` its peak then, in bytes. ``needs`` are the ids of the actions that make what
+    it reads.
     """
 
     id: str
@@ -29,26 +31,69 @@ class Span:
     seconds: float
     memory: int
     fell_back: str | None = None
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What a build did besides running actions, from ``begin`` to ``end``, in seconds since the epoch."""
+
+    stage: str
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """The last build that ran anything: how many actions could run at once, its spans in the order they ended, and its
+    stages.
+    """
+
+    jobs: int = 1
+    spans: tuple[Span, ...] = ()
+    stages: tuple[Stage, ...] = ()
 
 
 class Timeline:
-    """Writes the spans of a build, each as it ends; those of the build before go when the first one ends."""
+    """Writes the spans of a build, each as it ends; those of the build before go when the first one ends.
 
-    def __init__(self, work: Path) -> None:
-        self._file = work / FILE
+    ``jobs`` is how many actions may run at once.
+    """
+
+    def __init__(self, work: Path, jobs: int = 1) -> None:
+        self._file, self._jobs = work / FILE, jobs
         self._begun = False
 
     def add(self, span: Span) -> None:
         """Note a span."""
-        with self._file.open("a" if self._begun else "w", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(span)) + "\n")
-        self._begun = True
+        if not self._begun:
+            self._file.write_text(json.dumps({"jobs": self._jobs}) + "\n", encoding="utf-8")
+            self._begun = True
+        _append(self._file, [asdict(span)])
+
+
+def add_stages(work: Path, stages: Iterable[Stage]) -> None:
+    """Note the stages of the build whose spans were noted last."""
+    _append(work / FILE, map(asdict, stages))
+
+
+def read_timeline(work: Path) -> Recorded:
+    """The last build that ran anything; without spans where there was none, or where the file is damaged."""
+    try:
+        lines = [parse_json(line) for line in (work / FILE).read_text(encoding="utf-8").splitlines()]
+        jobs = max((line["jobs"] for line in lines if "jobs" in line), default=1)
+        spans = [Span(**{**line, "needs": tuple(line.get("needs", ()))}) for line in lines if "id" in line]
+        stages = [Stage(**line) for line in lines if "stage" in line]
+        return Recorded(jobs=jobs, spans=tuple(spans), stages=tuple(stages))
+    except (OSError, ValueError, TypeError):
+        return Recorded()
 
 
 def spans_in(work: Path) -> tuple[Span, ...]:
     """The spans of the last build that ran anything, in the order they ended; none where there was none."""
-    try:
-        lines = (work / FILE).read_text(encoding="utf-8").splitlines()
-        return tuple(Span(**parse_json(line)) for line in lines)
-    except (OSError, ValueError, TypeError):
-        return ()
+    return read_timeline(work).spans
+
+
+def _append(file: Path, entries: Iterable[dict[str, object]]) -> None:
+    with file.open("a", encoding="utf-8") as opened:
+        opened.writelines(json.dumps(entry) + "\n" for entry in entries)

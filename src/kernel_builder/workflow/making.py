@@ -5,6 +5,7 @@ Project -> Matrix -> Toolchains -> BuildPlan -> engine -> variant directories ->
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from kernel_builder.artifact.variant import check_space, recover
 from kernel_builder.config.model import Project
 from kernel_builder.engine.local import LocalEngine
 from kernel_builder.engine.protocol import EngineOptions
+from kernel_builder.engine.timeline import Stage, add_stages
 from kernel_builder.engine.work import exclusive
 from kernel_builder.errors import BuildError, ConfigError
 from kernel_builder.events import Notice, Reporter
@@ -75,7 +77,7 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
     A variant that fails is a value of the outcome. Raises what the earlier stages raise; Ctrl-C leaves no child and no
     half-made variant.
     """
-    sighting = Sighting()
+    sighting, started = Sighting(), time.time()
     noting = Noting(run.reporter)
     run = replace(run, reporter=noting)
     prepared = prepared_for(request, run)
@@ -111,10 +113,15 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
     finisher = Finisher(prepared=prepared, environment=environment, conformance=conformance, reporter=run.reporter)
     with exclusive(places.work, places.store, run.reporter):
         recover(places.output, tuple(variant.name for variant in plan.variants))
+        began = time.time()
         result = LocalEngine().run(plan, options)
+        ran = time.time()
         _refuse_changes(prepared, run, request.mark)
         outcomes = [finisher.finish(variant, result.of_variant(variant.name)) for variant in plan.variants]
         _fill_card(prepared.project, places.output, run.reporter)
+        if result.finished:
+            prepare_stage = Stage(stage="prepare", begin=started, end=began)
+            add_stages(places.work, (prepare_stage, Stage(stage="install and load", begin=ran, end=time.time())))
         outcome = BuildOutcome(
             output=places.output,
             variants=tuple(outcomes),

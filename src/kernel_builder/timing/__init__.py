@@ -1,0 +1,1 @@
+"""Where the time of a build went: figures out of its timeline, and what shows them."""
