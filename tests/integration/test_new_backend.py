@@ -107,6 +107,34 @@ def test_they_are_built_checked_and_described(toy: Tool, project: Path) -> None:
     assert (again.variant(NAME)["status"], again.compiled(NAME)) == ("unchanged", [])
 
 
+def test_builds_for_some_chips_only_are_marked_and_share_their_objects(toy: Tool, project: Path) -> None:
+    some = built(toy, project, "--arch", "t1")
+    assert some.code == 0, some.stderr
+    metadata = json.loads((project / "build" / NAME / "metadata.json").read_text(encoding="utf-8"))
+    assert metadata["backend"] == {"type": "toy", "archs": ["t1"]}
+    assert metadata["provenance"]["partial"] == {"left-out": ["t2"]}
+    (library,) = (project / "build" / NAME).glob("*.abi3.so")
+    assert b"t1 twice 2;t1 thrice 3;" in library.read_bytes()
+    assert b"t2" not in library.read_bytes()
+    checked = toy.apart("check", project / "build", "--select", "KB434")
+    assert "built without t2" in checked.stdout
+    refused = toy.apart("upload", project, "--repo-id", "me/toy-thing", "--dry-run")
+    assert refused.code == 1
+    assert f"{NAME} lacks t2; nothing was uploaded" in refused.stderr
+    assert f"kernel-builder build {project} --variant {NAME}" in refused.stderr.replace("\n", " ")
+
+    def made() -> set[tuple[str, str | None]]:
+        lines = (project / ".kernel-builder" / "timeline.jsonl").read_text(encoding="utf-8").splitlines()
+        spans = [json.loads(line) for line in lines]
+        return {(span["source"], span["architecture"]) for span in spans if span["status"] == "done"}
+
+    assert built(toy, project).code == 0
+    assert ("thing.toy", "t2") in made()
+    assert ("thing.toy", "t1") not in made()
+    again = built(toy, project, "--arch", "t1")
+    assert (again.code, again.compiled(NAME)) == (0, [])
+
+
 def test_what_its_compiler_refuses_is_told_with_its_words(toy: Tool, project: Path) -> None:
     (project / "thing.toy").write_text("broken\n", encoding="ascii")
     failed = toy.apart("build", project, "--variant", NAME, "--keep-going")

@@ -74,6 +74,12 @@ class BuiltVariant:
         return bool(_table(provenance, "kernel-builder")) and not provenance.get("kernel")
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """The architectures that it was not built for, and would have been in a whole build."""
+        archs = _table(_table(self.metadata, "provenance"), "partial").get("left-out", ())
+        return tuple(str(arch) for arch in archs) if isinstance(archs, list) else ()
+
+    @property
     def sources(self) -> Mapping[str, object]:
         """What it records of the sources that it was built from; empty where it records nothing."""
         return _table(_table(self.metadata, "provenance"), "sources")

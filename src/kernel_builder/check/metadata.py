@@ -155,6 +155,15 @@ STALE = rule(
     remedy="Build again with: kernel-builder build.",
     source="kernel-builder",
 )
+PARTIAL = rule(
+    "KB434",
+    "partial-build",
+    Severity.WARNING,
+    summary="Variants are built for all of their architectures",
+    rationale="It was built with --arch or --fast, to try it: it does not run on the devices that were left out.",
+    remedy="Build it whole with: kernel-builder build.",
+    source="kernel-builder",
+)
 SHARED_ID = rule(
     "KB440",
     "id-shared",
@@ -478,6 +487,20 @@ def provenance(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
     if entry["kernel-builder"].get("dirty"):
         said = "the kernel-builder that built it had uncommitted changes"
         yield DIRTY.at(_place(variant), said, symbol="provenance.kernel-builder")
+
+
+@checks(VariantDir, PARTIAL)
+def whole(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
+    """Whether architectures were left out."""
+    left_out = BuiltVariant(path=variant.path, metadata=variant.metadata or {}).left_out
+    if left_out:
+        yield PARTIAL.at(
+            _place(variant),
+            f"built without {printable(', '.join(left_out))}",
+            symbol="provenance.partial",
+            line=_line_of(variant, "partial"),
+            hint=f"build it whole with: kernel-builder build --variant {variant.name}",
+        )
 
 
 @checks(BuildFolder, STALE)

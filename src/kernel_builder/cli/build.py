@@ -68,6 +68,8 @@ class BuildOptions(TypedDict):
     directory: Path | None
     variants: tuple[str, ...]
     backends: tuple[str, ...]
+    architectures: tuple[str, ...]
+    fast: bool
     within: str | None
     platform: Platform | None
     complete: bool
@@ -104,6 +106,19 @@ build_options = together(
         multiple=True,
         type=click.Choice([backend.value for backend in Backend], case_sensitive=False),
         help="Build only variants of this backend. Can be repeated.",
+    ),
+    click.option(
+        "--arch",
+        "architectures",
+        metavar="NAME",
+        multiple=True,
+        help="Build only for this architecture, written as in build.toml (9.0). Can be repeated. Such a build is to try"
+        " things: metadata.json says what was left out, and upload refuses it.",
+    ),
+    click.option(
+        "--fast",
+        is_flag=True,
+        help="Build only for the devices of this machine, or, without one, for the newest architecture; like --arch.",
     ),
     click.option(
         "--set",
@@ -212,6 +227,11 @@ def build_request(
             "--local chooses the variant by the installed torch",
             hint="run kernel-builder build --local without --set and --platform",
         )
+    if options["fast"] and options["architectures"]:
+        raise UsageError(
+            "--fast builds for the devices of this machine, but --arch names architectures",
+            hint=f"run kernel-builder build --fast, or kernel-builder build --arch {options['architectures'][0]}",
+        )
     if options["available"] and not quiet:
         click.echo("note: --available does nothing: every build skips what cannot be built here; remove it", err=True)
     if options["no_load"] and python is not None:
@@ -229,6 +249,8 @@ def build_request(
         root=project_root(options["directory"], quiet=quiet),
         patterns=options["variants"],
         backends=tuple(Backend(name) for name in options["backends"]),
+        architectures=options["architectures"],
+        fast=options["fast"],
         local=local,
         platform=platform,
         within=VariantSet(within) if within else None,

@@ -164,6 +164,30 @@ def select_capabilities(
     )
 
 
+def names(asked: Architecture, compiled: Architecture) -> bool:
+    """Whether somebody who asks for ``asked`` means ``compiled``: ``9.0`` means all code for that chip, ``9.0a`` and
+    ``9.0+PTX`` too; what is added means just that.
+    """
+    if not isinstance(asked, Capability) or not isinstance(compiled, Capability):
+        return asked == compiled
+    if (asked.major, asked.minor) != (compiled.major, compiled.minor):
+        return False
+    is_plain = asked.suffix is Suffix.NONE and not asked.ptx
+    return is_plain or (asked.suffix is compiled.suffix and (compiled.ptx or not asked.ptx))
+
+
+def running_on(devices: Iterable[Architecture], compiled: tuple[Architecture, ...]) -> tuple[Architecture, ...]:
+    """Those of ``compiled`` that ``devices`` run: code for the very chip, else the best of what it also takes."""
+    chosen: set[Architecture] = set()
+    for device in devices:
+        own = {one for one in compiled if names(device, one)}
+        if not own and isinstance(device, Capability):
+            plain = tuple(one for one in capabilities_of(compiled) if one.suffix is Suffix.NONE)
+            own = {*select_capabilities(plain, (device,), compilable=plain).effective}
+        chosen |= own
+    return tuple(one for one in compiled if one in chosen)
+
+
 def why_dropped(capability: Capability, supported: tuple[Capability, ...]) -> str:
     """One clause for people on why :func:`select_capabilities` dropped ``capability``."""
     numbers = sorted({(entry.major, entry.minor) for entry in supported})

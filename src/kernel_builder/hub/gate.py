@@ -61,10 +61,12 @@ def check_source(
     What loading the variants shows is judged as well, where ``proving`` says how; what a build has shown counts.
 
     Warnings, and builds from what is in no commit, are told. Raises :class:`BuildError` with the findings that are
-    errors, and, unless ``allow_stale``, for variants that were built from other sources than those beside them.
+    errors, for variants that lack architectures, and, unless ``allow_stale``, for those that were built from other
+    sources than those beside them.
     """
     for note in source.notes:
         reporter.emit(Notice(message=note, warning=True))
+    _refuse_partial(source)
     _judge_age(source, reporter, allow_stale=allow_stale)
     files = tuple(file for variant in source.variants for file in variant_files(variant, source.folder))
     report = check_paths(
@@ -121,6 +123,17 @@ def _evidence(
     for told, names in unproven.items():
         reporter.emit(Notice(message=f"{', '.join(names)}: {told}"))
     return found
+
+
+def _refuse_partial(source: UploadSource) -> None:
+    partial = {variant.name: variant.left_out for variant in source.variants if variant.left_out}
+    if partial:
+        told = "; ".join(f"{name} lacks {', '.join(archs)}" for name, archs in partial.items())
+        wanted = " ".join(f"--variant {name}" for name in partial)
+        raise BuildError(
+            f"built for some of their architectures only (--arch or --fast): {told}; nothing was uploaded",
+            hint=f"build them whole with: kernel-builder build {source.directory} {wanted}",
+        )
 
 
 def _judge_age(source: UploadSource, reporter: Reporter, *, allow_stale: bool) -> None:

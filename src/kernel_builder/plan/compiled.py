@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from kernel_builder.frameworks.protocol import HEAVY, FrameworkRules, first_head
 from kernel_builder.plan import metadata
 from kernel_builder.plan.inspection import covered_files, inspection
 from kernel_builder.plan.model import EffectiveSection, InstalledFile, VariantPlan
+from kernel_builder.plan.narrowing import Narrowing, left_out
 from kernel_builder.plan.remarks import Remarks
 from kernel_builder.plan.slim import slim_definitions
 from kernel_builder.plan.units import SectionInput, merge, raise_standard
@@ -48,6 +49,7 @@ class CompiledVariant:
     identity: Identity
     survey: Survey
     places: Places
+    narrowing: Narrowing
     remarks: Remarks
     headers: Headers
 
@@ -88,6 +90,7 @@ class CompiledVariant:
                 self.identity,
                 archs=archs,
                 by_project=by_project,
+                left_out=left_out(effective),
                 slim=self.headers if any(tree.name == SLIM for one in actions for tree in one.trees) else None,
             ),
             sections=effective,
@@ -237,6 +240,7 @@ class CompiledVariant:
         framework = self.project.framework
         supported = self._rules.supported(self.toolchain.toolkit, self.table)
         shared = self.toolchain.libraries
+        own = EffectiveSection(id=framework.kind.value, effective=supported)
         inputs = [
             SectionInput(
                 id=f"[{framework.kind.value}]",
@@ -244,20 +248,20 @@ class CompiledVariant:
                 include=framework.include,
                 cxx_flags=framework.cxx_flags,
                 flags=(),
-                architectures=supported,
+                architectures=self._narrowed(own).effective,
                 # Bindings have no 'depends' of their own. They get what the sections have, where that is one release.
                 libraries=shared if len({library.library for library in shared}) == len(shared) else (),
             )
         ]
-        effective: list[EffectiveSection] = []
+        whole: list[EffectiveSection] = []
         if supported and any(suffix_of(source) in self.kept.backend.sources for source in framework.src):
-            effective.append(EffectiveSection(id=framework.kind.value, effective=supported))
+            whole.append(own)
         for section in self.project.sections_for(self.kept.backend):
             if self._is_skipped(section):
                 continue
             chosen = self._choose(section, supported)
             if supported:
-                effective.append(chosen)
+                whole.append(chosen)
             inputs.append(
                 SectionInput(
                     id=f"[kernel.{section.id}]",
@@ -265,11 +269,31 @@ class CompiledVariant:
                     include=section.include,
                     cxx_flags=section.cxx_flags,
                     flags=section.flags,
-                    architectures=chosen.effective,
+                    architectures=self._narrowed(chosen).effective,
                     libraries=tuple(library for library in shared if library.name in section.depends),
                 )
             )
-        return tuple(inputs), tuple(effective)
+        self._refuse_unmet(whole)
+        effective = tuple(map(self._narrowed, whole))
+        self._tell_left_out(effective)
+        return tuple(inputs), effective
+
+    def _narrowed(self, section: EffectiveSection) -> EffectiveSection:
+        return self.narrowing.applied(self.kept.backend, section)
+
+    def _refuse_unmet(self, whole: Sequence[EffectiveSection]) -> None:
+        unmet = self.narrowing.unmet(self.kept.backend, whole)
+        if unmet:
+            compiled = ", ".join(dict.fromkeys(str(one) for section in whole for one in section.effective))
+            asked = ", ".join(map(str, unmet))
+            raise ConfigError(f"--arch {asked}: no section is compiled for it; choose from {compiled or 'nothing'}")
+
+    def _tell_left_out(self, sections: Sequence[EffectiveSection]) -> None:
+        """A build that lacks something must not be taken for a whole one."""
+        if left_out(sections):
+            built = ", ".join(dict.fromkeys(str(one) for section in sections for one in section.effective))
+            text = "{variants}: built for {built} only, which upload refuses; kernel-builder build builds the rest"
+            self.remarks.note(text, variants=self.kept.name, built=built)
 
     def _is_skipped(self, section: Section) -> bool:
         toolkit, minver = self.toolchain.toolkit, section.toolkit_minver

@@ -29,13 +29,17 @@ def _unique(items: Iterable[str]) -> list[str]:
 
 
 def provenance(
-    identity: Identity, by_project: tuple[ProjectPart, ...] = (), slim: Headers | None = None
+    identity: Identity,
+    by_project: tuple[ProjectPart, ...] = (),
+    slim: Headers | None = None,
+    left_out: tuple[str, ...] = (),
 ) -> dict[str, object]:
     """Who built it and from which commit; without a commit there is no ``kernel`` entry (contract 4.3).
 
     ``sources`` tell whether a build is one of the sources beside it. What it was compiled with comes from the builder's
     own sources, but for the parts ``by_project``, whose source the project named. ``slim`` is that of :func:`describe`.
-    Readers pass over keys that they do not know (contract 4.1).
+    ``partial`` is there where the architectures ``left_out`` are not. Readers pass over keys that they do not know
+    (contract 4.1).
     """
     document: dict[str, object] = {"kernel-builder": {"version": __version__}}
     if identity.commit is not None:
@@ -45,6 +49,8 @@ def provenance(
         document["toolchain"] = [{**asdict(part), "named-by": FILE_NAME} for part in by_project]
     if slim is not None:
         document["device-headers"] = slim.value
+    if left_out:
+        document["partial"] = {"left-out": sorted(left_out)}
     return document
 
 
@@ -56,11 +62,13 @@ def describe(
     archs: tuple[str, ...] = (),
     by_project: tuple[ProjectPart, ...] = (),
     slim: Headers | None = None,
+    left_out: tuple[str, ...] = (),
 ) -> dict[str, object]:
     """The document for ``backend``, in the contract's key order, without its digest.
 
     ``archs`` are what the variant has device code for; none means 'unknown'. ``by_project`` is that of its toolchain.
-    ``slim`` says how slim headers were used for device code, if they were.
+    ``slim`` says how slim headers were used for device code, if they were, ``left_out`` what sections
+    are compiled for in a whole build, but not in this one.
     """
     options = project.backend_options.get(backend)
     dependencies = [*project.kernel_depends, *(options.kernel_depends if options else ())]
@@ -78,5 +86,5 @@ def describe(
     document["python-depends"] = _unique([*project.python_depends, *(options.python_depends if options else ())])
     document["kernel-depends"] = [_dependency(dependency) for dependency in dict.fromkeys(dependencies)]
     document["backend"] = {"type": backend.value, **({"archs": names} if names else {})}
-    document["provenance"] = provenance(identity, by_project, slim)
+    document["provenance"] = provenance(identity, by_project, slim, left_out)
     return document

@@ -28,11 +28,14 @@ class InstalledFile:
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveSection:
-    """What became of a section's architectures: compiled for ``effective``; ``dropped`` contributed nothing."""
+    """What became of a section's architectures: compiled for ``effective``; ``dropped`` contributed nothing. It would
+    be compiled for those ``left_out``, too, had others not been asked for alone.
+    """
 
     id: str
     effective: tuple[Architecture, ...]
     dropped: tuple[Architecture, ...] = ()
+    left_out: tuple[Architecture, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +126,7 @@ def _variant_json(plan: VariantPlan, places: Places | None) -> dict[str, object]
                 "id": section.id,
                 "capabilities": [str(one) for one in section.effective],
                 "dropped": [str(one) for one in section.dropped],
+                **({"left-out": [str(one) for one in section.left_out]} if section.left_out else {}),
             }
             for section in plan.sections
         ],

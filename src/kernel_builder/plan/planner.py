@@ -13,6 +13,7 @@ from kernel_builder.frameworks import rules_of
 from kernel_builder.plan import metadata
 from kernel_builder.plan.compiled import CompiledVariant
 from kernel_builder.plan.model import BuildPlan, InstalledFile, VariantPlan
+from kernel_builder.plan.narrowing import NOT_NARROWED, Narrowing
 from kernel_builder.plan.remarks import Remarks
 from kernel_builder.plan.slim import uses_slim
 from kernel_builder.project.identity import Identity
@@ -32,7 +33,8 @@ class Planning:
 
     ``toolchains`` has an entry per name of a variant that is compiled, ``table`` is the support table, ``survey`` what
     the project's tree holds, ``identity`` how it is named. ``headers`` says which of torch's headers device code is
-    compiled with; with ``complete`` what is published is proved.
+    compiled with; with ``complete`` what is published is proved. ``narrowing`` says for which of its architectures
+    it is built.
     """
 
     project: Project
@@ -44,6 +46,7 @@ class Planning:
     places: Places
     headers: Headers = Headers.SLIM
     complete: bool = False
+    narrowing: Narrowing = NOT_NARROWED
 
 
 def plan_build(planning: Planning) -> BuildPlan:
@@ -102,6 +105,7 @@ def _plan_variant(planning: Planning, kept: Kept, remarks: Remarks) -> VariantPl
         identity=identity,
         survey=planning.survey,
         places=planning.places,
+        narrowing=planning.narrowing,
         remarks=remarks,
         headers=uses_slim(planning.headers, toolchain.torch, complete=planning.complete),
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import Architecture
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.index import Index
 from kernel_builder.store.transport import Transport
@@ -51,6 +52,16 @@ class Installed:
 
     version: str
     root: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """A device of this machine: ``label`` describes it for people, ``architecture`` is what it runs code for, ``None``
+    where that cannot be told.
+    """
+
+    label: str
+    architecture: Architecture | None = None
 
 
 class ToolkitKind(Protocol):
@@ -101,8 +112,8 @@ class ToolkitKind(Protocol):
         """The toolkits on this machine."""
         ...
 
-    def devices(self, environ: Mapping[str, str]) -> tuple[str, ...]:
-        """The backend's devices on this machine, each described for people."""
+    def devices(self, environ: Mapping[str, str]) -> tuple[Device, ...]:
+        """The backend's devices on this machine."""
         ...
 
 

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 class BuildRequest:
     """What ``kernel-builder build`` was asked for.
 
-    ``patterns`` are globs over variant names, ``local`` means what the client loads in the active environment, and what
-    can run there, ``platform`` and ``within`` are as in :class:`Selection`; with ``complete`` all of them must be
+    ``patterns`` are globs over variant names, ``architectures`` those to build for, as they are written (empty: all),
+    ``fast`` means those of this machine's devices, ``local`` what the client loads in the active environment, and
+    what can run there, ``platform`` and ``within`` are as in :class:`Selection`; with ``complete`` all of them must be
     possible here; with ``list_unreachable`` a server that does not answer makes variants unavailable, instead of
     being an error at once; with ``recall`` a source that had nothing is not asked again for an hour; ``lock`` says
     what becomes of the project's lock. ``jobs`` overrides the number of jobs, ``variants_at_once`` and ``cores``
@@ -45,6 +46,8 @@ class BuildRequest:
     root: Path
     patterns: tuple[str, ...] = ()
     backends: tuple[Backend, ...] = ()
+    architectures: tuple[str, ...] = ()
+    fast: bool = False
     local: bool = False
     platform: Platform | None = None
     within: VariantSet | None = None

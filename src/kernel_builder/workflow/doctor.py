@@ -355,8 +355,8 @@ def _devices(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterato
         remedy = "to prove that what was built loads: pip install torch kernels"
         yield Check(name="torch", standing=Standing.ABSENT, found=environment.reason, remedy=remedy)
     devices = [found for kind in kinds.values() for found in kind.devices(environ)]
-    for found in devices:
-        yield Check(name="GPU", standing=Standing.OK, found=found)
+    for device in devices:
+        yield Check(name="GPU", standing=Standing.OK, found=device.label)
     if not devices:
         yield Check(name="GPU", standing=Standing.OK, found="none found; building needs no GPU")
 

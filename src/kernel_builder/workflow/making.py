@@ -66,6 +66,8 @@ def prepared_for(request: BuildRequest, run: Run) -> Prepared:
         complete=request.complete,
         output=request.output,
         ignore=request.ignore,
+        architectures=request.architectures,
+        fast=request.fast,
         mark=request.mark,
         headers=request.headers,
     )
@@ -154,7 +156,9 @@ def _environment(request: BuildRequest, run: Run) -> Environment | NoEnvironment
         return find_environment(request.python, run.environ, run.memory)
     message = "--no-load: variants are installed without the proof that the kernels client can load them"
     run.reporter.emit(Notice(message=message, warning=True))
-    return NoEnvironment(reason="--no-load skips it", seen=None if request.local else Sighting().to_json())
+    # What devices there are, nobody looked at.
+    seen = None if request.local or request.fast else Sighting().to_json()
+    return NoEnvironment(reason="--no-load skips it", seen=seen)
 
 
 def _tell(prepared: Prepared, reporter: Reporter) -> None:

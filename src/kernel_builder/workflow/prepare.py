@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,6 +40,7 @@ from kernel_builder.toolchain.torch_slim import operators_of, slim_sdk
 from kernel_builder.variants.matrix import Kept, Matrix, stable_target
 from kernel_builder.variants.support import load_support
 from kernel_builder.workflow.conformance import Conformance, read_to_build
+from kernel_builder.workflow.narrow import narrowing_of
 from kernel_builder.workflow.outcome import Unavailable
 from kernel_builder.workflow.run import Run
 from kernel_builder.workflow.select import Selection, refuse, select_variants, silent_backends
@@ -92,10 +93,13 @@ def prepare(
     ignore: tuple[str, ...] = (),
     mark: str = "",
     headers: Headers = Headers.SLIM,
+    architectures: Sequence[str] = (),
+    fast: bool = False,
 ) -> Prepared:
     """Everything up to the plan. ``output`` is the directory for variants (default: ``build``), ``ignore`` the
     conformance rules that are passed over, ``mark`` is as in :func:`~kernel_builder.project.identity.identify`,
-    ``headers`` says which of torch's headers device code is compiled with.
+    ``headers`` says which of torch's headers device code is compiled with; ``architectures`` and ``fast`` are as
+    in :func:`~kernel_builder.workflow.narrow.narrowing_of`.
 
     What the project itself gives as a reason not to build it is said first. What cannot be built here is left out.
     Raises :class:`UnavailableError` when that is everything, when it was asked for by its full name, or anything with
@@ -111,6 +115,7 @@ def prepare(
     inputs = build_inputs(project, places.output)
     identity = identify(project, inputs, environ=run.environ, mark=mark)
     matrix = select_variants(project, selection, run)
+    narrowing = narrowing_of(matrix, architectures, run.environ, fast=fast)
     names = tuple(entry.name for entry in matrix.kept)
     conformance = Conformance(project=project, work=places.work, variants=names, ignore=ignore)
     conformance.check_sources(identity.unique, run.reporter)
@@ -131,6 +136,7 @@ def prepare(
         places=places,
         headers=headers,
         complete=complete,
+        narrowing=narrowing,
     )
     plan = plan_build(planning)
     refuse_unknown_architectures(plan, chosen)  # of compilers that are in the store already

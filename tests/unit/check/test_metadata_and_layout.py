@@ -17,6 +17,8 @@ from kernel_builder.check.model import Settings
 from kernel_builder.interface.read import ops_of_library
 from kernel_trees import COMMIT, codes, findings, source, variant, write
 
+CLEAN = {"commit": COMMIT, "dirty": False}
+
 ARCH = "torch213-cxx11-cu130-x86_64-linux"
 DIGEST = {"algorithm": "sha256", "files": {}}
 
@@ -66,6 +68,12 @@ def test_a_key_that_the_client_requires(tmp_path: Path, key: str) -> None:
         ({"digest": None}, ["KB420"]),
         ({"digest": {"algorithm": "md5", "files": {}}}, ["KB421"]),
         ({"digest": {"algorithm": "sha256", "files": {"a": "b"}}}, ["KB421"]),
+        (
+            {"provenance": {"kernel-builder": {"version": "1"}, "kernel": CLEAN, "partial": {"left-out": ["8.0"]}}},
+            ["KB434"],
+        ),
+        ({"provenance": {"kernel-builder": {"version": "1"}, "kernel": CLEAN, "partial": {"left-out": []}}}, []),
+        ({"provenance": {"kernel-builder": {"version": "1"}, "kernel": CLEAN, "partial": "8.0"}}, []),
         ({"provenance": None}, ["KB432"]),
         ({"provenance": {}}, ["KB430"]),
         ({"provenance": {"kernel-builder": {"version": "1", "commit": COMMIT}}}, ["KB430"]),

@@ -26,3 +26,20 @@ def test_building_before_an_upload_has_the_options_of_building() -> None:
     of_build = [parameter.name for parameter in build.command.params if parameter.name not in own]
     of_both = [parameter.name for parameter in build_and_upload.command.params]
     assert of_both[: len(of_build)] == of_build
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "said"),
+    [
+        ("build-and-upload", ("--fast",), "build-and-upload publishes whole variants, but --fast leaves"),
+        ("build-and-upload", ("--arch", "9.0"), "kernel-builder build --arch 9.0"),
+        ("build", ("--fast", "--arch", "9.0"), "--fast builds for the devices of this machine, but --arch"),
+    ],
+)
+def test_what_leaves_architectures_out_is_not_published(
+    command: str, options: tuple[str, ...], said: str, tool: Tool, make_project: ProjectMaker
+) -> None:
+    root = make_project("some", {}, toml='[general]\nname = "some"\nedition = 5\nbackends = ["cpu"]\n')
+    result = tool(command, root, *options)
+    assert result.code == 2
+    assert said in result.stderr.replace("\n", " ")

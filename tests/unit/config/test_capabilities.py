@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kernel_builder.config.backends import Backend
-from kernel_builder.config.capabilities import parse_architecture, parse_capability, select_capabilities, why_dropped
+from kernel_builder.config.capabilities import (
+    names,
+    parse_architecture,
+    parse_capability,
+    running_on,
+    select_capabilities,
+    why_dropped,
+)
 from kernel_builder.config.model import Capability, Suffix
 
 
@@ -133,3 +140,40 @@ def test_says_why_one_was_dropped(text: str, reason: str) -> None:
 
 def test_says_the_old_name_to_an_old_toolkit() -> None:
     assert "calls it 10.1" in why_dropped(parse_capability("11.0"), CUDA_12_8)
+
+
+@pytest.mark.parametrize(
+    ("asked", "compiled", "meant"),
+    [
+        ("9.0", "8.0 9.0 9.0a 10.0", "9.0 9.0a"),
+        ("9.0a", "9.0 9.0a", "9.0a"),
+        ("9.0+PTX", "9.0 9.0a", ""),
+        ("12.0", "8.0 12.0+PTX", "12.0+PTX"),
+        ("12.0+PTX", "8.0 12.0+PTX", "12.0+PTX"),
+        ("8.9", "8.0 9.0", ""),
+    ],
+)
+def test_who_asks_for_a_chip_means_all_code_for_it(asked: str, compiled: str, meant: str) -> None:
+    found = [one for one in capabilities(compiled) if names(parse_capability(asked), one)]
+    assert " ".join(map(str, found)) == meant
+
+
+def test_names_of_architectures_mean_themselves() -> None:
+    assert names("gfx90a", "gfx90a")
+    assert not names("gfx90a", "gfx942")
+
+
+@pytest.mark.parametrize(
+    ("devices", "compiled", "run"),
+    [
+        ("9.0", "8.0 9.0 9.0a", "9.0 9.0a"),
+        ("8.9", "8.0 8.6 9.0", "8.6"),
+        ("8.0 9.0", "7.5 8.0 9.0a", "8.0 9.0a"),
+        ("12.1", "8.0 10.0a 12.0+PTX", "12.0+PTX"),
+        ("9.0", "8.0+PTX 10.0", "8.0+PTX"),
+        ("7.0", "8.0 9.0", ""),
+        ("", "8.0 9.0", ""),
+    ],
+)
+def test_a_device_runs_the_best_code_that_it_takes(devices: str, compiled: str, run: str) -> None:
+    assert " ".join(map(str, running_on(capabilities(devices), capabilities(compiled)))) == run

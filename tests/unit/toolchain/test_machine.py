@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.backends.cuda.kind import CudaToolkit
+from kernel_builder.config.model import Capability
 from kernel_builder.toolchain.host import find_host_compiler
 from kernel_builder.toolchain.machine import (
     find_compilers,
@@ -89,7 +90,10 @@ def test_gpus_are_what_the_driver_says(tmp_path: Path) -> None:
     script(tmp_path / "nvidia-smi", 'echo "NVIDIA H100 80GB HBM3, 9.0, 550.163.01"; echo "odd line"')
     find_gpus = CudaToolkit().devices
     (gpu,) = find_gpus(path_of(tmp_path))
-    assert gpu == "NVIDIA H100 80GB HBM3, compute capability 9.0, driver 550.163.01"
+    assert gpu.label == "NVIDIA H100 80GB HBM3, compute capability 9.0, driver 550.163.01"
+    assert gpu.architecture == Capability(9, 0)
+    script(tmp_path / "nvidia-smi", 'echo "Some GPU, [N/A], 390.1"')
+    assert [device.architecture for device in find_gpus(path_of(tmp_path))] == [None]
     script(tmp_path / "nvidia-smi", 'echo "NVIDIA-SMI has failed"; exit 9')
     assert find_gpus(path_of(tmp_path)) == ()
     assert find_gpus({}) == ()

@@ -13,11 +13,12 @@ from kernel_builder.backends.cuda.local import LocalCuda, find_toolkits, header_
 from kernel_builder.backends.cuda.redistrib import PUBLIC_BASE, Redistrib
 from kernel_builder.backends.cuda.wheels import CudaWheels
 from kernel_builder.config.backends import Backend
+from kernel_builder.config.capabilities import is_architecture, parse_capability
 from kernel_builder.errors import ToolchainError
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.settings import split_credentials
 from kernel_builder.toolchain.choice import Taken
-from kernel_builder.toolchain.kinds import Installed, OpenedSource, Opening
+from kernel_builder.toolchain.kinds import Device, Installed, OpenedSource, Opening
 from kernel_builder.toolchain.link_tables import EXPORTS
 from kernel_builder.toolchain.model import Toolkit, ToolkitSdk
 from kernel_builder.toolchain.programs import answer_of, ask
@@ -113,7 +114,7 @@ class CudaToolkit:
         found, _ = find_toolkits(environ, settings.toolkits)
         return tuple(Installed(version=toolkit.version, root=toolkit.root) for toolkit in found)
 
-    def devices(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+    def devices(self, environ: Mapping[str, str]) -> tuple[Device, ...]:
         """NVIDIA's GPUs, out of ``nvidia-smi``; none where that is absent or fails."""
         program = shutil.which("nvidia-smi", path=environ.get("PATH", ""))
         if program is None:
@@ -121,7 +122,14 @@ class CudaToolkit:
         query = "--query-gpu=name,compute_cap,driver_version"
         answer = answer_of([program, query, "--format=csv,noheader"], environ) or ""
         rows = [[part.strip() for part in line.split(",")] for line in answer.splitlines()]
-        return tuple(f"{row[0]}, compute capability {row[1]}, driver {row[2]}" for row in rows if len(row) == 3)
+        return tuple(
+            Device(
+                label=f"{row[0]}, compute capability {row[1]}, driver {row[2]}",
+                architecture=parse_capability(row[1]) if is_architecture(self.backend, row[1]) else None,
+            )
+            for row in rows
+            if len(row) == 3
+        )
 
 
 def _redistrib(opening: Opening) -> OpenedSource:

@@ -1,0 +1,132 @@
+"""A project with two halves, and its plan by toolchains that nobody has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernel_builder.actions.places import Places
+from kernel_builder.config.backends import Backend
+from kernel_builder.config.reader import load_project
+from kernel_builder.frameworks.torch import RULES
+from kernel_builder.plan.model import BuildPlan
+from kernel_builder.plan.narrowing import NOT_NARROWED, Narrowing
+from kernel_builder.plan.planner import Planning, plan_build
+from kernel_builder.project.identity import Identity
+from kernel_builder.project.inputs import build_inputs
+from kernel_builder.project.survey import survey
+from kernel_builder.toolchain.model import (
+    HostCompiler,
+    PythonHeaders,
+    Sysroot,
+    Toolchain,
+    Toolkit,
+    ToolkitSdk,
+    TorchSdk,
+)
+from kernel_builder.variants.matrix import all_variants, choose
+from kernel_builder.variants.names import Platform
+from kernel_builder.variants.support import VariantSet, load_support
+
+STORE = Path("/store")
+TOML = """\
+[general]
+name = "two-halves"
+version = 2
+edition = 5
+license = "MIT"
+upstream = "https://example.invalid/a.git"
+backends = ["cpu", "cuda", "metal"]
+
+[general.cuda]
+maxver = "13.0"
+
+[general.hub]
+repo-id = "someone/two-halves"
+branch = "trial"
+
+[torch]
+src = ["torch-ext/bind.cpp"]
+include = ["."]
+cxx-flags = ["-DBINDING"]
+minver = "2.13"
+maxver = "2.13"
+
+[kernel.host]
+backend = "cpu"
+depends = ["torch"]
+src = ["src/host.cpp", "src/plain.c"]
+cxx-flags = ["-mavx2", "-std=c++17"]
+
+[kernel.device]
+backend = "cuda"
+depends = ["torch"]
+src = ["src/device.cu", "src/launch.cc"]
+include = ["src"]
+cuda-flags = ["--maxrregcount=64"]
+cuda-capabilities = ["7.0", "8.0", "9.0a", "9.0", "12.0+PTX"]
+"""
+NAMES = ("torch213-cxx11-cpu-x86_64-linux", "torch213-cxx11-cu130-x86_64-linux", "torch-metal")
+FILES = {
+    "torch-ext/bind.cpp": "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, m) {}",
+    "src/host.cpp": "const char *name = STRINGIFY(TORCH_EXTENSION_NAME);",
+    "src/plain.c": "",
+    "src/device.cu": "",
+    "src/launch.cc": "",
+    "csrc/shared.h": "",
+    "torch-ext/two_halves/notes.txt": "",
+}
+
+
+GXX = HostCompiler(cxx=Path("/usr/bin/g++"), version="12.2.0", target="x86_64-linux-gnu", library=12)
+
+
+def make_plan(root: Path, names: tuple[str, ...], host: HostCompiler, narrowing: Narrowing = NOT_NARROWED) -> BuildPlan:
+    project, _ = load_project(root)
+    torch = TorchSdk(
+        version="2.13.0",
+        include=(STORE / "torch" / "include", STORE / "torch" / "include" / "api"),
+        libraries=STORE / "torch-stubs",
+        exports=tuple(
+            STORE / "torch" / "exports" / f"{name}.so.txt" for name in ("libc10", "libtorch", "libtorch_cpu")
+        ),
+        identity="torch-2.13.0-0123456789abcdef",
+    )
+    toolkit = ToolkitSdk(
+        toolkit=Toolkit(backend=Backend("cuda"), version="13.0"),
+        compiler=STORE / "cuda" / "bin" / "nvcc",
+        include=(STORE / "cuda" / "include",),
+        libraries=STORE / "cuda-stubs",
+        exports=(STORE / "cuda" / "exports" / "libcudart.so.13.txt",),
+        identity="cuda-13.0-0123456789abcdef",
+    )
+    table = load_support()
+    everything = all_variants(project, table, Platform.parse("x86_64-linux"))
+    matrix = choose(everything, patterns=names, within=VariantSet.REQUIRED)
+    toolchains = {
+        kept.name: Toolchain(
+            host=host,
+            sysroot=Sysroot(
+                libraries=STORE / "floor" / "lib",
+                shim=STORE / "floor" / "libfloor.a",
+                floor="2.27",
+                others=("libmvec.so.1",),
+            ),
+            torch=torch,
+            toolkit=toolkit if "-cu" in kept.name else None,
+            python=PythonHeaders(include=Path("/python/include"), version="3.11", identity="3.11.7"),
+        )
+        for kept in matrix.kept
+    }
+    places = Places(root=root, work=root / ".kernel-builder", output=root / "build", store=STORE)
+    return plan_build(
+        Planning(
+            project=project,
+            variants=matrix.kept,
+            toolchains=toolchains,
+            table=table,
+            identity=Identity(unique="1a2b3c4", commit="1a2b3c4" + "0" * 33, dirty=False),
+            survey=survey(project, build_inputs(project, places.output), RULES.marks_of),
+            places=places,
+            narrowing=narrowing,
+        )
+    )
