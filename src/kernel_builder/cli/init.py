@@ -103,6 +103,11 @@ class _InitCommand(click.Command):
     help="The kernel's license identifier.",
 )
 @click.option(
+    "--minimal",
+    is_flag=True,
+    help="Write a first kernel that can be read in five minutes, without card, benchmark, layers and gradient.",
+)
+@click.option(
     "--from-extension",
     "extension",
     metavar="DIR",
@@ -122,6 +127,7 @@ def command(
     repo_id: str | None,
     backends: tuple[str, ...],
     license_id: str,
+    minimal: bool,
     extension: Path | None,
     overwrite: bool,
 ) -> None:
@@ -136,6 +142,8 @@ def command(
       kernel-builder init my-kernel --from-extension ../my_extension
     """
     if extension is not None:
+        if minimal:
+            raise UsageError("--minimal writes a new kernel, and --from-extension converts one; remove one of them")
         if backends:
             raise UsageError("--backends chooses what is written; with --from-extension, setup.py says it; remove it")
         given = ctx.get_parameter_source("license_id") is not ParameterSource.DEFAULT
@@ -144,7 +152,7 @@ def command(
     words = [word for value in backends for word in value.split(",")]
     chosen = choose_backends(words) if words else BACKENDS
     names, root, notes = _place(path, repo_id)
-    files = render_project(names, backends=chosen, license_id=read_license(license_id))
+    files = render_project(names, backends=chosen, license_id=read_license(license_id), minimal=minimal)
     kept = write_project(root, files, former=former_files(root, names, files) if overwrite else {}, overwrite=overwrite)
     notes += tuple(f"{path} belongs to the earlier project, but was changed since, so it was kept" for path in kept)
     start_repository(root, files, environment())
@@ -155,7 +163,8 @@ def command(
     if root != Path.cwd():
         click.echo(f"  cd {shlex.quote(str(_shown(root)))}")
     click.echo("  kernel-builder build --local   # what kernels loads with the torch of this environment")
-    click.echo("  python example.py")
+    if not minimal:
+        click.echo("  python example.py")
     click.echo("  pytest")
 
 

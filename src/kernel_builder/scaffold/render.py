@@ -36,6 +36,7 @@ _FILES: tuple[_File, ...] = (
     _File(".gitattributes", "gitattributes.j2"),
     _File(".gitignore", "gitignore.j2"),
     _File("CARD.md", "CARD.md.j2"),
+    _File("README.md", "README.md.j2"),
     _File("benchmarks/benchmark.py", "benchmark.py.j2"),
     _File("build.toml", "build.toml.j2"),
     _File("example.py", "example.py.j2"),
@@ -49,6 +50,20 @@ _FILES: tuple[_File, ...] = (
     _File("torch-ext/{py}/layers.py", "layers.py.j2"),
     *(_File(backend.scaffold.file, backend.scaffold.template, backend) for backend in Backend if backend.scaffold),
 )
+
+_MINIMAL: tuple[_File, ...] = (
+    _File(".gitignore", "gitignore.j2"),
+    _File("README.md", "README.md.j2"),
+    _File("build.toml", "build.toml.j2"),
+    _File("pytest.ini", "pytest.ini.j2"),
+    _File("tests/__init__.py", None),
+    _File("tests/test_{py}.py", "minimal_test.py.j2"),
+    _File("torch-ext/torch_binding.cpp", "minimal_binding.cpp.j2"),
+    _File("torch-ext/torch_binding.h", "minimal_binding.h.j2"),
+    _File("torch-ext/{py}/__init__.py", "minimal_init.py.j2"),
+    *(_File(one.scaffold.file, f"minimal_{one.scaffold.template}", one) for one in Backend if one.scaffold),
+)
+"""A first kernel: what can be read in five minutes, with the same build.toml."""
 
 
 def choose_backends(words: Sequence[str]) -> tuple[Backend, ...]:
@@ -93,15 +108,19 @@ def renderings(names: ProjectName) -> Mapping[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for count in range(1, len(BACKENDS) + 1):
         for backends in combinations(BACKENDS, count):
-            for path, text in render_project(names, backends=backends, license_id="").items():
-                found.setdefault(path, set()).add(text)
+            for minimal in (False, True):
+                for path, text in render_project(names, backends=backends, license_id="", minimal=minimal).items():
+                    found.setdefault(path, set()).add(text)
     return MappingProxyType({path: frozenset(texts) for path, texts in found.items()})
 
 
-def render_project(names: ProjectName, *, backends: Sequence[Backend], license_id: str) -> Mapping[str, str]:
+def render_project(
+    names: ProjectName, *, backends: Sequence[Backend], license_id: str, minimal: bool = False
+) -> Mapping[str, str]:
     """Render every file of a new project, keyed by its POSIX path in the project, in path order.
 
-    ``backends`` are among :data:`BACKENDS`; ``license_id`` is an identifier such as ``Apache-2.0``.
+    ``backends`` are among :data:`BACKENDS`; ``license_id`` is an identifier such as ``Apache-2.0``; a ``minimal``
+    project has what a first kernel needs.
     """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("kernel_builder", "templates/init"),
@@ -119,12 +138,14 @@ def render_project(names: ProjectName, *, backends: Sequence[Backend], license_i
         "license_toml": json.dumps(license_id, ensure_ascii=False),
         "backends": [backend.value for backend in backends],
         "device": device_expression(backends),
+        "minimal": minimal,
+        "kernel_files": [one.scaffold.file.format(py=names.python_name) for one in backends if one.scaffold],
     }
     files = {
         file.path.format(py=names.python_name): (
             "" if file.template is None else environment.get_template(file.template).render(values)
         )
-        for file in _FILES
+        for file in (_MINIMAL if minimal else _FILES)
         if file.backend is None or file.backend in backends
     }
     return MappingProxyType(dict(sorted(files.items())))

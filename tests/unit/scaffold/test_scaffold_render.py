@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from collections.abc import Mapping
 from itertools import product
 
 import jinja2
@@ -22,6 +23,21 @@ PROJECTS = [
 
 
 @pytest.mark.parametrize(("names", "backends"), PROJECTS)
+def test_a_minimal_project_is_short_and_has_what_is_needed(names: ProjectName, backends: tuple[Backend, ...]) -> None:
+    full = render_project(names, backends=backends, license_id="MIT")
+    files = render_project(names, backends=backends, license_id="MIT", minimal=True)
+    assert set(files) < set(full)
+    assert sum(text.count("\n") for text in files.values()) < 200
+    assert f"torch-ext/{names.python_name}/__init__.py" in files
+    assert "https://huggingface.co/docs/kernels" in files["README.md"]
+    for path, text in files.items():
+        assert not re.search(r"\{\{|\}\}|\{%|%\}|[ \t]$|\n\n\n\n|\n\n\Z", text, re.MULTILINE), path
+        assert text.endswith("\n") or not text, path
+        if path.endswith(".py"):
+            ast.parse(text, path, feature_version=(3, 9))
+
+
+@pytest.mark.parametrize(("names", "backends"), PROJECTS)
 def test_no_template_syntax_is_left_but_in_the_card(names: ProjectName, backends: tuple[Backend, ...]) -> None:
     for path, text in render_project(names, backends=backends, license_id="MIT").items():
         if path != "CARD.md":
@@ -33,7 +49,12 @@ def test_no_template_syntax_is_left_but_in_the_card(names: ProjectName, backends
 
 @pytest.mark.parametrize(("names", "backends"), PROJECTS)
 def test_build_toml_names_exactly_the_files_that_are_written(names: ProjectName, backends: tuple[Backend, ...]) -> None:
-    files = render_project(names, backends=backends, license_id='weird "licence"')
+    for minimal in (False, True):
+        files = render_project(names, backends=backends, license_id='weird "licence"', minimal=minimal)
+        assert_lists_its_files(names, backends, files)
+
+
+def assert_lists_its_files(names: ProjectName, backends: tuple[Backend, ...], files: Mapping[str, str]) -> None:
     config = tomllib.loads(files["build.toml"])
     assert config["general"] == {
         "name": names.name,
