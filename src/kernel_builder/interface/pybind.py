@@ -229,10 +229,10 @@ def _function(
         parameters.append(parameter)
     returns = _returns(found.result)
     tensors = [parameter.name for parameter in parameters if parameter.type.schema.startswith("Tensor")]
-    if returns.schema == "()" and tensors and not any(parameter.is_mutable for parameter in parameters):
+    if "Tensor" not in returns.schema and tensors and not any(parameter.is_mutable for parameter in parameters):
         decisions.append(
-            f"{where}: {name} returns nothing, so it writes to some of {', '.join(tensors)}: mark these with ! in its"
-            " schema"
+            f"{where}: {name} returns no tensor, so it seems to write to some of {', '.join(tensors)}: mark these"
+            " with ! in its schema"
         )
     if "&" in found.result:
         decisions.append(f"{where}: {name} returns a reference, perhaps to an argument: return nothing instead")

@@ -57,8 +57,9 @@ def test_what_is_written_in_place_is_marked_and_told() -> None:
     schemas, decisions = converted("void f(at::Tensor x, at::Tensor y) { x.add_(y); }", 'm.def("f", &f);')
     assert schemas == ["f(Tensor! x, Tensor y) -> ()"]
     assert decisions == ["a.cpp:2: f seems to write to x: it is marked with !"]
-    _, decisions = converted("void f(at::Tensor x) { x.data_ptr<float>()[0] = 1; }", 'm.def("f", &f);')
-    assert "returns nothing" in decisions[0]
+    for result in ("void", "int"):
+        _, decisions = converted(f"{result} f(at::Tensor x) {{ g(x.data_ptr<float>()); }}", 'm.def("f", &f);')
+        assert "returns no tensor" in decisions[0]
 
 
 @pytest.mark.parametrize(
