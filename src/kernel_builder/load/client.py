@@ -223,12 +223,13 @@ class _Basis:
 
     def take(self, python: Path, answer: Mapping[str, Any] | None) -> None:
         """What ``python`` says that its ``answer`` rests on; of one that says nothing, nothing is known."""
-        if answer is None or self._sighting is None:
+        told = answer.get("rests_on") if answer is not None else None
+        if told is None or self._sighting is None:
             self._sighting = None
             return
-        for file in (str(python), *answer["rests_on"]["files"]):
+        for file in (str(python), *told["files"]):
             self._sighting.file(file)
-        for folder in answer["rests_on"]["folders"]:
+        for folder in told["folders"]:
             self._sighting.folder(folder)
 
     @property
