@@ -145,7 +145,7 @@ constant = {constant}
 
 
 def test_a_proof_holds_while_only_what_did_not_run_changes(
-    tool: Tool, make_project: ProjectMaker, monkeypatch: pytest.MonkeyPatch
+    tool: Tool, session_store: Path, make_project: ProjectMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
     asked: list[str] = []
@@ -171,7 +171,14 @@ def test_a_proof_holds_while_only_what_did_not_run_changes(
         said.append(("load" in asked, load["reason"]))
         # Only a variant that was loaded has a proof, which is what uploading looks for.
         metadata = (root / "build" / CPU / "metadata.json").read_bytes()
-        proof = (root / ".kernel-builder" / CPU / "loaded.json").read_text(encoding="utf-8")
-        assert (hashlib.sha256(metadata).hexdigest() in proof) is ("load" in asked)
+        proofs = [file.read_text(encoding="utf-8") for file in (session_store / "proofs").glob("*.json")]
+        assert any(hashlib.sha256(metadata).hexdigest() in proof for proof in proofs) is ("load" in asked)
     kept = "not again: only what loading it did not run was changed (__init__.py: unused)"
     assert said == [(True, None), (False, kept), (False, kept), (True, None), (False, kept)]
+    # Where nothing is left of a build, its proof is: another checkout, or after git clean.
+    for folder in ("build", ".kernel-builder"):
+        shutil.rmtree(root / folder)
+    python.write_text(LOADED.format(number=3, constant=2), encoding="ascii")
+    asked.clear()
+    again = tool("build", root, "--variant", CPU, "--json")
+    assert (again.code, again.compiled(), "load" in asked) == (0, [], False)

@@ -111,6 +111,7 @@ def run_upload(directory: Path, options: UploadOptions, *, quiet: bool, only: tu
     from kernel_builder.files import write_text  # noqa: PLC0415
     from kernel_builder.hub import upload as hub  # noqa: PLC0415
     from kernel_builder.hub.gate import Proving  # noqa: PLC0415
+    from kernel_builder.load.proofs import FOLDER as PROOFS  # noqa: PLC0415
     from kernel_builder.store.cache import default_root  # noqa: PLC0415
 
     request = hub.UploadRequest(
@@ -125,7 +126,7 @@ def run_upload(directory: Path, options: UploadOptions, *, quiet: bool, only: tu
         allow_stale=options["allow_stale"],
         commit_operations=options["commit_size"],
         only=only,
-        proving=Proving(environ=environment(), proofs=default_root(environment()) / "proofs"),
+        proving=Proving(environ=environment(), proofs=default_root(environment()) / PROOFS),
     )
     as_json, output_json = options["as_json"], options["output_json"]
     if output_json is not None:

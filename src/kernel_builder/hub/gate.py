@@ -21,7 +21,7 @@ from kernel_builder.hub.local import UploadSource, variant_files
 from kernel_builder.hub.plan import LocalFile
 from kernel_builder.load.client import find_environment, prove
 from kernel_builder.load.evidence import LoadResult, LoadStatus
-from kernel_builder.project.tree import WORK_DIRECTORY
+from kernel_builder.load.proofs import Proofs
 from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.support import VariantSet, load_support
 
@@ -109,13 +109,14 @@ def _evidence(
     """What loading each variant shows, by its name. What could not be loaded here is told."""
     if proving is None or not any(code.startswith(_LOADING) for code in select_rules((), ignore)):
         return {}
-    environment = find_environment(None, proving.environ)
+    environment, proofs = find_environment(None, proving.environ), Proofs(proving.proofs)
     found: dict[str, LoadResult] = {}
     for variant in source.variants:
         kernel = loadable(VariantDir(variant.path, variant.name))
         if kernel is not None:
-            built = source.directory / WORK_DIRECTORY / variant.name
-            found[variant.name] = prove(kernel, environment, proving.proofs / kernel.ops_id / variant.name, built)
+            found[variant.name] = prove(
+                kernel, environment, proofs, log=proving.proofs / f"{variant.name}-{kernel.ops_id}.log"
+            )
     unproven: dict[str, list[str]] = {}
     for name, load in found.items():
         if load.status is LoadStatus.NOT_LOADED:

@@ -6,6 +6,7 @@ The interpreter is one that has torch and ``kernels``; kernel-builder needs neit
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -22,7 +23,7 @@ from kernel_builder.errors import UsageError
 from kernel_builder.files import write_text
 from kernel_builder.load.cause import without_native_frames
 from kernel_builder.load.child import Reply, ask, launcher, platform_of
-from kernel_builder.load.confinement import Sandbox, find_sandbox
+from kernel_builder.load.confinement import Sandbox, clean_environment, find_sandbox
 from kernel_builder.load.evidence import (
     Behaviour,
     Call,
@@ -32,9 +33,8 @@ from kernel_builder.load.evidence import (
     LoadResult,
     LoadStatus,
     Undefined,
-    remember,
-    remembered,
 )
+from kernel_builder.load.proofs import Proofs
 from kernel_builder.load.standins import stand_ins_for
 from kernel_builder.seen import Memory, Sighting, environment_digest
 from kernel_builder.variants.names import Abi, ArchVariant, Platform, StableAbiTag, System, TorchTag, Variant
@@ -50,7 +50,6 @@ _COMPILER = "triton"
 _DRIVERS = ("/etc/ld.so.cache",)
 """What tells where libraries of drivers are."""
 _DEVICES = ("/dev", "/dev/dri")
-_PROOF = "loaded.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +98,13 @@ class Environment:
     def proof_key(self, fingerprint: str) -> list[str]:
         """What a proof of loading holds for, where ``fingerprint`` stands for every byte of a variant."""
         toolkits = " ".join(f"{backend}={version}" for backend, version in self.toolkits.items())
-        return [__version__, fingerprint, str(self.python), self.torch, toolkits, self.client]
+        devices = " ".join(f"{backend}={count}" for backend, count in self.devices.items())
+        variables = environment_digest(clean_environment(self.environ, Path("home")))
+        # Python, and what it has of torch and the client, as these files lie on disk.
+        stamps = {path: shown[0] if shown else None for path, shown in (self.seen or {"files": {}})["files"].items()}
+        parts = hashlib.sha256(json.dumps(stamps, sort_keys=True).encode("utf-8", "surrogateescape")).hexdigest()
+        facts = [str(self.python), self.torch, toolkits, self.client, devices, self.confinement]
+        return [__version__, fingerprint, *facts, variables, parts]
 
     @property
     def default_backend(self) -> Backend:
@@ -412,20 +417,24 @@ def _ran(reply: Reply) -> frozenset[tuple[str, int, str]] | None:
     return None if reply.ran is None else frozenset((str(file), int(line), str(name)) for file, line, name in reply.ran)
 
 
-def prove(kernel: Loadable, environment: Environment | NoEnvironment, folder: Path, *earlier: Path) -> LoadResult:
-    """:func:`load_variant`, unless the very same was loaded before.
+def prove(
+    kernel: Loadable, environment: Environment | NoEnvironment, proofs: Proofs, *, log: Path | None = None
+) -> LoadResult:
+    """:func:`load_variant`, unless ``proofs`` know that the very same was loaded before.
 
-    The proof is kept in ``folder``; there may be one in an ``earlier`` folder. Metadata hold the digest of every file,
-    so equal metadata mean an equal variant.
+    Metadata hold the digest of every file, so equal metadata mean an equal variant. Where it is not known what the
+    environment rests on, nothing is remembered.
     """
     fingerprint = hashlib.sha256((kernel.directory / "metadata.json").read_bytes()).hexdigest()
-    key = environment.proof_key(fingerprint) if isinstance(environment, Environment) else None
-    for place in (folder, *earlier):
-        found = remembered(place / _PROOF, key)
-        if found is not None:
-            return found
-    result = load_variant(kernel, environment, log=folder / "load.log")
-    remember(folder / _PROOF, key, result)
+    key = None
+    if isinstance(environment, Environment) and environment.seen is not None:
+        key = environment.proof_key(fingerprint)
+    known = proofs.recall(key) if key is not None else None
+    if known is not None:
+        return known
+    result = load_variant(kernel, environment, log=log)
+    if key is not None:
+        proofs.keep(key, result)
     return result
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from kernel_builder.config.backends import Backend
-from kernel_builder.files import parse_json, write_text
 
 # Keys whose kernels run an op on every device.
 _COMPOSITE = frozenset(
@@ -290,24 +288,3 @@ class Call:
     op: str
     status: CallStatus
     words: str = ""
-
-
-def remembered(stamp: Path, key: list[str] | None) -> LoadResult | None:
-    """What loading gave before under the same ``key``, if it went well (see :func:`remember`)."""
-    try:
-        kept = parse_json(stamp.read_text(encoding="utf-8"))
-        if key is not None and kept["key"] == key:
-            return LoadResult.from_json(kept)
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # no proof, or not one of ours: it is made again
-    return None
-
-
-def remember(stamp: Path, key: list[str] | None, result: LoadResult) -> None:
-    """Keep a successful proof in the file ``stamp``. ``key`` stands for every byte of the variant and of what loaded
-    it; ``None``: nothing can.
-    """
-    if key is None or not result.loaded:
-        return
-    stamp.parent.mkdir(parents=True, exist_ok=True)
-    write_text(stamp, json.dumps({"key": key, **result.to_json()}))

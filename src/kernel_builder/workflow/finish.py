@@ -23,6 +23,8 @@ from kernel_builder.events import Notice, Reporter
 from kernel_builder.load.carried import carried, keep
 from kernel_builder.load.client import Environment, Loadable, NoEnvironment, prove
 from kernel_builder.load.evidence import LoadResult, LoadStatus
+from kernel_builder.load.proofs import FOLDER as PROOFS
+from kernel_builder.load.proofs import Proofs
 from kernel_builder.plan.model import VariantPlan
 from kernel_builder.variants.matrix import stable_target
 from kernel_builder.workflow.conformance import Conformance
@@ -163,12 +165,13 @@ class Finisher:
             python_name=plan.python_name,
             depends=_modules(variant),
         )
+        proofs = Proofs(plan.places.store / PROOFS)
         native = self._native(variant)
         if native is None:
-            return prove(kernel, self.environment, folder)
+            return prove(kernel, self.environment, proofs, log=folder / "load.log")
         result = carried(kernel, native, self.environment, folder)
         if result is None:
-            result = prove(kernel, self.environment, folder)
+            result = prove(kernel, self.environment, proofs, log=folder / "load.log")
             keep(kernel, native, self.environment, result, folder)
         return result
 

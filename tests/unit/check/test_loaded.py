@@ -19,9 +19,8 @@ from kernel_builder.load.evidence import (
     LoadResult,
     LoadStatus,
     Undefined,
-    remember,
-    remembered,
 )
+from kernel_builder.load.proofs import Proofs
 
 
 def found(result: LoadResult, backend: str = "cuda") -> list[tuple[str, str, str]]:
@@ -187,5 +186,5 @@ def test_how_many_ops_could_not_be_called_is_told(tmp_path: Path) -> None:
     result = LoadResult(status=LoadStatus.LOADED, ops=ops, behaviour=behaviour)
     assert result.told == "loaded, 5 ops (3 of 5 called, the others refuse made-up arguments)"
     full = replace(result, undefined=(Undefined(name="_own::g"),))
-    remember(tmp_path / "proof", ["key"], full)
-    assert remembered(tmp_path / "proof", ["key"]) == full
+    Proofs(tmp_path).keep(["key"], full)
+    assert Proofs(tmp_path).recall(["key"]) == full

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -14,8 +15,10 @@ from packaging.version import Version
 from kernel_builder.config.backends import Backend
 from kernel_builder.load.child import platform_of
 from kernel_builder.load.client import Environment, find_environment, why_not_loadable
-from kernel_builder.load.evidence import LoadedOp, LoadResult, LoadStatus, remember, remembered
+from kernel_builder.load.confinement import Sandbox
+from kernel_builder.load.evidence import LoadedOp, LoadResult, LoadStatus
 from kernel_builder.load.probe.facts import devices
+from kernel_builder.load.proofs import Proofs
 from kernel_builder.variants.names import Abi, Machine, Platform, System, parse_variant
 
 LINUX = Platform(machine=Machine.X86_64, system=System.LINUX)
@@ -75,13 +78,51 @@ def test_devices_are_there_unless_a_driver_says_otherwise() -> None:
     assert environment(devices={"cuda": 2}).has_device(Backend("cuda"))
 
 
-def test_a_proof_holds_for_one_toolkit(tmp_path: Path) -> None:
-    result = LoadResult(status=LoadStatus.LOADED, ops=(LoadedOp(name="my::op", keys=("CPU",)),))
-    remember(tmp_path / "stamp", environment({"cuda": "13.0"}).proof_key("print"), result)
-    assert remembered(tmp_path / "stamp", environment({"cuda": "13.0"}).proof_key("print")) == result
-    assert remembered(tmp_path / "stamp", environment({"cuda": "13.2"}).proof_key("print")) is None
-    assert remembered(tmp_path / "stamp", environment().proof_key("print")) is None
-    assert remembered(tmp_path / "stamp", None) is None
+LOADED = LoadResult(status=LoadStatus.LOADED, ops=(LoadedOp(name="my::op", keys=("CPU",)),))
+
+
+def test_a_proof_holds_for_all_that_loaded_it(tmp_path: Path) -> None:
+    def seen(size: int) -> dict[str, object]:
+        return {"files": {"/env/torch/version.py": [[33188, 7, size, 1, 1], None], "/env/none": None}}
+
+    here = replace(environment({"cuda": "13.0"}), seen=seen(10), environ={"CUDA_HOME": "/a", "SSH_AUTH_SOCK": "/1"})
+    proofs = Proofs(tmp_path / "proofs")
+    proofs.keep(here.proof_key("print"), LOADED)
+    assert Proofs(tmp_path / "proofs").recall(here.proof_key("print")) == LOADED
+    # What loading is not told of does not count.
+    assert proofs.recall(replace(here, environ={"CUDA_HOME": "/a"}).proof_key("print")) == LOADED
+    for other in (
+        replace(here, toolkits={**here.toolkits, Backend("cuda"): "13.2"}),
+        replace(here, toolkits={}),
+        replace(here, devices={Backend("cuda"): 1}),
+        replace(here, python=Path("/other/bin/python")),
+        replace(here, torch="2.13.1"),
+        replace(here, client="2"),
+        replace(here, seen=seen(11)),
+        replace(here, seen=None),
+        replace(here, environ={"CUDA_HOME": "/b"}),
+        replace(here, sandbox=Sandbox(program=Path("/usr/bin/bwrap"))),
+    ):
+        assert proofs.recall(other.proof_key("print")) is None
+    assert proofs.recall(here.proof_key("another")) is None
+
+
+def test_proofs_are_few_and_damaged_ones_are_none(tmp_path: Path) -> None:
+    proofs = Proofs(tmp_path / "proofs", most=2)
+    for number, name in enumerate("abc"):
+        proofs.keep([name], LOADED)
+        file = max((tmp_path / "proofs").glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+        os.utime(file, (number, number))
+    assert [proofs.recall([name]) is not None for name in "abc"] == [False, True, True]
+    proofs.keep(["failed"], replace(LOADED, status=LoadStatus.FAILED))
+    assert proofs.recall(["failed"]) is None
+    for file in (tmp_path / "proofs").glob("*.json"):
+        file.write_text("[]", encoding="ascii")
+    assert proofs.recall(["b"]) is None
+    locked = Proofs(tmp_path / "proofs" / "file.json" / "below")
+    (tmp_path / "proofs" / "file.json").write_text("", encoding="ascii")
+    locked.keep(["a"], LOADED)  # it only saves time
+    assert locked.recall(["a"]) is None
 
 
 def test_the_python_is_looked_for_with_the_variables_that_are_given(
