@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conftest import CPU, ProjectMaker, Tool
+from conftest import CPU, ProjectMaker, Tool, room_to_build
 from kernel_builder.engine.timeline import read_timeline
 
 SOURCES = {
@@ -64,3 +64,79 @@ def test_without_a_build_there_is_nothing_to_show(tool: Tool, make_project: Proj
     assert asked.code == 2
     assert "has compiled anything yet" in asked.stderr
     assert "run kernel-builder build --timing" in asked.stderr
+
+
+# Headers of the project itself, by the names of torch's.
+TOYS = {
+    "toy/torch/all.h": "#pragma once\n#include <ATen/core/Tensor.h>\n#include <sstream>\n",
+    "toy/ATen/core/Tensor.h": "#pragma once\nnamespace at { struct Tensor { int x; }; }\n",
+    "toy/torch/torch.h": "#pragma once\n#include <torch/all.h>\nnamespace toy { struct Only {}; }\n",
+    "toy/torch/types.h": "#pragma once\n#include <ATen/core/Tensor.h>\n",
+    "toy/ATen/ATen.h": "#pragma once\n#include <ATen/core/Tensor.h>\n",
+    "small.cpp": "#include <torch/all.h>\nint small(at::Tensor t) { return t.x; }\n",
+    "needs.cpp": "#include <torch/torch.h>\nint needs(toy::Only) { return 1; }\n",
+    "brought.h": "#include <torch/all.h>\n",
+    "brought.cpp": '#include <torch/all.h>\n#include "brought.h"\nint brought(at::Tensor t) { return t.x; }\n',
+    "without.cpp": "#include <vector>\nint without() { return 1; }\n",
+}
+
+
+def test_advice_was_tried_and_is_applied_only_when_asked(tool: Tool, make_project: ProjectMaker) -> None:
+    root = make_project("toys", TOYS)
+    build = root / "build.toml"
+    build.write_text(
+        build.read_text(encoding="utf-8").replace('depends = ["torch"]', 'depends = ["torch"]\ninclude = ["toy"]'),
+        encoding="utf-8",
+    )
+    done = tool("build", root, "--variant", CPU, "--no-load")
+    assert done.code == 0, done.stderr
+    asked = tool("timing", "--advise", root, "--json")
+    assert asked.code == 0, asked.stderr
+    advice: Any = asked.json
+    found = {one["source"]: one for one in advice}
+    small = found["small.cpp"]
+    assert small["replaced"] == ["torch/all.h"]
+    assert small["headers"] == ["ATen/core/Tensor.h"]
+    assert small["seconds-after"] < 0.8 * small["seconds-before"]
+    assert "-#include <torch/all.h>\n+#include <ATen/core/Tensor.h>\n" in small["patch"]
+    needs = found["needs.cpp"]
+    assert (needs["patch"], needs["headers"]) == ("", [])
+    assert "nothing smaller compiles: " in needs["reason"]
+    brought = found["brought.cpp"]
+    assert "save little or nothing" in brought["reason"]
+    assert "brought.h includes <torch/all.h>" in brought["reason"]
+    without = found["without.cpp"]
+    assert "none of the headers" in without["reason"]
+    assert {name: (root / name).read_text(encoding="utf-8") for name in TOYS} == TOYS
+    assert not (root / ".kernel-builder" / "timing" / "trial").exists()
+
+    told = tool("timing", "--advise", "--apply", root, root / "small.cpp")
+    assert told.code == 0, told.stderr
+    assert "small.cpp compiles with <ATen/core/Tensor.h> in place of <torch/all.h>: " in told.stdout
+    assert "changed small.cpp" in told.stderr
+    assert (root / "small.cpp").read_text(encoding="utf-8").startswith("#include <ATen/core/Tensor.h>\n")
+    wrong = tool("timing", "--advise", root, root / "brought.h")
+    assert wrong.code == 2
+    assert "the last build compiled no" in wrong.stderr
+
+
+@pytest.mark.slow
+def test_the_headers_of_torch_itself_become_fewer(tool: Tool, make_project: ProjectMaker) -> None:
+    source = """\
+#include <ATen/ATen.h>
+void scale(at::Tensor& x, double by) {
+  TORCH_CHECK(x.dim() == 1, "x must have one dimension");
+  x.mul_(by);
+}
+"""
+    root = make_project("real", {"scale.cpp": source})
+    done = tool("build", root, "--variant", CPU, "--no-load")
+    assert done.code == 0, done.stderr
+    with room_to_build():
+        asked = tool("timing", "--advise", root, "--json")
+    assert asked.code == 0, asked.stderr
+    advice: Any = asked.json
+    (found,) = advice
+    assert found["reason"] is None
+    assert found["headers"] == ["ATen/core/Tensor.h", "c10/util/Exception.h"]
+    assert found["seconds-after"] < 0.8 * found["seconds-before"]

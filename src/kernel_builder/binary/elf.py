@@ -625,3 +625,39 @@ def load_ranges(data: Buffer) -> tuple[tuple[int, int], ...]:
         for segment in image.loads
         if segment.offset < image.size
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectNames:
+    """The names of a relocatable object that others see or that it needs: ``defined`` once in a program, ``weak`` ones
+    that others may define, too, and ``undefined``.
+    """
+
+    defined: frozenset[str]
+    weak: frozenset[str]
+    undefined: frozenset[str]
+
+
+_SHT_SYMTAB = 2
+_GLOBAL = 1
+
+
+def object_names(data: Buffer) -> ObjectNames:
+    """The names of an object file that a compiler made. Raises :class:`ElfError` for anything else."""
+    sections = named_sections(data)
+    table = next((one for one in sections if one.kind == _SHT_SYMTAB), None)
+    strings = next((one for one in sections if one.name == ".strtab"), None)
+    if table is None or strings is None:
+        raise ElfError("it has no table of symbols")
+    text = bytes(data[strings.offset : strings.offset + strings.size])
+    defined: set[str] = set()
+    weak: set[str] = set()
+    undefined: set[str] = set()
+    whole = table.size // _SYM.size * _SYM.size
+    for name, info, _, section, _, _ in _SYM.iter_unpack(bytes(data[table.offset : table.offset + whole])):
+        if not info >> 4 or not name:  # local
+            continue
+        shown = text[name : text.find(b"\0", name)].decode("utf-8", "surrogateescape")
+        wanted = undefined if not section else defined if info >> 4 == _GLOBAL else weak
+        wanted.add(shown)
+    return ObjectNames(defined=frozenset(defined), weak=frozenset(weak), undefined=frozenset(undefined))

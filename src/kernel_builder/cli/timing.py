@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kernel_builder.cli.build import project_root
+from kernel_builder.cli.build import handle_signals, project_root
 from kernel_builder.cli.options import PathName, offline_option, source_option
 from kernel_builder.cli.session import open_run
+from kernel_builder.errors import UsageError
 from kernel_builder.workflow.build import BuildRequest
 
 if TYPE_CHECKING:
     from kernel_builder.timing.figures import Figures
+    from kernel_builder.workflow.advising import Advice
 
 _SHOWN = 5
 
 
 @click.command(name="timing", short_help="Show where the time of the last build went.")
-@click.argument("directory", metavar="[DIR]", type=PathName(), required=False)
+@click.argument("paths", metavar="[DIR] [SOURCE]...", type=PathName(), nargs=-1)
 @click.option(
     "-o",
     "--output",
@@ -29,23 +31,70 @@ _SHOWN = 5
     help="Where to write page and trace. Default: .kernel-builder/timing/ in the project.",
 )
 @click.option("--no-headers", is_flag=True, help="Do not run preprocessors to measure what the sources read.")
-@click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON, and write nothing.")
+@click.option(
+    "--advise",
+    is_flag=True,
+    help="Compile each SOURCE (default: all) with smaller includes, and print a patch where that is faster.",
+)
+@click.option("--apply", "to_apply", is_flag=True, help="With --advise: also change the sources.")
+@click.option("--json", "as_json", is_flag=True, help="Print all figures, or the advice, as JSON.")
 @source_option
 @offline_option
-def command(directory: Path | None, *, output: Path | None, no_headers: bool, as_json: bool) -> None:
+def command(
+    paths: tuple[Path, ...], *, output: Path | None, no_headers: bool, advise: bool, to_apply: bool, as_json: bool
+) -> None:
     """Show where the time of the last build of the kernel in DIR (default: here) that compiled anything went.
 
     Writes a page for browsers, timing.html, and a trace for Perfetto, trace.json.
     """
-    request = BuildRequest(root=project_root(directory, quiet=as_json))
-    if as_json:
+    if to_apply and not advise:
+        raise UsageError("--apply changes what --advise found", hint="run kernel-builder timing --advise --apply")
+    sources = tuple(path for path in paths if not path.is_dir())
+    directories = [path for path in paths if path.is_dir()]
+    if len(directories) > 1 or (sources and not advise):
+        wrong = directories[1] if len(directories) > 1 else sources[0]
+        raise UsageError(f"unexpected argument {wrong}", hint="pass one directory; sources only with --advise")
+    request = BuildRequest(root=project_root(directories[0] if directories else None, quiet=as_json))
+    if advise:
+        _show_advice(request, sources, to_apply=to_apply, as_json=as_json)
+    elif as_json:
         from kernel_builder.workflow.timing import time_last_build  # noqa: PLC0415  (start-up time)
 
         with open_run(quiet=True) as run:
             timing = time_last_build(request, run, headers=not no_headers)
         click.echo(json.dumps(timing.to_json(), indent=2))
-        return
-    show_timing(request, output, headers=not no_headers)
+    else:
+        show_timing(request, output, headers=not no_headers)
+
+
+def _show_advice(request: BuildRequest, sources: tuple[Path, ...], *, to_apply: bool, as_json: bool) -> None:
+    from kernel_builder.workflow.advising import advise, apply_advice  # noqa: PLC0415  (start-up time)
+
+    handle_signals()
+    with open_run(quiet=as_json) as run:
+        found = advise(request, run, sources)
+    if as_json:
+        click.echo(json.dumps([one.to_json() for one in found], indent=2))
+    else:
+        for one in found:
+            click.echo("\n".join(_advice_text(one)))
+    if to_apply:
+        for name in apply_advice(request.root, found):
+            click.echo(f"changed {name}", err=True)
+
+
+def _advice_text(advice: Advice) -> list[str]:
+    if advice.proposal is None or advice.before is None or advice.after is None:
+        return [f"{advice.source}: {advice.reason}"]
+    replaced = ", ".join(f"<{name}>" for name in advice.proposal.replaced)
+    headers = ", ".join(f"<{name}>" for name in advice.proposal.headers) or "nothing"
+    seconds = f"{advice.before:.1f} s -> {advice.after:.1f} s of a processor"
+    variants = ", ".join(advice.variants)
+    return [
+        f"{advice.source} compiles with {headers} in place of {replaced}: {seconds} (tried for {variants})",
+        *(f"  note: {remark}" for remark in advice.remarks),
+        advice.patch,
+    ]
 
 
 def show_timing(request: BuildRequest, output: Path | None, *, headers: bool = True, quiet: bool = False) -> None:

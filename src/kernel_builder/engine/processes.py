@@ -23,10 +23,13 @@ _FILE = "processes"
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a program ended: its exit code (negative for a signal), and its peak of memory in bytes."""
+    """How a program ended: its exit code (negative for a signal), its peak of memory in bytes, and the seconds that
+    processors spent on it.
+    """
 
     code: int
     memory: int
+    processor_seconds: float = 0.0
 
 
 class Processes:
@@ -62,7 +65,8 @@ class Processes:
         process.returncode = os.waitstatus_to_exitcode(status)
         with self._lock:
             self._running.discard(process.pid)
-        return Ended(code=process.returncode, memory=usage.ru_maxrss * 1024)
+        spent = usage.ru_utime + usage.ru_stime
+        return Ended(code=process.returncode, memory=usage.ru_maxrss * 1024, processor_seconds=spent)
 
     def stop(self) -> None:
         """End all programs, and start none any more. Another Ctrl-C shortens the wait."""

@@ -54,6 +54,24 @@ def time_last_build(request: BuildRequest, run: Run, *, headers: bool = True) ->
 
     Raises :class:`UsageError` where no build has run anything, and what reading ``build.toml`` raises.
     """
+    project, work, recorded = last_build(request, run)
+    timing = Timing(project=project, work=work, figures=figures_of(recorded))
+    if not headers:
+        return replace(timing, remark="Headers were not measured (--no-headers).")
+    try:
+        plan = prepare_build(request_for(request, recorded), run).plan
+    except KernelBuilderError as error:
+        return replace(timing, remark=f"Headers were not measured: {error.message}")
+    texts, failed = _measured(plan, recorded, run)
+    remark = f"Headers of {', '.join(failed)} were not measured: the preprocessor failed." if failed else None
+    return replace(timing, texts=texts, remark=remark)
+
+
+def last_build(request: BuildRequest, run: Run) -> tuple[Project, Path, Recorded]:
+    """The project in the root of ``request``, its work directory, and what its last build recorded.
+
+    Raises :class:`UsageError` where no build has run anything, and what reading ``build.toml`` raises.
+    """
     project, _ = load_project(request.root)
     work = work_directory(project, run.store)
     recorded = read_timeline(work)
@@ -61,16 +79,7 @@ def time_last_build(request: BuildRequest, run: Run, *, headers: bool = True) ->
         raise UsageError(
             f"no build of {project.root} has compiled anything yet", hint="run kernel-builder build --timing"
         )
-    timing = Timing(project=project, work=work, figures=figures_of(recorded))
-    if not headers:
-        return replace(timing, remark="Headers were not measured (--no-headers).")
-    try:
-        plan = prepare_build(_request_for(request, recorded), run).plan
-    except KernelBuilderError as error:
-        return replace(timing, remark=f"Headers were not measured: {error.message}")
-    texts, failed = _measured(plan, recorded, run)
-    remark = f"Headers of {', '.join(failed)} were not measured: the preprocessor failed." if failed else None
-    return replace(timing, texts=texts, remark=remark)
+    return project, work, recorded
 
 
 def write_timing(timing: Timing, folder: Path | None = None) -> tuple[Path, Path]:
@@ -86,7 +95,7 @@ def write_timing(timing: Timing, folder: Path | None = None) -> tuple[Path, Path
     return page, trace
 
 
-def _request_for(request: BuildRequest, recorded: Recorded) -> BuildRequest:
+def request_for(request: BuildRequest, recorded: Recorded) -> BuildRequest:
     """A request for the variants that were built, whatever was asked for then."""
     variants = tuple(dict.fromkeys(span.variant for span in recorded.spans))
     return BuildRequest(root=request.root, patterns=variants, list_unreachable=True, recall=True)
