@@ -20,17 +20,27 @@ from kernel_builder.seen import YOUNG_NS, stamp
 _MOST = 50_000
 _COMMENTED = (".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".hip", ".inl", ".inc", ".mm")
 _TOKEN = re.compile(
-    rb"""R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"
+    rb"""(?P<raw>\b(?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)")
+    | \#[ \t]*(?:include|import|include_next|embed)[ \t]*<[^>\n]*> | \b__has_\w+[ \t]*\([ \t]*<[^>\n]*>
     | \b\d(?:[\w.]|'\w)*
-    | "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*'
+    | "(?:[^"\\\n]|\\.)*"? | '(?:[^'\\\n]|\\.)*'?
     | (?P<comment>//(?:[^\\\n]|\\.)* | /\*.*?\*/)""",
     re.VERBOSE | re.DOTALL,
 )
+"""What comments are not found in: raw strings, names of headers, numbers, strings, and the rest of a line after a quote
+that none ends (in text that ``#if`` leaves out, or after ``#error``), which is how compilers read it.
+"""
 _NOT_LINE_END = re.compile(rb"[^\n]")
 _TRAILING = re.compile(rb"[ \t\r\f\v]+$", re.MULTILINE)
 _MARKERS = re.compile(rb"^(?:#[ ][^\n]*)?\n", re.MULTILINE)
-_UNSURE = re.compile(rb"\?\?/|%:|\\[ \t\r\f\v]+\n")
-"""Other spellings of a backslash, of a number sign and of a continued line, in which nobody writes any more."""
+_UNSURE = re.compile(
+    rb"""\?\?/ | %: | \\[ \t\r\f\v]+\n | \r(?!\n) | [^\s\\]\\\n\S | \\\n\\\n
+    | (?:\#[ \t]*(?:(?:include|include_next|import|embed)[ \t]*)? | \b__has_\w+[ \t(]*)(?:/\*|\\\n)""",
+    re.VERBOSE,
+)
+"""Other spellings of a backslash, of a number sign and of ends of lines, and words that may go on in the next line, in
+which hardly anybody writes: all of such a file counts.
+"""
 
 
 def blob_digest(data: bytes) -> str:
@@ -48,11 +58,18 @@ def source_digest(data: bytes) -> str:
     if _UNSURE.search(data):
         return blob_digest(data)
 
+    raw: list[bytes] = []
+
     def blank(match: re.Match[bytes]) -> bytes:
         # Lines and columns stay: __LINE__ and std::source_location see them.
-        return match[0] if match["comment"] is None else _NOT_LINE_END.sub(b" ", match[0])
+        if match["comment"] is not None:
+            return _NOT_LINE_END.sub(b" ", match[0])
+        if match["raw"] is not None:
+            raw.append(match[0])  # in which blanks at the end of a line count
+        return match[0]
 
-    return blob_digest(_TRAILING.sub(b"", _TOKEN.sub(blank, data)))
+    code = _TRAILING.sub(b"", _TOKEN.sub(blank, data))
+    return blob_digest(b"\0".join([code, *raw]))
 
 
 @dataclass(frozen=True)

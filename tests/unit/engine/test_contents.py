@@ -38,6 +38,22 @@ def test_only_the_words_of_comments_differ(one: str, other: str) -> None:
         ("// a ??/\nint a;\n", "// a ??/\nint b;\n"),
         ("// a \\ \nint a; /*\n", "// a \\ \nint b; /*\n"),
         ('f("a\\"// 1");\n', 'f("a\\"// 2");\n'),
+        ("#if 0\ndon't /*\n#endif\nint a = 1; // */\n", "#if 0\ndon't /*\n#endif\nint a = 2; // */\n"),
+        ('#if 0\na " /*\n#endif\nint a = 1; // */\n', '#if 0\na " /*\n#endif\nint a = 2; // */\n'),
+        ("#include <a//b.h>\n", "#include <a//c.h>\n"),
+        ("#  include_next <a/*b.h>\nint a; /* */\n", "#  include_next <a/*b.h>\nint b; /* */\n"),
+        ("#if __has_include(<a//b.h>)\nint a;\n#endif\n", "#if __has_include(<a//c.h>)\nint a;\n#endif\n"),
+        ("#include/**/<a//b.h>\n", "#include/**/<a//c.h>\n"),
+        ("#/**/include <a//b.h>\n", "#/**/include <a//c.h>\n"),
+        ("#include \\\n<a//b.h>\n", "#include \\\n<a//c.h>\n"),
+        ('auto a = R"(x  \ny)";\n', 'auto a = R"(x\ny)";\n'),
+        ('auto a = u8R"(x\t\n)";\n', 'auto a = u8R"(x\n)";\n'),
+        ('f(XR"(", g()"// 1");\n', 'f(XR"(", g()"// 2");\n'),
+        ("/\\\n* // */ int a = 1;\n", "/\\\n* // */ int a = 2;\n"),
+        ("/* *\\\n/ int a = 1; /* */\n", "/* *\\\n/ int a = 2; /* */\n"),
+        ("/* *\\\n\\\n/ int a = 1; /* */\n", "/* *\\\n\\\n/ int a = 2; /* */\n"),
+        ('auto a = R\\\n"(\n// 1)";\n', 'auto a = R\\\n"(\n// 2)";\n'),
+        ("// a\rint a = 1;\n", "// a\rint a = 2;\n"),  # where clang ends a line
     ],
 )
 def test_code_differs(one: str, other: str) -> None:
