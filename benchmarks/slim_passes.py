@@ -5,8 +5,8 @@
 Each PROJECT is a directory with a build.toml. Every CUDA source of it, or the first N, is taken through the very steps
 that a build plans, with all of torch's headers and with slim ones. Seconds are those of the processor (user and
 system), so that a busy machine does not change them. With --host, the pass that makes the host's half is compared, too:
-both halves are compiled at -O0 and must hold the same functions, instruction by instruction. One line of JSON a source
-goes to stdout; what is compiled is below the current directory, in slim-passes/.
+both halves are compiled at -O0 and must hold the same functions, instruction by instruction. A source is one line
+of JSON on stdout, with --table one of a table; what is compiled is below the current directory, in slim-passes/.
 """
 
 from __future__ import annotations
@@ -188,20 +188,38 @@ def tried(plan: BuildPlan, kinds: dict[ActionKind, Action], folder: Path, *, hos
         shutil.rmtree(folder)
 
 
+def row(found: dict[str, object]) -> str:
+    """A line of the table: source, operators, seconds with all headers and with slim ones, and what came of it."""
+    seconds = found.get("seconds")
+    took = seconds if isinstance(seconds, dict) else {}
+    equal = found.get("cubin") and found.get("stub")
+    verdict = found.get("failed with all headers") or found.get("device") or ("same" if equal else "differs")
+    cells = [
+        f"{found['project']} `{Path(str(found['source'])).name}`",
+        str(found.get("operators", "")),
+        *(str(took.get(f"device, {which}", "")) for which in ("all", "slim")),
+        str(verdict),
+        *([str(found["host"])] if "host" in found else []),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
 @click.command(help=__doc__)
 @click.argument("projects", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--variant", default="torch213-cxx11-cu130-x86_64-linux", show_default=True)
 @click.option("--architecture", default="compute_90", show_default=True)
 @click.option("--most", type=int, default=sys.maxsize, metavar="N")
 @click.option("--host", is_flag=True)
-def main(*, projects: tuple[Path, ...], variant: str, architecture: str, most: int, host: bool) -> None:
+@click.option("--table", is_flag=True)
+def main(*, projects: tuple[Path, ...], variant: str, architecture: str, most: int, host: bool, table: bool) -> None:
     """See the module."""
     os.environ["SOURCE_DATE_EPOCH"] = "0"
     for root in projects:
         plan = planned(root.resolve(), variant)
         for kinds in list(sources_of(plan, architecture).values())[:most]:
             folder = Path.cwd() / "slim-passes" / root.name
-            print(json.dumps({"project": root.name, **tried(plan, kinds, folder, host=host)}), flush=True)
+            found = {"project": root.name, **tried(plan, kinds, folder, host=host)}
+            print(row(found) if table else json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
