@@ -37,6 +37,7 @@ _ANYWHERE = "/**/"
 _NOT_LINE_END = re.compile(rb"[^\n]")
 _TRAILING = re.compile(rb"[ \t\r\f\v]+$", re.MULTILINE)
 _MARKERS = re.compile(rb"^(?:#[ ][^\n]*)?\n", re.MULTILINE)
+_RAW = re.compile(rb'\b(?:u8|[uUL])?R"([^()\\\s]{0,16})\(.*?\)\1"', re.DOTALL)
 _UNSURE = re.compile(
     rb"""\?\?/ | %: | \\[ \t\r\f\v]+\n | \r(?!\n) | [^\s\\]\\\n\S | \\\n\\\n
     | (?:\#[ \t]*(?:(?:include|include_next|import|embed)[ \t]*)? | \b__has_\w+[ \t(]*)(?:/\*|\\\n)""",
@@ -54,7 +55,8 @@ def blob_digest(data: bytes) -> str:
 
 def text_digest(data: bytes) -> str:
     """The digest of preprocessed text without the markers that say which file and line it came from."""
-    return blob_digest(_MARKERS.sub(b"", data))
+    raw = (match[0] for match in _RAW.finditer(data))  # in which such lines, and empty ones, are what it says
+    return blob_digest(b"\0".join([_MARKERS.sub(b"", data), *raw]))
 
 
 def source_digest(data: bytes) -> str:

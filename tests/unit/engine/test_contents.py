@@ -65,6 +65,9 @@ def test_preprocessed_text_is_the_same_wherever_it_came_from() -> None:
     assert text_digest(one) == text_digest(b'# 7 "/x/a.h"\nint a;\nint b;\n')
     assert text_digest(one) != text_digest(b"int a;\nint c;\n")
     assert text_digest(b"#pragma once\nint a;\n") != text_digest(b"int a;\n")
+    said = b'auto a = R"x(\n# 1 "a"\n\n)x";\n'
+    for other in (said.replace(b"# 1", b"# 2"), said.replace(b"\n\n", b"\n")):
+        assert text_digest(said) != text_digest(other)
 
 
 def test_a_file_is_read_again_when_its_times_or_its_inode_tell(tmp_path: Path) -> None:
