@@ -66,6 +66,25 @@ def test_without_a_build_there_is_nothing_to_show(tool: Tool, make_project: Proj
     assert "run kernel-builder build --timing" in asked.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("build", "--dry-run", "--timing"), "--dry-run builds nothing"),
+        (("timing", "--apply"), "--apply changes what --advise found"),
+        (("timing", "--json", "-o", "there"), "none is written"),
+        (("timing", "--advise", "-o", "there"), "none is written"),
+        (("timing", "--advise", "--no-headers"), "--advise measures no headers"),
+        (("timing", "a.c"), "unexpected argument a.c"),
+    ],
+)
+def test_options_that_say_nothing_together_are_refused(
+    tool: Tool, make_project: ProjectMaker, arguments: tuple[str, ...], message: str
+) -> None:
+    asked = tool(*arguments, make_project("refused", SOURCES))
+    assert asked.code == 2
+    assert message in asked.stderr
+
+
 # Headers of the project itself, by the names of torch's.
 TOYS = {
     "toy/torch/all.h": "#pragma once\n#include <ATen/core/Tensor.h>\n#include <sstream>\n",

@@ -319,6 +319,8 @@ def command(
     A variant is replaced as a whole once it is complete and has been loaded; otherwise it is left untouched.
     """
     request = build_request(options, output=output, ignore=ignore, quiet=quiet)
+    if dry_run and (timing or timing_to is not None):
+        raise UsageError("--timing shows where time went, but --dry-run builds nothing", hint="remove one of them")
     if dry_run:
         _show_plan(request, quiet=quiet, as_json=as_json)
         return ExitCode.OK

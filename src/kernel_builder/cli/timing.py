@@ -49,6 +49,12 @@ def command(
     """
     if to_apply and not advise:
         raise UsageError("--apply changes what --advise found", hint="run kernel-builder timing --advise --apply")
+    if output is not None and (advise or as_json):
+        raise UsageError(
+            "-o says where page and trace go, but none is written", hint="remove -o, or --json and --advise"
+        )
+    if advise and no_headers:
+        raise UsageError("--advise measures no headers", hint="remove --no-headers")
     sources = tuple(path for path in paths if not path.is_dir())
     directories = [path for path in paths if path.is_dir()]
     if len(directories) > 1 or (sources and not advise):
@@ -88,7 +94,7 @@ def _advice_text(advice: Advice) -> list[str]:
         return [f"{advice.source}: {advice.reason}"]
     replaced = ", ".join(f"<{name}>" for name in advice.proposal.replaced)
     headers = ", ".join(f"<{name}>" for name in advice.proposal.headers) or "nothing"
-    seconds = f"{advice.before:.1f} s -> {advice.after:.1f} s of a processor"
+    seconds = f"{advice.before:.2f} s -> {advice.after:.2f} s of a processor"
     variants = ", ".join(advice.variants)
     return [
         f"{advice.source} compiles with {headers} in place of {replaced}: {seconds} (tried for {variants})",
