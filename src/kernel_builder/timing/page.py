@@ -82,4 +82,6 @@ def seconds(value: float) -> str:
 
 
 def _size(value: int) -> str:
+    if value < 1000:
+        return f"{value} B"
     return f"{value / 1000:.0f} kB" if value < 1_000_000 else f"{value / 1_000_000:.1f} MB"
