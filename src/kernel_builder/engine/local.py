@@ -222,7 +222,9 @@ class _Run:
                 self._notice()
         del self._running[name], self._noticed[name]
         if isinstance(done, OSError):
-            raise BuildError(f"{done.filename}: {done.strerror}") from done
+            # Of a write into an open file, nobody says which it was.
+            place = done.filename or self._plan.places.work
+            raise BuildError(f"{place}: {done.strerror}") from done
         if isinstance(done, BaseException):
             raise done
         action = self._actions[name]

@@ -307,3 +307,10 @@ def test_peaks_of_memory_and_times_are_recorded(tmp_path: Path) -> None:
     assert record is not None
     assert 200 << 20 < record.memory < 400 << 20
     assert 0 < record.seconds < 60
+
+
+def test_a_full_disk_is_told_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "full").symlink_to("/dev/full")
+    with pytest.raises(BuildError) as raised:
+        run(plan_of(tmp_path, action("x", "true", log="{project}/full")))
+    assert raised.value.message == f"{tmp_path / '.kernel-builder'}: No space left on device"
