@@ -12,7 +12,6 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,8 +33,6 @@ _TOKEN = re.compile(
 that none ends (in text that ``#if`` leaves out, or after ``#error``), which is how compilers read it.
 """
 _ASKED = re.compile(rb'\b__has_(?:include|include_next|embed)[ \t]*\([ \t]*["<](?:[^">\n]*/)?([^">/\n]+)[">]')
-_UNLISTED = re.compile(rb"incbin|\.include", re.IGNORECASE)
-_WORD = re.compile(rb"[\w.+~@%-]+")
 _ANYWHERE = "/**/"
 _NOT_LINE_END = re.compile(rb"[^\n]")
 _TRAILING = re.compile(rb"[ \t\r\f\v]+$", re.MULTILINE)
@@ -92,14 +89,6 @@ def names_asked_for(path: str) -> frozenset[str]:
         return frozenset(os.fsdecode(name) for name in _ASKED.findall(Path(path).read_bytes()))
     except OSError:
         return frozenset()
-
-
-def words_of_assembly(paths: Iterable[str]) -> frozenset[str]:
-    """The words in sources of which one has assembly that reads files, which no compiler lists; else none."""
-    texts = [Path(path).read_bytes() for path in paths]
-    if not any(map(_UNLISTED.search, texts)):
-        return frozenset()
-    return frozenset(os.fsdecode(word) for text in texts for word in _WORD.findall(text))
 
 
 def _places_of_names(root: str) -> dict[str, list[str]]:
@@ -167,11 +156,6 @@ class Contents:
             self.forget(path)
         return self.digest(path)
 
-    def called(self, root: Path, names: Iterable[str]) -> list[str]:
-        """The files below ``root`` that have one of ``names``."""
-        there = self._names_below(str(root))
-        return sorted(os.path.normpath(f"{root}/{folder}/{name}") for name in names for folder in there.get(name, ()))
-
     def forget(self, path: str) -> None:
         """The file is made anew."""
         self._fresh.pop(path, None)
@@ -191,13 +175,9 @@ class Contents:
 
     def _places(self, path: str) -> str:
         root, _, name = path.rpartition(_ANYWHERE)
-        places = self._names_below(root).get(name, ())
-        return blob_digest("\0".join(sorted(places)).encode("utf-8", "surrogateescape"))
-
-    def _names_below(self, root: str) -> dict[str, list[str]]:
         if root not in self._names:
             self._names[root] = _places_of_names(root)
-        return self._names[root]
+        return blob_digest("\0".join(sorted(self._names[root].get(name, ()))).encode("utf-8", "surrogateescape"))
 
     def _look(self, path: str) -> str | None:
         try:

@@ -16,14 +16,7 @@ from pathlib import Path
 
 from kernel_builder.actions.model import Action, ActionKind, Step
 from kernel_builder.engine.cache import ActionCache, Made
-from kernel_builder.engine.contents import (
-    Contents,
-    blob_digest,
-    named,
-    names_asked_for,
-    text_digest,
-    words_of_assembly,
-)
+from kernel_builder.engine.contents import Contents, blob_digest, named, names_asked_for, text_digest
 from kernel_builder.engine.processes import Processes
 from kernel_builder.engine.records import Record, digest_of, headers
 from kernel_builder.plan.model import BuildPlan
@@ -211,9 +204,6 @@ class Performer:
             listed = headers(places.path(action.depfile, action))
             read += (path if path.startswith("/") else os.path.normpath(here / path) for path in listed)
         store, work = f"{places.store}/", f"{places.work}/"
-        if action.depfile is not None:
-            own = [path for path in read if not path.startswith((work, store)) and os.path.isfile(path)]  # noqa: PTH113
-            read += self.contents.called(places.root, words_of_assembly(own))
         reads: dict[str, str] = {}
         # What is in the store never changes; work directories of projects that cannot be written are there, too.
         for path in dict.fromkeys(path for path in read if path.startswith(work) or not path.startswith(store)):

@@ -329,19 +329,3 @@ def test_a_new_file_that_the_compiler_finds_first_counts(tmp_path: Path, text: s
     (root / new).unlink()
     assert statuses(built(plan, cache)) == {"a.c": "from the cache"}
     assert (plan.places.work / "a.o").read_bytes() == old
-
-
-def test_a_file_that_assembly_includes_counts(tmp_path: Path) -> None:
-    """No compiler lists it; the name may come through a macro of a header."""
-    cache, root = ActionCache(tmp_path / "cache"), tmp_path / "project"
-    (root / "second").mkdir(parents=True)
-    macro = '#define BYTES(file) asm(".data\\n.incbin \\"" file "\\"\\n")\n'
-    (root / "second" / "bytes.h").write_text(macro)
-    (root / "second" / "some.bin").write_bytes(b"old")
-    (root / "a.c").write_text('#include "bytes.h"\nBYTES("some.bin");\n')
-    plan = plan_of(root, including("a.c"))
-    assert statuses(built(plan, cache)) == {"a.c": "done"}
-    assert statuses(built(plan, cache)) == {"a.c": "up to date"}
-    (root / "second" / "some.bin").write_bytes(b"new")
-    assert statuses(built(plan, cache)) == {"a.c": "done"}
-    assert b"new" in (plan.places.work / "a.o").read_bytes()
