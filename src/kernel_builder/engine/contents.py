@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import threading
 import time
@@ -16,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_builder.files import parse_json, write_text
-from kernel_builder.project.tree import OUTPUT_DIRECTORY
 from kernel_builder.seen import YOUNG_NS, stamp
 
 _MOST = 50_000
@@ -32,8 +30,6 @@ _TOKEN = re.compile(
 """What comments are not found in: raw strings, names of headers, numbers, strings, and the rest of a line after a quote
 that none ends (in text that ``#if`` leaves out, or after ``#error``), which is how compilers read it.
 """
-_ASKED = re.compile(rb'\b__has_(?:include|include_next|embed)[ \t]*\([ \t]*["<](?:[^">\n]*/)?([^">/\n]+)[">]')
-_ANYWHERE = "/**/"
 _NOT_LINE_END = re.compile(rb"[^\n]")
 _TRAILING = re.compile(rb"[ \t\r\f\v]+$", re.MULTILINE)
 _MARKERS = re.compile(rb"^(?:#[ ][^\n]*)?\n", re.MULTILINE)
@@ -78,29 +74,6 @@ def source_digest(data: bytes) -> str:
     return blob_digest(b"\0".join([code, *raw]))
 
 
-def named(root: Path, name: str) -> str:
-    """The path that stands for all files called ``name`` below ``root``: its digest tells which there are."""
-    return f"{root}{_ANYWHERE}{name}"
-
-
-def names_asked_for(path: str) -> frozenset[str]:
-    """The names of files whose presence a source asks for."""
-    try:
-        return frozenset(os.fsdecode(name) for name in _ASKED.findall(Path(path).read_bytes()))
-    except OSError:
-        return frozenset()
-
-
-def _places_of_names(root: str) -> dict[str, list[str]]:
-    """Where files are below ``root``, by their names; without what builds and other programs keep there."""
-    found: dict[str, list[str]] = {}
-    for folder, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if not name.startswith(".") and name != OUTPUT_DIRECTORY]
-        for name in files:
-            found.setdefault(name, []).append(os.path.relpath(folder, root))
-    return found
-
-
 @dataclass(frozen=True)
 class _Known:
     stamp: list[int]
@@ -115,7 +88,6 @@ class Contents:
     file: Path
     _known: dict[str, _Known] = field(default_factory=dict)
     _fresh: dict[str, str | None] = field(default_factory=dict)
-    _names: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _changed: bool = False
 
@@ -131,14 +103,13 @@ class Contents:
         return found
 
     def digest(self, path: str) -> str | None:
-        """The digest of what counts in the file, or of where files of a name are (see :func:`named`); ``None`` where
-        there is no such file.
+        """The digest of what counts in the file; ``None`` where there is no such file.
 
         A file is looked at once: who changes one says so by :meth:`forget`.
         """
         if path in self._fresh:
             return self._fresh[path]
-        found = self._places(path) if _ANYWHERE in path else self._look(path)
+        found = self._look(path)
         self._fresh[path] = found
         return found
 
@@ -172,12 +143,6 @@ class Contents:
         if len(kept) > _MOST:
             kept = {path: entry for path, entry in kept.items() if path in self._fresh}
         write_text(self.file, json.dumps(kept, separators=(",", ":")))
-
-    def _places(self, path: str) -> str:
-        root, _, name = path.rpartition(_ANYWHERE)
-        if root not in self._names:
-            self._names[root] = _places_of_names(root)
-        return blob_digest("\0".join(sorted(self._names[root].get(name, ()))).encode("utf-8", "surrogateescape"))
 
     def _look(self, path: str) -> str | None:
         try:

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from kernel_builder.actions.model import Action, ActionKind, Step
 from kernel_builder.engine.cache import ActionCache, Made
-from kernel_builder.engine.contents import Contents, blob_digest, named, names_asked_for, text_digest
+from kernel_builder.engine.contents import Contents, blob_digest, text_digest
 from kernel_builder.engine.processes import Processes
 from kernel_builder.engine.records import Record, digest_of, headers
 from kernel_builder.plan.model import BuildPlan
 
-_FORMAT = 2
+_FORMAT = 1
 _LONGEST = 1_000_000
 """Linux takes about two megabytes of arguments; linkers read more than that from a file."""
 
@@ -212,8 +212,6 @@ class Performer:
             if digest is None:
                 return None
             reads[path] = digest
-        if action.depfile is not None:
-            reads |= self._found_by_name([path for path in reads if not path.startswith(work)])
         makes: dict[str, str] = {}
         for word in self._made(action)[:-1]:
             path = str(places.path(word, action))
@@ -230,14 +228,6 @@ class Performer:
             memory=done.memory,
             fell_back=done.fell_back,
         )
-
-    def _found_by_name(self, read: Sequence[str]) -> dict[str, str]:
-        """Where the project has files of the names by which compilers found what they ``read``, or were asked for one:
-        a new file may stand before it on the include path.
-        """
-        names = {os.path.basename(path) for path in read}.union(*map(names_asked_for, read))  # noqa: PTH119
-        paths = (named(self.plan.places.root, name) for name in sorted(names))
-        return {path: digest for path in paths if (digest := self.contents.digest(path)) is not None}
 
     def _path(self, word: str, action: Action | None = None) -> Path:
         return self.plan.places.path(word, action)

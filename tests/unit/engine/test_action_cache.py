@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -289,43 +288,3 @@ def test_what_others_made_is_fetched_and_checked(tmp_path: Path) -> None:
     third = ActionCache(tmp_path / "elsewhere", remote=remote)
     result = built(plan_of(checkout(tmp_path / "three", a_cpp="1", a_h="2"), compile_action(tmp_path)), third)
     assert statuses(result) == {"a.cpp": "done"}
-
-
-def including(source: str) -> Action:
-    """Compiles the project's ``source`` with two directories of headers before its own."""
-    words = f"-MMD -MF a.d -I{{project}}/first -I{{project}}/second -c {{project}}/{source} -o {{work}}/a.o"
-    compiler = Tool(name="cc", path=Path(shutil.which("cc") or "/usr/bin/cc"), digest="1")
-    made = action(source, "", steps=(Step(command=("{tool:cc}", *words.split())),), tools=(compiler,))
-    return replace(made, outputs=("{work}/a.o",), depfile="{work}/a.d")
-
-
-@pytest.mark.parametrize(
-    ("text", "new"),
-    [
-        ('#include "x.h"\n', "first/x.h"),
-        ('#include "x.h"\n', "x.h"),
-        ('#include "in/y.h"\n', "first/in/y.h"),
-        ('#if __has_include("more.h")\nint more;\n#endif\n', "second/more.h"),
-        ("#if __has_include(<in/more.h>)\nint more;\n#endif\n", "first/in/more.h"),
-    ],
-)
-def test_a_new_file_that_the_compiler_finds_first_counts(tmp_path: Path, text: str, new: str) -> None:
-    """It is in no dependency file yet."""
-    cache, root = ActionCache(tmp_path / "cache"), tmp_path / "project"
-    for folder in ("first", "second/in"):
-        (root / folder).mkdir(parents=True)
-    for name in ("second/x.h", "second/in/y.h"):
-        (root / name).write_text("int old;\n")
-    (root / "a.c").write_text(text)
-    plan = plan_of(root, including("a.c"))
-    assert statuses(built(plan, cache)) == {"a.c": "done"}
-    old = (plan.places.work / "a.o").read_bytes()
-    (root / "first" / "other.h").write_text("")
-    assert statuses(built(plan, cache)) == {"a.c": "up to date"}
-    (root / new).parent.mkdir(exist_ok=True)
-    (root / new).write_text("int fresh;\n")
-    assert statuses(built(plan, cache)) == {"a.c": "done"}
-    assert (plan.places.work / "a.o").read_bytes() != old
-    (root / new).unlink()
-    assert statuses(built(plan, cache)) == {"a.c": "from the cache"}
-    assert (plan.places.work / "a.o").read_bytes() == old
