@@ -123,7 +123,8 @@ class Contents:
             return None
         if moment is not None and max(status.st_mtime_ns, status.st_ctime_ns) >= moment:
             return None
-        if path not in self._fresh or self._known[path].stamp != stamp(status):
+        known = self._known.get(path)
+        if path not in self._fresh or known is None or known.stamp != stamp(status):
             self.forget(path)
         return self.digest(path)
 

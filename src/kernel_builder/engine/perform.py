@@ -21,7 +21,7 @@ from kernel_builder.engine.processes import Processes
 from kernel_builder.engine.records import Record, digest_of, headers
 from kernel_builder.plan.model import BuildPlan
 
-_FORMAT = 1
+_FORMAT = 2
 _LONGEST = 1_000_000
 """Linux takes about two megabytes of arguments; linkers read more than that from a file."""
 

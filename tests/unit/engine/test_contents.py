@@ -108,3 +108,10 @@ def test_what_changed_after_a_moment_has_no_digest_before_it(tmp_path: Path) -> 
     assert contents.digest_before(str(file), file.stat().st_mtime_ns) is None
     assert contents.digest_before(str(file), file.stat().st_ctime_ns + 1) == contents.digest(str(file))
     assert contents.digest_before(str(tmp_path / "gone"), None) is None
+
+
+def test_a_file_that_was_not_there_when_it_was_first_looked_at_is_read(tmp_path: Path) -> None:
+    file, contents = tmp_path / "f", Contents.load(tmp_path / "contents.json")
+    assert contents.digest(str(file)) is None
+    file.write_bytes(b"1")
+    assert contents.digest_before(str(file), None) == contents.digest(str(file)) is not None
