@@ -33,7 +33,13 @@ STARTERS = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp",
 
 OPEN_CONNECTIONS = {"store", "hub"}
 START_PROCESSES = {"git", "engine", "toolchain", "backends", "load", "environments"}
-PRINT = {"cli", "engine/inspect.py", "engine/precompiled.py", "load/probe/answers.py"}
+PRINT = {
+    "cli",
+    "engine/inspect.py",
+    "engine/precompiled.py",
+    "load/probe/answers.py",
+    "environments/inside/warm_process.py",
+}
 """The files are programs of their own: what they print is their answer to the package."""
 READ_ENVIRONMENT = {"cli"}
 

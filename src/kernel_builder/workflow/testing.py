@@ -212,13 +212,18 @@ def pytest_arguments(root: Path, request: TrialRequest, variant: str | None) -> 
     With ``variant``, one of several, JUnit files are named after it: each would overwrite the one before.
     """
     arguments = list(request.arguments)
-    if not any((root / word.split("::")[0]).exists() for word in arguments if not word.startswith("-")):
+    if not named_places(root, arguments):
         arguments.append(TESTS)
     if request.marked:
         arguments = ["-m", MARKER, *arguments]
     if variant is not None:
         arguments = _junit_per_variant(arguments, variant)
     return tuple(arguments)
+
+
+def named_places(root: Path, arguments: Sequence[str]) -> bool:
+    """Whether ``arguments`` of pytest name a file or a directory of tests."""
+    return any((root / word.split("::")[0]).exists() for word in arguments if word and not word.startswith("-"))
 
 
 def _junit_per_variant(arguments: Sequence[str], variant: str) -> list[str]:
