@@ -10,6 +10,7 @@ import os
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -78,6 +79,8 @@ class _Run:
             for need in needs:
                 self._users.setdefault(need, []).append(name)
         self._expected = find_outdated(plan, records, contents)
+        self._left = len(self._expected)
+        self._open = Counter(action.variant for action in plan.actions)
         self._results: dict[str, ActionResult] = {}
         self._finished: list[str] = []
         self._ready: set[str] = set()
@@ -97,7 +100,7 @@ class _Run:
         due = {action.variant for action in expected}
         self._turns = [variant.name for variant in self._plan.variants if variant.name in due]
         self._ranks = ranks(self._plan.actions, costs, self._turns)
-        self._limits = Bounds.of(
+        self._bounds = Bounds.of(
             measure(),
             jobs=self._options.jobs,
             cores=self._options.cores,
@@ -105,7 +108,7 @@ class _Run:
             hungriest=max((costs.memory[action.id] for action in expected), default=1),
         )
         self._memory = costs.memory
-        self._timeline = Timeline(self._plan.places.work, self._limits.jobs)
+        self._timeline = Timeline(self._plan.places.work, self._bounds.jobs)
         for name, needs in self._needs.items():
             if not needs:
                 self._consider(name)
@@ -140,6 +143,8 @@ class _Run:
         """An action is over; those that waited for nothing else have their turn, or never will."""
         name = result.action.id
         self._results[name] = result
+        self._open[result.action.variant] -= 1
+        self._left -= name in self._expected
         if result.status is ActionStatus.FAILED:
             self._leave_out(name)
             return
@@ -154,7 +159,9 @@ class _Run:
     def _leave_out(self, name: str) -> None:
         for user in self._users.get(name, ()):
             if user not in self._results:
-                self._results[user] = ActionResult(action=self._actions[user], status=ActionStatus.NOT_RUN)
+                action = self._actions[user]
+                self._results[user] = ActionResult(action=action, status=ActionStatus.NOT_RUN)
+                self._open[action.variant] -= 1
                 self._leave_out(user)
 
     def _start(self) -> None:
@@ -169,24 +176,23 @@ class _Run:
             if action.variant not in allowed:
                 continue
             need = Running(variant=action.variant, threads=self._threads_for(action), memory=self._memory[name])
-            if fits(need, self._running.values(), self._limits) and not passed:
+            if fits(need, self._running.values(), self._bounds) and not passed:
                 self._launch(action, need)
-            elif not passed and self._limits.memory is not None:
+            elif not passed and self._bounds.memory is not None:
                 passed = not may_pass(need, self._running.values())
 
     def _allowed(self) -> set[str]:
         """The variants that may be worked on: the first that are not over."""
-        open_variants = {action.variant for name, action in self._actions.items() if name not in self._results}
-        turns = [name for name in self._turns if name in open_variants]
-        return set(turns if self._limits.variants is None else turns[: self._limits.variants])
+        turns = [name for name in self._turns if self._open[name]]
+        return set(turns if self._bounds.variants is None else turns[: self._bounds.variants])
 
     def _threads_for(self, action: Action) -> int:
         """How many threads an action gets that can use several: what is free, shared by all such that are ready."""
         if action.threads is None:
             return 1
         rivals = sum(self._actions[name].threads is not None for name in self._ready)
-        free = self._limits.jobs - sum(one.threads for one in self._running.values())
-        most = self._limits.cores or self._limits.jobs
+        free = self._bounds.jobs - sum(one.threads for one in self._running.values())
+        most = self._bounds.cores or self._bounds.jobs
         return max(1, min(action.threads.most, free // max(1, rivals), most))
 
     def _launch(self, action: Action, need: Running) -> None:
@@ -239,10 +245,8 @@ class _Run:
         self._tell(action)
 
     def _tell(self, action: Action) -> None:
-        over = {name for name, result in self._results.items() if result.status is not ActionStatus.NOT_RUN}
-        left = len(self._expected - over)
         done = len(self._finished)
-        self._options.reporter.emit(StepFinished(description=action.description, done=done, total=done + left))
+        self._options.reporter.emit(StepFinished(description=action.description, done=done, total=done + self._left))
         if self._options.verbose:
             text = self._plan.places.path(action.log).read_text(encoding="utf-8", errors="replace")
             self._options.reporter.emit(Output(text=text))
