@@ -57,7 +57,7 @@ COMMANDS: dict[str, Entry] = {
 }
 TASKS: dict[str, tuple[str, ...]] = {
     "Start": ("init", "doctor", "update-build", "check-config"),
-    "Build": ("build", "build-and-copy", "list-variants", "lock", "toolchain", "cache"),
+    "Build": ("build", "build-and-copy", "list-variants", "timing", "lock", "toolchain", "cache"),
     "Test and try": ("test", "ci-test", "watch", "devshell", "testshell", "environment"),
     "Check": ("check", "check-abi", "check-builds", "api-diff"),
     "Publish": ("card", "hash", "attest", "upload", "build-and-upload"),

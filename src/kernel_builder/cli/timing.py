@@ -51,15 +51,19 @@ def command(
         raise UsageError("--apply changes what --advise found", hint="run kernel-builder timing --advise --apply")
     if output is not None and (advise or as_json):
         raise UsageError(
-            "-o says where page and trace go, but none is written", hint="remove -o, or --json and --advise"
+            "-o says where page and trace go, but none is written",
+            hint="run kernel-builder timing with one of them",
         )
     if advise and no_headers:
-        raise UsageError("--advise measures no headers", hint="remove --no-headers")
+        raise UsageError("--advise measures no headers", hint="run kernel-builder timing --advise without --no-headers")
     sources = tuple(path for path in paths if not path.is_dir())
     directories = [path for path in paths if path.is_dir()]
     if len(directories) > 1 or (sources and not advise):
         wrong = directories[1] if len(directories) > 1 else sources[0]
-        raise UsageError(f"unexpected argument {wrong}", hint="pass one directory; sources only with --advise")
+        raise UsageError(
+            f"unexpected argument {wrong}",
+            hint="run kernel-builder timing with one directory; sources go with kernel-builder timing --advise",
+        )
     request = BuildRequest(root=project_root(directories[0] if directories else None, quiet=as_json))
     if advise:
         _show_advice(request, sources, to_apply=to_apply, as_json=as_json)

@@ -221,9 +221,8 @@ def kernel_depends(reader: TableReader, report: Report) -> tuple[KernelDependenc
     for item in node.items:
         if not isinstance(item, TableNode):
             name = item.value if isinstance(item, Leaf) and isinstance(item.value, str) else ""
-            if is_repo_id(name):
-                example = example.replace("owner/name", name)
-            hint = _NO_PATH if name.startswith(_PATHS) else f"write: {example}"
+            shown = example.replace("owner/name", name) if is_repo_id(name) else example
+            hint = _NO_PATH if name.startswith(_PATHS) else f"write: {shown}"
             report.error(item.path, f"must be a table, not {describe(item)}", hint=hint)
             continue
         inner = TableReader(item, KERNEL_DEPENDENCY, report)

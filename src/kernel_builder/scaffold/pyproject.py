@@ -43,7 +43,9 @@ def create_pyproject(project: Project, directory: Path, *, force: bool) -> tuple
     if file.is_dir() or (state is not WhatIsThere.MISSING and not force):
         raise UsageError(
             f"{file} already exists, and {state.value}; nothing was written",
-            hint="pass --force to replace it" if not file.is_dir() else "move the directory",
+            hint="run kernel-builder create-pyproject --force to replace it"
+            if not file.is_dir()
+            else "move the directory",
         )
     requirement = builder_requirement()
     text = _render(project, requirement)
@@ -62,7 +64,9 @@ def clean_pyproject(directory: Path, *, force: bool) -> None:
     if state in {WhatIsThere.MISSING, WhatIsThere.FOREIGN} or (state is WhatIsThere.CHANGED and not force):
         raise UsageError(
             f"{file} {state.value}; nothing was removed",
-            hint="pass --force to remove it with the changes" if state is WhatIsThere.CHANGED else None,
+            hint="run kernel-builder clean-pyproject --force to remove it with the changes"
+            if state is WhatIsThere.CHANGED
+            else None,
         )
     file.unlink()
 
