@@ -35,6 +35,10 @@ settings.load_profile("patient")
 
 # The tests are the same with and without a GPU.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+# Nor on the terminal and the virtual environment of whoever runs them.
+for _name in ("COLUMNS", "LINES", "VIRTUAL_ENV"):
+    os.environ.pop(_name, None)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what runs in the background so, and every child would be deaf to Ctrl-C too.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -171,6 +171,7 @@ def test_progress_fits_a_terminal_by_whole_words(tool: Tool, make_project: Proje
     plain = re.sub(r"\x1b\[[0-9;]*m", "", screen)
     lines = [line.rstrip() for line in re.split(r"[\r\n]+|\x1b\[[0-9;?]*[A-Zhl]", plain)]
     known = {word for span in spans_in(root / ".kernel-builder") for word in span.id.split(":")}
+    known |= {span.source for span in spans_in(root / ".kernel-builder")}
     known |= {part for word in known for part in word.split("/")} | {path.name for path in root.glob("build/*/*")}
     known |= {"...", "and", "more", "waiting", "for", "a", "free", "processor"}
     steps = [line for line in lines if line.startswith("[")]
