@@ -158,6 +158,16 @@ class Action:
         return self.steps[-1].command
 
     @property
+    def takes(self) -> tuple[str, ...]:
+        """All files that it reads, but for headers that only ``depfile`` lists."""
+        return (*self.inputs, *self.implicit)
+
+    @property
+    def makes(self) -> tuple[str, ...]:
+        """All files that it makes for others, the list of headers included."""
+        return (*self.outputs, *((self.depfile,) if self.depfile else ()))
+
+    @property
     def scratch(self) -> tuple[str, ...]:
         """The files that steps hand on and that nobody else needs."""
         made = dict.fromkeys(word for step in (*self.steps, *self.fallback) for word in step.writes)

@@ -19,7 +19,7 @@ from kernel_builder.engine.contents import Contents
 from kernel_builder.engine.perform import Done, Performer
 from kernel_builder.engine.processes import Processes, end_what_is_left
 from kernel_builder.engine.protocol import ActionResult, ActionStatus, EngineOptions, EngineResult
-from kernel_builder.engine.records import Record, Records, find_outdated, is_current, makers_of, open_contents
+from kernel_builder.engine.records import Record, Records, find_outdated, is_current, needs_of, open_contents
 from kernel_builder.engine.resources import measure
 from kernel_builder.engine.schedule import Bounds, Costs, Running, fits, may_pass, ranks
 from kernel_builder.engine.timeline import Span, Timeline
@@ -69,11 +69,7 @@ class _Run:
         self._plan, self._options, self._records, self._contents = plan, options, records, contents
         self._performer = performer
         self._actions = {action.id: action for action in plan.actions}
-        makers = makers_of(plan.actions)
-        self._needs = {
-            action.id: {makers[word] for word in (*action.inputs, *action.implicit) if word in makers}
-            for action in plan.actions
-        }
+        self._needs = needs_of(plan.actions)
         self._users: dict[str, list[str]] = {}
         for name, needs in self._needs.items():
             for need in needs:
@@ -131,9 +127,9 @@ class _Run:
 
     def _consider(self, name: str) -> None:
         """The turn of an action has come: what it needs is there."""
-        action = self._actions[name]
-        if is_current(self._plan, action, self._records[name], self._contents):
-            record = self._records[name]
+        action, record = self._actions[name], self._records[name]
+        # What was up to date before anything ran needs nothing that ran since.
+        if name not in self._expected or is_current(self._plan, action, record, self._contents):
             fell_back = record.fell_back if record is not None else None
             self._settle(ActionResult(action=action, status=ActionStatus.UP_TO_DATE, fell_back=fell_back))
         else:
@@ -197,7 +193,7 @@ class _Run:
 
     def _launch(self, action: Action, need: Running) -> None:
         self._ready.discard(action.id)
-        for word in (*action.inputs, *action.implicit):
+        for word in action.takes:
             path = self._plan.places.path(word, action)
             if not path.exists():
                 raise BuildError(f"{path} is missing, which {action.source} needs", hint="run the build again")

@@ -54,7 +54,7 @@ class Performer:
         made = [*self._made(action), *action.scratch]
         for folder in {self._path(word, action).parent for word in made}:
             folder.mkdir(parents=True, exist_ok=True)
-        self._remove(action, (*action.outputs, *((action.depfile,) if action.depfile else ())))
+        self._remove(action, action.makes)
         key = self._key(action, environment)
 
         def current(word: str) -> str | None:
@@ -160,7 +160,7 @@ class Performer:
 
     def _made(self, action: Action) -> tuple[str, ...]:
         """The words of all that an action makes, its log included."""
-        return (*action.outputs, *((action.depfile,) if action.depfile else ()), action.log)
+        return (*action.makes, action.log)
 
     def _write_all(self, action: Action, found: Made, words: Iterable[str]) -> bool:
         assert self.cache is not None  # noqa: S101  (where it was found)
@@ -197,7 +197,7 @@ class Performer:
     def _record(self, action: Action, done: Done, began: int) -> Record | None:
         """What the action read and made. ``None`` where a file changed while it ran: nobody knows what was read."""
         places = self.plan.places
-        read = [str(places.path(word, action)) for word in (*action.inputs, *action.implicit)]
+        read = [str(places.path(word, action)) for word in action.takes]
         if action.depfile is not None:
             # Programs run in the work directory, wherever links to it lead.
             here = places.work.resolve()
@@ -213,7 +213,7 @@ class Performer:
                 return None
             reads[path] = digest
         makes: dict[str, str] = {}
-        for word in self._made(action)[:-1]:
+        for word in action.makes:
             path = str(places.path(word, action))
             self.contents.forget(path)
             digest = self.contents.digest(path)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,22 +118,18 @@ def is_current(plan: BuildPlan, action: Action, record: Record | None, contents:
     )
 
 
-def makers_of(actions: Iterable[Action]) -> dict[str, str]:
-    """Which action makes a file, by its word."""
-    return {
-        word: action.id
-        for action in actions
-        for word in (*action.outputs, *((action.depfile,) if action.depfile else ()))
-    }
+def needs_of(actions: Sequence[Action]) -> dict[str, set[str]]:
+    """The actions that must have ended before each, all by their ids."""
+    makers = {word: action.id for action in actions for word in action.makes}
+    return {action.id: {makers[word] for word in action.takes if word in makers} for action in actions}
 
 
 def find_outdated(plan: BuildPlan, records: Records, contents: Contents) -> frozenset[str]:
     """The ids of the actions of ``plan`` that may have to run; fewer will where some make what they made before."""
-    makers = makers_of(plan.actions)
+    needs = needs_of(plan.actions)
     found: set[str] = set()
     for action in plan.actions:
-        needs = {makers[word] for word in (*action.inputs, *action.implicit) if word in makers}
-        if needs & found or not is_current(plan, action, records[action.id], contents):
+        if needs[action.id] & found or not is_current(plan, action, records[action.id], contents):
             found.add(action.id)
     return frozenset(found)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernel_builder.actions.model import Action, ActionKind
-from kernel_builder.engine.records import Records, makers_of
+from kernel_builder.engine.records import Records, needs_of
 from kernel_builder.engine.resources import Resources
 
 _LAST = (ActionKind.LINK, ActionKind.INSPECT)
@@ -62,13 +62,12 @@ class Costs:
 def ranks(actions: Sequence[Action], costs: Costs, variants: Sequence[str]) -> dict[str, tuple[float, ...]]:
     """What sorts actions, by id: the least goes first."""
     waiting: dict[str, float] = {}
-    makers = makers_of(actions)
+    needs = needs_of(actions)
     path: dict[str, float] = {}
     for action in reversed(actions):
         path[action.id] = costs.seconds[action.id] + waiting.get(action.id, 0.0)
-        for word in (*action.inputs, *action.implicit):
-            if word in makers:
-                waiting[makers[word]] = max(waiting.get(makers[word], 0.0), path[action.id])
+        for name in needs[action.id]:
+            waiting[name] = max(waiting.get(name, 0.0), path[action.id])
     turn = {name: place for place, name in enumerate(variants)}
     return {
         action.id: (0.0 if action.kind in _LAST else 1.0, turn.get(action.variant, 0), -path[action.id], place)
