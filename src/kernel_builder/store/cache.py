@@ -210,6 +210,16 @@ class Store:
         entry = self.path(key)
         return manifest_sources(entry, load_manifest(entry))
 
+    def made_from(self, pattern: str) -> Iterator[tuple[str, tuple[Artefact, ...]]]:
+        """The entries whose names match ``pattern`` (a glob), by name, with what each was made from. What cannot be
+        read is left out: whoever uses it is told.
+        """
+        for entry in sorted(self.entries.glob(pattern)):
+            try:
+                yield entry.name, manifest_sources(entry, load_manifest(entry))
+            except IntegrityError:
+                continue
+
     def verify(self, key: StoreKey) -> list[StoreProblem]:
         """Compare an entry with its manifest: every file's size and SHA-256, files missing and files too
         many.

@@ -14,7 +14,7 @@ from pathlib import Path
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.events import Reporter
 from kernel_builder.store.artefact import Artefact, ArtefactKind
-from kernel_builder.store.cache import Store, StoreKey, load_manifest, manifest_sources, require_space
+from kernel_builder.store.cache import Store, StoreKey, require_space
 from kernel_builder.store.offline import OfflineError
 from kernel_builder.store.progress import Fetch
 from kernel_builder.store.transport import Transport
@@ -98,12 +98,8 @@ class CxxLibraries:
         return max(found, key=version, default=None)
 
     def _stored(self) -> Iterator[FetchedPart]:
-        for entry in sorted(self.store.entries.glob(f"{_STEM}-*-{self.machine}-*")):
-            try:
-                artefacts = manifest_sources(entry, load_manifest(entry))
-            except IntegrityError:
-                continue  # the store tells of it when it is used
-            if artefacts and self._key(artefacts).name == entry.name:
+        for name, artefacts in self.store.made_from(f"{_STEM}-*-{self.machine}-*"):
+            if artefacts and self._key(artefacts).name == name:
                 yield self._part(artefacts)
 
     def _fetched(self, majors: Mapping[str, int], wanted: Sequence[Artefact]) -> FetchedPart:
@@ -113,7 +109,7 @@ class CxxLibraries:
                 hint="with network access, run: kernel-builder toolchain fetch --host-compiler zig",
             )
         archive, packages = self._choose(majors)
-        artefacts = tuple(_artefact(package) for package in packages)
+        artefacts = tuple(package.artefact for package in packages)
         if wanted and self._key(artefacts) != self._key(wanted):
             raise ToolchainError(
                 "Debian has other packages of libstdc++ and the C library now than those that are locked",
@@ -168,16 +164,4 @@ class CxxLibraries:
         for package in packages:
             archive.fetch(package, into, lambda name: name if _WANTED.fullmatch(name) else None, progress.add)
         progress.finish()
-        return tuple(_artefact(package) for package in packages)
-
-
-def _artefact(package: DebPackage) -> Artefact:
-    return Artefact(
-        name=package.name,
-        version=package.version,
-        filename=package.filename.rpartition("/")[2],
-        kind=ArtefactKind.PACKAGE,
-        size=package.size,
-        sha256=package.sha256,
-        source=DEBIAN,
-    )
+        return tuple(package.artefact for package in packages)

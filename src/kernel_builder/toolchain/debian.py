@@ -22,8 +22,10 @@ from typing import Protocol
 
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.store.archive import Select, unpack
+from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.download import OnBytes, Site, kept_download, safe_path
 from kernel_builder.store.transport import NotFoundError, Transport
+from kernel_builder.toolchain.settings import DEBIAN
 
 KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
@@ -68,6 +70,19 @@ class DebPackage:
     suite: str
     depends: str
     installed_size: int
+
+    @property
+    def artefact(self) -> Artefact:
+        """The package as a source of an entry of the store."""
+        return Artefact(
+            name=self.name,
+            version=self.version,
+            filename=self.filename.rpartition("/")[2],
+            kind=ArtefactKind.PACKAGE,
+            size=self.size,
+            sha256=self.sha256,
+            source=DEBIAN,
+        )
 
 
 def debian_architecture(machine: str) -> str:

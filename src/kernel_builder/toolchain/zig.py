@@ -15,10 +15,10 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from kernel_builder.errors import IntegrityError, ToolchainError
+from kernel_builder.errors import ToolchainError
 from kernel_builder.events import Reporter
 from kernel_builder.store.artefact import Artefact
-from kernel_builder.store.cache import Store, StoreKey, load_manifest, manifest_sources, require_space
+from kernel_builder.store.cache import Store, StoreKey, require_space
 from kernel_builder.store.index import Index, choose_wheel, locate
 from kernel_builder.store.offline import OfflineError
 from kernel_builder.store.transport import NotFoundError
@@ -165,12 +165,8 @@ class ZigCompilers:
         return max(found, key=lambda package: Version(package.artefacts[0].version), default=None)
 
     def _stored(self) -> Iterator[FetchedPart]:
-        for entry in sorted(self.store.entries.glob(f"{self._recipe.project}-*")):
-            try:
-                artefacts = manifest_sources(entry, load_manifest(entry))
-            except IntegrityError:
-                continue  # the store tells of it when it is used
-            if artefacts and self._key(artefacts[0]).name == entry.name:
+        for name, artefacts in self.store.made_from(f"{self._recipe.project}-*"):
+            if artefacts and self._key(artefacts[0]).name == name:
                 yield self._part(artefacts)
 
     def _part(self, artefacts: tuple[Artefact, ...]) -> FetchedPart:

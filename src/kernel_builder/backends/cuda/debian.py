@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
-from kernel_builder.store.artefact import Artefact, ArtefactKind
+from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import require_space
 from kernel_builder.store.transport import Transport
 from kernel_builder.toolchain.choice import Refused, Taken, ToolkitTree, whole_files
@@ -129,7 +129,7 @@ class CudaDebian:
             if isinstance(package, str):
                 answers[component.name] = self._refuse(component, package)
             else:
-                answers[component.name] = Taken(part=component.name, source=DEBIAN, artefact=_artefact(package))
+                answers[component.name] = Taken(part=component.name, source=DEBIAN, artefact=package.artefact)
         return answers
 
     def _refuse(self, component: Component, reason: str) -> Refused:
@@ -168,16 +168,4 @@ class CudaDebian:
         else:
             raise failure or ToolchainError(f"no mirror has {package.filename}")
         (tree.into / "bin" / "nvcc.profile").write_text(NVCC_PROFILE, encoding="utf-8")
-        return [_artefact(package) for _ in parts[:1]]
-
-
-def _artefact(package: DebPackage) -> Artefact:
-    return Artefact(
-        name=package.name,
-        version=package.version,
-        filename=package.filename.rpartition("/")[2],
-        kind=ArtefactKind.PACKAGE,
-        size=package.size,
-        sha256=package.sha256,
-        source=DEBIAN,
-    )
+        return [package.artefact for _ in parts[:1]]
