@@ -22,6 +22,22 @@ backends = [{backends}]
 {general}
 [torch-noarch]
 """
+COMPILED = """\
+[general]
+name = "my-kernel"
+version = 1
+edition = 5
+license = "MIT"
+backends = ["cpu"]
+
+[torch]
+src = ["{binding}"]
+
+[kernel.{section}]
+backend = "cpu"
+depends = ["torch"]
+src = ["{source}"]
+"""
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OPS = """\
 import torch
@@ -44,6 +60,11 @@ def write(root: Path, files: Mapping[str, str | bytes]) -> Path:
         else:
             target.write_bytes(content)
     return root
+
+
+def compiled_toml(binding: str, native: str, *, section: str = "cpu") -> str:
+    """A build.toml that compiles ``binding``, and ``native`` in its ``section``."""
+    return COMPILED.format(binding=binding, source=native, section=section)
 
 
 def source(

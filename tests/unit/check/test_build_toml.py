@@ -7,24 +7,9 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.project.inputs import follow_links
-from kernel_trees import findings, source, write
+from kernel_trees import compiled_toml, findings, source, write
 
-COMPILED = """\
-[general]
-name = "my-kernel"
-version = 1
-edition = 5
-license = "MIT"
-backends = ["cpu"]
-
-[torch]
-src = ["torch-ext/torch_binding.cpp"]
-
-[kernel.main]
-backend = "cpu"
-depends = ["torch"]
-src = ["main/main.cpp"]
-"""
+COMPILED = compiled_toml("torch-ext/torch_binding.cpp", "main/main.cpp", section="main")
 BROKEN = {
     "no TOML": ("[general\n", 1),
     "an unknown edition": ('[general]\nname = "my-kernel"\nversion = 1\nedition = 99\nlicense = "MIT"\n', 4),

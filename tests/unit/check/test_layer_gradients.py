@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_trees import codes, source
+from kernel_trees import codes, compiled_toml, source
 
 HEAD = "from torch import nn\nfrom ._ops import ops\n\nclass Layer(nn.Module):\n"
 LAYER = HEAD + "    {flag}\n    def forward(self, x):\n{body}"
@@ -39,22 +39,7 @@ def test_layers_that_claim_a_backward(tmp_path: Path, flag: str, body: str, more
     assert codes(source(tmp_path, files), "KB341") == expected
 
 
-NATIVE = """\
-[general]
-name = "my-kernel"
-version = 1
-edition = 5
-license = "MIT"
-backends = ["cpu"]
-
-[torch]
-src = ["torch-ext/binding.cpp"]
-
-[kernel.cpu]
-backend = "cpu"
-depends = ["torch"]
-src = ["k.cpp"]
-"""
+NATIVE = compiled_toml("torch-ext/binding.cpp", "k.cpp")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_trees import codes, findings, source, variant, write
+from kernel_trees import codes, compiled_toml, findings, source, variant, write
 
 FIXED = [
     '@torch.library.custom_op("myns::f", mutates_args=())\ndef f(x): ...\n',
@@ -103,22 +103,7 @@ def prefixed(name):
     assert codes(source(tmp_path / "c", {"op.py": plain}), "KB2") == []
 
 
-COMPILED = """\
-[general]
-name = "my-kernel"
-version = 1
-edition = 5
-license = "MIT"
-backends = ["cpu"]
-
-[torch]
-src = ["torch-ext/bind.cpp"]
-
-[kernel.main]
-backend = "cpu"
-depends = ["torch"]
-src = ["kernel.cpp"]
-"""
+COMPILED = compiled_toml("torch-ext/bind.cpp", "kernel.cpp", section="main")
 
 
 @pytest.mark.parametrize(

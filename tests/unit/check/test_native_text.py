@@ -6,25 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kernel_trees import findings, source, write
+from kernel_trees import compiled_toml, findings, source, write
 
-TOML = """\
-[general]
-name = "my-kernel"
-version = 1
-edition = 5
-license = "MIT"
-backends = ["cpu"]
-
-[torch]
-src = ["torch-ext/torch_binding.cpp"]
-
-[kernel.cpu]
-backend = "cpu"
-depends = ["torch"]
-src = ["my_kernel_cpu/op.cpp"]
-include = ["headers"]
-"""
+TOML = compiled_toml("torch-ext/torch_binding.cpp", "my_kernel_cpu/op.cpp") + 'include = ["headers"]\n'
 
 
 def kernel(root: Path, op: str, **files: str) -> Path:
