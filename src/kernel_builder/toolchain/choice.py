@@ -42,6 +42,11 @@ class ToolchainRequest:
     toolkit: Toolkit | None = None
 
     @property
+    def compute(self) -> tuple[Backend | None, str]:
+        """The backend of the toolkit, and its version."""
+        return (None, "") if self.toolkit is None else (self.toolkit.backend, self.toolkit.version)
+
+    @property
     def pattern(self) -> str:
         """A glob for the names of the variants that need it."""
         torch = "".join(self.torch.split(".")[:2])
@@ -362,11 +367,11 @@ def choose_components(
                 _prefer(decisions, others, source.offers(others, toolkit.version, machine))
         missing = [component for component in missing if not _take(decisions, component, found)]
     for component in components:
-        if component.name not in decisions.taken:
+        if component.name not in decisions.taken and not component.optional:
             hint = where_else(toolkit, [source.label for source in sources], decisions.silent)
             raise decisions.fail(component.name, f"the {component.name} of {toolkit}", machine, hint)
     return Chain(
-        taken=tuple(decisions.taken[component.name] for component in components),
+        taken=tuple(decisions.taken[component.name] for component in components if component.name in decisions.taken),
         refused=tuple(decisions.refused),
         unreachable=tuple(sorted(decisions.failures)),
     )

@@ -53,7 +53,7 @@ class LocalTorch:
                 reason = f"it is torch {version}"
             elif request.machine != build_machine():
                 reason = f"it is for {build_machine()}"
-            elif not self._recipe.serves(version.local):
+            elif not self._recipe.serves(version.local, *request.compute):
                 reason = f"{version.local} builds have different headers"
             if reason is not None:
                 refused.append(Refused(part=TORCH, source=LOCAL, candidate=str(root), reason=reason))

@@ -201,7 +201,8 @@ class Toolchains:
         taken = [self._taken_from_lock(request, TORCH, artefacts, lambda a: a.name == self._torch.project)]
         for component in self._components(request):
             is_part = partial(self._kind(request).is_part, component)
-            taken.append(self._taken_from_lock(request, component.name, artefacts, is_part))
+            if not component.optional or any(map(is_part, artefacts)):
+                taken.append(self._taken_from_lock(request, component.name, artefacts, is_part))
         unused = {artefact.filename for artefact in artefacts} - {part.artefact.filename for part in taken}
         if unused:
             raise _other_files(request, f"it does not use {', '.join(sorted(unused))}")

@@ -63,9 +63,18 @@ class TorchRecipe:
     libraries: tuple[LibraryRecipe, ...]
     host_compilers: tuple[Bound, ...]
 
-    def serves(self, flavour: str | None) -> bool:
-        """Whether the headers of a flavour (``cu126``) are those of all CPU and CUDA builds of its release (F11)."""
-        return flavour is None or any(fnmatchcase(flavour.partition(".")[0], pattern) for pattern in self.flavours)
+    def serves(self, flavour: str | None, backend: Backend | None = None, version: str = "") -> bool:
+        """Whether kernels for a toolkit of ``backend`` (``None``: without one) can be compiled with the headers of a
+        flavour (``cu126``). All CPU and CUDA builds of a release share theirs (F11), other builds have their own. A
+        flavour that its name does not tell may be any.
+        """
+        if flavour is None:
+            return True
+        own = None if backend is None or backend.torch.build is None else _filled(backend.torch.build, version)
+        return self._shares(flavour) if own is None or self._shares(own) else flavour == own
+
+    def _shares(self, flavour: str) -> bool:
+        return any(fnmatchcase(flavour.partition(".")[0], pattern) for pattern in self.flavours)
 
     def backends_with(self, has: Callable[[LibraryRecipe], bool]) -> frozenset[Backend]:
         """The backends none of whose libraries a torch lacks; ``has`` tells of each library whether it does."""
@@ -135,10 +144,12 @@ class WheelPart:
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """A part of one CUDA toolkit, with the major and minor version filled in.
+    """A part of one toolkit, with the major and minor version filled in.
 
     ``include`` are patterns relative to a toolkit's root, ``libraries`` lie in its ``lib``. ``wheel`` is ``None`` when
-    no wheel holds it, for the reason ``lacking``. ``redistrib`` is its name in NVIDIA's manifests.
+    no wheel holds it, for the reason ``lacking``. ``redistrib`` is its name in NVIDIA's manifests. ``package`` is the
+    Debian package of its vendor that holds it, below ``package_root`` (a pattern); ``None`` where none does.
+    ``optional``: only some kernels need it, so a toolkit goes without where no source has it.
     """
 
     name: str
@@ -149,6 +160,9 @@ class Component:
     lacking: str
     redistrib: str | None
     debian: bool
+    package: str | None = None
+    package_root: str = ""
+    optional: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +179,8 @@ class _ComponentRow:
     redistrib: Mapping[int, str]
     debian: bool
     version: str
+    package: str
+    optional: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +188,9 @@ class ToolkitRecipe:
     """All about the toolkit of ``backend``: components, and the host compilers that a release accepts at most (newest
     releases first).
 
-    ``digest`` changes with what is taken from where.
+    ``digest`` changes with what is taken from where. ``majors`` are those that the table knows, in order; ``wheels``
+    has a project and a folder for those that the package index has. ``package_root`` is where the files of its vendor's
+    Debian packages lie.
     """
 
     backend: Backend
@@ -182,26 +200,23 @@ class ToolkitRecipe:
     wheels: Mapping[int, tuple[str, str]]
     rows: tuple[_ComponentRow, ...]
     host_compilers: tuple[Bound, ...]
-
-    @property
-    def majors(self) -> tuple[int, ...]:
-        """The majors that the table knows."""
-        return tuple(sorted(self.wheels))
+    majors: tuple[int, ...]
+    package_root: str
 
     @property
     def compiler_project(self) -> str:
         """The project of the newest compiler's wheel."""
-        newest = max(self.majors)
+        newest = max(self.wheels)
         return self.wheels[newest][0].replace("{wheel}", self.rows[0].wheel[newest])
 
     def components(self, version: str) -> tuple[Component, ...]:
         """The components of ``version`` (``12.4``). Raises :class:`ToolchainError` for an unknown major."""
         major = int(version.partition(".")[0])
-        if major not in self.wheels:
+        if major not in self.majors:
             known = ", ".join(str(number) for number in self.majors)
             label = self.backend.label
             raise ToolchainError(f"{label} {version} is not known", hint=f"known {label} majors: {known}")
-        project, root = self.wheels[major]
+        project, root = self.wheels.get(major, ("", ""))
         found: list[Component] = []
         for row in self.rows:
             if Version.parse(version) < row.since:
@@ -232,6 +247,9 @@ class ToolkitRecipe:
                     or f"no wheel of {self.backend.label} {major} contains it",
                     redistrib=row.redistrib.get(major),
                     debian=row.debian,
+                    package=fill(row.package, self.backend, version) or None,
+                    package_root=fill(self.package_root, self.backend, version),
+                    optional=row.optional,
                 )
             )
         return tuple(found)
@@ -258,6 +276,12 @@ def fill(pattern: str, backend: Backend, version: str) -> str:
     return pattern.replace(f"{{{backend.value}}}", version).replace("{major}", version.partition(".")[0])
 
 
+def _filled(build: str, version: str) -> str:
+    """The local version of a build of torch for a toolkit of that version."""
+    major, _, minor = version.partition(".")
+    return build.replace("{major}", major).replace("{minor}", minor)
+
+
 def _text(table: Mapping[str, object], key: str, default: str | None = None) -> str:
     value = table.get(key, default)
     if not isinstance(value, str):
@@ -277,6 +301,13 @@ def _number(table: Mapping[str, object], key: str) -> int:
     if not isinstance(value, int):
         raise TypeError(f"{key} must be an integer")
     return value
+
+
+def _numbers(table: Mapping[str, object], key: str) -> tuple[int, ...]:
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
+        raise TypeError(f"{key} must be a list of integers")
+    return tuple(value)
 
 
 def _tables(table: Mapping[str, object], key: str) -> list[Mapping[str, object]]:
@@ -362,6 +393,8 @@ def _component(table: Mapping[str, object], majors: Sequence[int], backend: Back
         redistrib=_by_major(table.get("redistrib"), majors),
         debian=table.get("debian") is True,
         version=_text(table, "version", f"=={{{backend.value}}}.*"),
+        package=_text(table, "package", ""),
+        optional=table.get("optional") is True,
     )
 
 
@@ -383,15 +416,17 @@ def parse_recipe(text: str) -> Recipe:
 
 def _toolkit(table: Mapping[str, object], number: object, backend: Backend) -> ToolkitRecipe:
     wheels = {_number(row, "major"): (_text(row, "project"), _text(row, "root")) for row in _tables(table, "wheels")}
-    majors = sorted(wheels)
+    majors = sorted({*wheels, *_numbers(table, "majors")})
     return ToolkitRecipe(
         backend=backend,
         digest=_digest(table, number),
-        release=_text(table, "release"),
+        release=_text(table, "release", ""),
         include_directories=_texts(table, "include-directories"),
         wheels=wheels,
         rows=tuple(_component(row, majors, backend) for row in _tables(table, "component")),
         host_compilers=_bounds(_tables(table, _BOUNDS)),
+        majors=tuple(majors),
+        package_root=_text(table, "package-root", ""),
     )
 
 

@@ -75,7 +75,7 @@ class TorchWheels:
         candidates: list[TorchCandidate] = []
         refused: list[Refused] = []
         for file in fitting:
-            if not self._recipe.serves(file.version.local):
+            if not self._recipe.serves(file.version.local, *request.compute):
                 refused.append(self._refuse(file.filename, f"{file.version.local} builds have different headers"))
                 continue
             self._files[file.filename] = file

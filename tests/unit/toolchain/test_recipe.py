@@ -85,6 +85,12 @@ def test_headers_of_cpu_and_cuda_builds_serve_each_other_and_others_do_not() -> 
     torch = default_recipe().torch
     assert all(torch.serves(flavour) for flavour in (None, "cpu", "cu118", "cu126", "cpu.cxx11.abi"))
     assert not any(torch.serves(flavour) for flavour in ("rocm6.2", "xpu"))
+    assert all(torch.serves(flavour, Backend("cuda"), "13.0") for flavour in (None, "cpu", "cu126"))
+    for own, backend, version in (("rocm7.2", "rocm", "7.2"), ("xpu", "xpu", "2026.0")):
+        served = [
+            f for f in (None, "cpu", "cu130", "rocm7.1", "rocm7.2", "xpu") if torch.serves(f, Backend(backend), version)
+        ]
+        assert served == [None, own]
 
 
 TABLE = """
