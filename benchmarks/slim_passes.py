@@ -162,7 +162,7 @@ def planned(root: Path, variant: str) -> BuildPlan:
         request = BuildRequest(root=root, patterns=(variant,), headers=Headers.VERIFY, ignore=("KB3", "KB4"))
         prepared = prepare_build(request, run)
         for toolchain in prepared.planning.toolchains.values():
-            provide_slim_headers(run.store, toolchain.torch)
+            provide_slim_headers(run.store, toolchain.framework)
         return prepared.planned_again().plan
 
 

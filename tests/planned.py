@@ -15,13 +15,13 @@ from kernel_builder.project.identity import Identity
 from kernel_builder.project.inputs import build_inputs
 from kernel_builder.project.survey import survey
 from kernel_builder.toolchain.model import (
+    FrameworkSdk,
     HostCompiler,
     PythonHeaders,
     Sysroot,
     Toolchain,
     Toolkit,
     ToolkitSdk,
-    TorchSdk,
 )
 from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.names import Platform
@@ -82,7 +82,7 @@ GXX = HostCompiler(cxx=Path("/usr/bin/g++"), version="12.2.0", target="x86_64-li
 
 def make_plan(root: Path, names: tuple[str, ...], host: HostCompiler, narrowing: Narrowing = NOT_NARROWED) -> BuildPlan:
     project, _ = load_project(root)
-    torch = TorchSdk(
+    torch = FrameworkSdk(
         version="2.13.0",
         include=(STORE / "torch" / "include", STORE / "torch" / "include" / "api"),
         libraries=STORE / "torch-stubs",
@@ -111,7 +111,7 @@ def make_plan(root: Path, names: tuple[str, ...], host: HostCompiler, narrowing:
                 floor="2.27",
                 others=("libmvec.so.1",),
             ),
-            torch=torch,
+            framework=torch,
             toolkit=toolkit if "-cu" in kept.name else None,
             python=PythonHeaders(include=Path("/python/include"), version="3.11", identity="3.11.7"),
         )

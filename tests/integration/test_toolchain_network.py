@@ -87,7 +87,7 @@ def run(*command: object) -> None:
 
 def test_a_cpu_toolchain_is_small_and_compiles_and_links(root: Path, tmp_path: Path, host: HostCompiler) -> None:
     kit = toolchains(root, host)
-    sdk = kit.provide(kit.resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64))).torch
+    sdk = kit.provide(kit.resolve(ToolchainRequest(release="2.13", machine=Machine.X86_64))).framework
     assert sdk.version.startswith("2.13.")
     assert kit.bytes_received <= 25 * 2**20
     sizes = {table.name: len(table.read_text().splitlines()) for table in sdk.exports}
@@ -103,7 +103,7 @@ def test_a_cuda_toolchain_stays_below_its_limit_and_compiles_and_links(
     root: Path, tmp_path: Path, host: HostCompiler
 ) -> None:
     kit = toolchains(tmp_path / "store", host)
-    provided = kit.provide(kit.resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=cuda("13.0"))))
+    provided = kit.provide(kit.resolve(ToolchainRequest(release="2.13", machine=Machine.X86_64, toolkit=cuda("13.0"))))
     assert provided.toolkit is not None
     assert kit.bytes_received <= 150 * 2**20
     binding, kernel, library = tmp_path / "b.cpp", tmp_path / "k.cu", tmp_path / "k.so"
@@ -111,9 +111,9 @@ def test_a_cuda_toolchain_stays_below_its_limit_and_compiles_and_links(
     kernel.write_text(KERNEL)
     nvcc = [provided.toolkit.compiler, "-ccbin", host.cxx, "-std=c++17", "-arch=sm_90", "-Xcompiler", "-fPIC"]
     run(*nvcc, "-c", kernel, "-o", tmp_path / "k.o")
-    include = [f"-I{folder}" for folder in (*provided.torch.include, *provided.toolkit.include)]
+    include = [f"-I{folder}" for folder in (*provided.framework.include, *provided.toolkit.include)]
     run(host.cxx, "-std=c++20", "-fPIC", "-DWITH_CUDA", *include, "-c", binding, "-o", tmp_path / "b.o")
-    link = [f"-L{provided.torch.libraries}", f"-L{provided.toolkit.libraries}", "-Wl,--no-as-needed", "-ltorch"]
+    link = [f"-L{provided.framework.libraries}", f"-L{provided.toolkit.libraries}", "-Wl,--no-as-needed", "-ltorch"]
     link += ["-Wl,--as-needed", "-ltorch_cpu", "-ltorch_cuda", "-lc10_cuda", "-lc10", "-lcudart", "-lcublas"]
     run(host.cxx, "-shared", tmp_path / "k.o", tmp_path / "b.o", "-o", library, *link, "-Wl,-z,defs")
 
@@ -122,7 +122,7 @@ def test_the_index_has_a_complete_compiler_for_the_cuda_releases_of_torch(root: 
     for version in ("13.0", "13.2"):
         chain = (
             toolchains(root, host)
-            .resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=cuda(version)))
+            .resolve(ToolchainRequest(release="2.13", machine=Machine.X86_64, toolkit=cuda(version)))
             .chain
         )
         assert {taken.source for taken in chain.taken} == {INDEX}
@@ -153,7 +153,7 @@ def test_the_steps_of_nvcc_make_the_same_object_as_nvcc(
 ) -> None:
     """Byte for byte: side by side as well, for the same folder of intermediate files."""
     kit = toolchains(root, host)
-    request = ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=cuda(version))
+    request = ToolchainRequest(release="2.13", machine=Machine.X86_64, toolkit=cuda(version))
     nvcc = kit.provide(kit.resolve(request)).toolkit
     assert nvcc is not None
     (tmp_path / "a b").mkdir()

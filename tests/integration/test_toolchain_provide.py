@@ -36,8 +36,8 @@ from toolkits import cuda
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("toolchain provide")]
 
 TAG = "manylinux_2_28_x86_64"
-CPU = ToolchainRequest(torch="2.13", machine=Machine.X86_64)
-CUDA = ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=cuda("13.0"))
+CPU = ToolchainRequest(release="2.13", machine=Machine.X86_64)
+CUDA = ToolchainRequest(release="2.13", machine=Machine.X86_64, toolkit=cuda("13.0"))
 NVCC = b"""#!/bin/sh
 case $1 in
 --list-gpu-code) echo 'sm_80\nsm_75\nsm_90' ;;
@@ -210,12 +210,12 @@ def test_paths_are_known_before_anything_is_fetched(server: LoopbackIndex, tmp_p
     assert not (tmp_path / "store").exists()
     assert resolved.expected_bytes is None
     provided = kit.toolchains.provide(resolved)
-    assert (provided.torch, provided.toolkit) == (resolved.torch, resolved.toolkit)
+    assert (provided.framework, provided.toolkit) == (resolved.framework, resolved.toolkit)
 
 
 def test_cpu_toolchain_compiles_and_links(server: LoopbackIndex, tmp_path: Path, host: HostCompiler) -> None:
     kit = tools(server, tmp_path / "cache", host)
-    sdk = kit.toolchains.provide(kit.toolchains.resolve(CPU)).torch
+    sdk = kit.toolchains.provide(kit.toolchains.resolve(CPU)).framework
     assert sdk.version == "2.13.0"
     source = tmp_path / "k.cpp"
     source.write_text("#include <torch/library.h>\nint use() { torch_cpu_7(1); return c10::value(); }\n")
@@ -231,7 +231,7 @@ def test_tables_hold_the_names_even_when_they_were_moved_to_the_end(
     server: LoopbackIndex, tmp_path: Path, host: HostCompiler
 ) -> None:
     kit = tools(server, tmp_path, host)
-    sdk = kit.toolchains.provide(kit.toolchains.resolve(CPU)).torch
+    sdk = kit.toolchains.provide(kit.toolchains.resolve(CPU)).framework
     tables = {path.name: path.read_text().splitlines() for path in sdk.exports}
     assert sorted(tables) == ["libc10.so.txt", "libtorch.so.txt", "libtorch_cpu.so.txt"]
     wanted = {f"_Z{len(f'torch_cpu_{i}')}torch_cpu_{i}i" for i in range(3000)}
@@ -251,8 +251,8 @@ def test_cuda_toolchain_is_one_tree_with_a_compiler_that_runs(
     )
     assert (sdk.include[0] / "nvidia-cublas.h").is_file()
     assert (sdk.libraries / "libcublas.so").is_file()
-    assert all(table.is_file() for table in (*sdk.exports, *provided.torch.exports))
-    (table,) = [path for path in provided.torch.exports if path.name == "libtorch_cuda.so.txt"]
+    assert all(table.is_file() for table in (*sdk.exports, *provided.framework.exports))
+    (table,) = [path for path in provided.framework.exports if path.name == "libtorch_cuda.so.txt"]
     names = table.read_text(encoding="utf-8").split()
     assert {f"_Z{len(f'torch_cuda_{i}')}torch_cuda_{i}i" for i in range(50)} <= set(names)
     started = [event.what for event in kit.recorder.events if isinstance(event, FetchStarted)]
@@ -319,9 +319,9 @@ def test_the_second_time_nothing_is_asked_and_nothing_is_fetched(
 
 def test_headers_are_shared_by_cpu_and_cuda(server: LoopbackIndex, tmp_path: Path, host: HostCompiler) -> None:
     kit = tools(server, tmp_path, host).toolchains
-    cpu = kit.provide(kit.resolve(CPU)).torch
+    cpu = kit.provide(kit.resolve(CPU)).framework
     server.requests.clear()
-    cuda = kit.provide(kit.resolve(CUDA)).torch
+    cuda = kit.provide(kit.resolve(CUDA)).framework
     assert (cpu.include, cpu.libraries) == (cuda.include, cuda.libraries)
     assert not any("torch" in path for path, _ in server.requests if "/files/" in path)
 
@@ -337,7 +337,7 @@ def test_an_unreachable_index_is_no_obstacle_when_everything_is_there(
     (notice,) = [event for event in stale.recorder.events if isinstance(event, Notice)]
     assert notice.warning
     assert "using what was chosen" in notice.message
-    stale.store.discard(stale.toolchains.resolve(CPU).torch_key)
+    stale.store.discard(stale.toolchains.resolve(CPU).framework_key)
     with pytest.raises(NetworkError):
         stale.toolchains.resolve(CPU)
 
@@ -348,8 +348,8 @@ def test_a_newer_patch_release_is_taken_once_the_kept_choice_is_old(
     kit = tools(server, tmp_path, host).toolchains
     kit.provide(kit.resolve(CPU))
     server.add(f"torch-2.13.1-cp312-cp312-{TAG}.whl", wheels.torch.replace(b"torch-2.13.0.dist", b"torch-2.13.1.dist"))
-    assert kit.resolve(CPU).torch.version == "2.13.0"
-    assert tools(server, tmp_path, host, max_age=-1).toolchains.resolve(CPU).torch.version == "2.13.1"
+    assert kit.resolve(CPU).framework.version == "2.13.0"
+    assert tools(server, tmp_path, host, max_age=-1).toolchains.resolve(CPU).framework.version == "2.13.1"
 
 
 def test_a_kept_choice_names_no_host(server: LoopbackIndex, tmp_path: Path, host: HostCompiler) -> None:
@@ -363,7 +363,7 @@ def test_a_kept_choice_names_no_host(server: LoopbackIndex, tmp_path: Path, host
 def test_a_cuda_version_whose_wheels_hold_no_compiler_is_refused_with_the_reason(
     server: LoopbackIndex, tmp_path: Path, host: HostCompiler
 ) -> None:
-    request = ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=cuda("12.4"))
+    request = ToolchainRequest(release="2.13", machine=Machine.X86_64, toolkit=cuda("12.4"))
     with pytest.raises(ToolchainError, match=r"the nvcc of CUDA 12\.4") as caught:
         tools(server, tmp_path, host).toolchains.resolve(request)
     assert "the wheels of CUDA 12 contain only ptxas" in caught.value.message
@@ -376,7 +376,7 @@ def test_an_unknown_torch_is_refused_with_what_there_is(
     server: LoopbackIndex, tmp_path: Path, host: HostCompiler
 ) -> None:
     with pytest.raises(ToolchainError, match=r"no source has torch 2\.99") as caught:
-        tools(server, tmp_path, host).toolchains.resolve(ToolchainRequest(torch="2.99", machine=Machine.X86_64))
+        tools(server, tmp_path, host).toolchains.resolve(ToolchainRequest(release="2.99", machine=Machine.X86_64))
     assert "index: torch ==2.99.*: newest versions available: 2.13.0" in caught.value.message
 
 
@@ -392,7 +392,7 @@ def test_a_torch_without_cuda_libraries_serves_cpu_alone(
     }
     server.pages["torch"] = {f"torch-2.13.0-cp312-cp312-{TAG}.whl": make_wheel("torch", "2.13.0", files)}
     kit = tools(server, tmp_path / "cache", host).toolchains
-    assert kit.provide(kit.resolve(CPU)).torch.version == "2.13.0"
+    assert kit.provide(kit.resolve(CPU)).framework.version == "2.13.0"
     with pytest.raises(ToolchainError, match="torch without CUDA"):
         kit.provide(kit.resolve(CUDA))
 
@@ -421,7 +421,7 @@ def test_one_failing_wheel_of_many_ends_them_all_and_the_store_stays_sound(
     resolved = kit.toolchains.resolve(CUDA)
     kit.toolchains.provide(resolved)
     assert resolved.toolkit_key is not None
-    for key in (resolved.torch_key, resolved.torch_stubs_key, resolved.toolkit_key):
+    for key in (resolved.framework_key, resolved.framework_stubs_key, resolved.toolkit_key):
         assert kit.store.verify(key) == []
 
 
@@ -469,7 +469,7 @@ sources = open_sources(ToolchainSettings(order=("index",)), store, Silent(), too
 hosts = HostCompilers(found=(inspect_compiler(Path("/usr/bin/g++"), os.environ),), environ=os.environ)
 kit = Toolchains(sources, store, hosts, Silent(), toolkit_kinds())
 toolkit = Toolkit(backend=Backend("cuda"), version="13.0")
-resolved = kit.resolve(ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=toolkit))
+resolved = kit.resolve(ToolchainRequest(release="2.13", machine=Machine.X86_64, toolkit=toolkit))
 print("resolved", flush=True)
 kit.provide(resolved)
 print(kit.bytes_received, flush=True)

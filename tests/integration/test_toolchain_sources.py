@@ -34,9 +34,9 @@ from toolkits import cuda
 pytestmark = pytest.mark.slow
 
 TAG = "manylinux_2_28_x86_64"
-OLD_CPU = ToolchainRequest(torch="2.6", machine=Machine.X86_64, abi=Abi.CXX98)
-NEW_CPU = ToolchainRequest(torch="2.6", machine=Machine.X86_64, abi=Abi.CXX11)
-OLD_CUDA = ToolchainRequest(torch="2.6", machine=Machine.X86_64, abi=Abi.CXX98, toolkit=cuda("12.4"))
+OLD_CPU = ToolchainRequest(release="2.6", machine=Machine.X86_64, abi=Abi.CXX98)
+NEW_CPU = ToolchainRequest(release="2.6", machine=Machine.X86_64, abi=Abi.CXX11)
+OLD_CUDA = ToolchainRequest(release="2.6", machine=Machine.X86_64, abi=Abi.CXX98, toolkit=cuda("12.4"))
 
 _C10 = "#include <string>\nnamespace c10 { void check(char const *, std::string const &) {} }\n"
 _NVCC = """#!/bin/sh
@@ -154,7 +154,7 @@ def test_the_abi_is_proved_by_the_wheel_and_another_is_refused(
 ) -> None:
     one = kit(server, tmp_path, host, 'sources = ["index"]\n')
     resolved = one.toolchains.resolve(OLD_CPU)
-    assert one.toolchains.provide(resolved).torch.version == "2.6.0"
+    assert one.toolchains.provide(resolved).framework.version == "2.6.0"
     with pytest.raises(ToolchainError) as caught:
         one.toolchains.resolve(NEW_CPU)
     assert f"index: {filename('2.6.0')}: its libc10.so has the old C++ ABI (cxx98)" in caught.value.message
@@ -194,7 +194,7 @@ def test_a_folder_of_wheels_is_an_index(
     resolved = one.toolchains.resolve(NEW_CPU)
     provided = one.toolchains.provide(resolved)
     assert sources_of(resolved) == {"torch": "here"}
-    assert (provided.torch.include[0] / "torch" / "library.h").is_file()
+    assert (provided.framework.include[0] / "torch" / "library.h").is_file()
     assert server.requests == []
 
 
@@ -408,12 +408,12 @@ def test_the_torch_of_the_active_environment_serves_where_no_index_does(
     site = make_torch(tmp_path / "venv", "2.6.0+cu126", tmp_path)
     one = kit(server, tmp_path, host, 'sources = ["index", "local"]\n', {"VIRTUAL_ENV": str(tmp_path / "venv")})
     resolved = one.toolchains.resolve(NEW_CPU)
-    torch = one.toolchains.provide(resolved).torch
+    torch = one.toolchains.provide(resolved).framework
     assert sources_of(resolved) == {"torch": "local"}
     assert torch.include[0] == site / "torch" / "include"
     assert any("_Z3cpuv" in table.read_text() for table in torch.exports)
     with pytest.raises(ToolchainError, match=r"it is torch 2\.6\.0\+cu126"):
-        one.toolchains.resolve(ToolchainRequest(torch="2.7", machine=Machine.X86_64, abi=Abi.CXX11))
+        one.toolchains.resolve(ToolchainRequest(release="2.7", machine=Machine.X86_64, abi=Abi.CXX11))
 
 
 def test_of_two_torches_here_the_chosen_one_stays_chosen_and_locked(
@@ -424,14 +424,14 @@ def test_of_two_torches_here_the_chosen_one_stays_chosen_and_locked(
     environ = {"VIRTUAL_ENV": str(tmp_path / "venv"), "CONDA_PREFIX": str(tmp_path / "conda")}
     one = kit(server, tmp_path, host, 'sources = ["local"]\n', environ).toolchains
     chosen = one.provide(one.resolve(NEW_CPU))
-    assert chosen.torch.version == "2.6.1"
+    assert chosen.framework.version == "2.6.1"
     resolved = one.resolve(NEW_CPU)
-    assert one.resolve_locked(NEW_CPU, resolved.artefacts).torch == resolved.torch
+    assert one.resolve_locked(NEW_CPU, resolved.artefacts).framework == resolved.framework
     # Also after a better one has come.
     make_torch(tmp_path / "venv", "2.6.2", tmp_path)
     later = kit(server, tmp_path, host, 'sources = ["local"]\n', environ).toolchains
-    assert later.resolve_locked(NEW_CPU, resolved.artefacts).torch.include[0] == newer / "torch" / "include"
-    assert later.resolve(NEW_CPU).torch.version == "2.6.2"
+    assert later.resolve_locked(NEW_CPU, resolved.artefacts).framework.include[0] == newer / "torch" / "include"
+    assert later.resolve(NEW_CPU).framework.version == "2.6.2"
 
 
 def test_a_source_that_does_not_answer_is_passed_over_with_a_warning(
@@ -463,7 +463,7 @@ def test_a_toolchain_from_exactly_the_files_of_a_lock(
     one = kit(server, tmp_path, host, 'sources = ["index", "local"]\n', environ).toolchains
     resolved = one.resolve(OLD_CUDA)
     locked = one.resolve_locked(OLD_CUDA, resolved.artefacts)
-    assert (locked.torch, locked.toolkit) == (resolved.torch, resolved.toolkit)
+    assert (locked.framework, locked.toolkit) == (resolved.framework, resolved.toolkit)
     with pytest.raises(ToolchainError, match="no file provides torch"):
         one.resolve_locked(OLD_CUDA, resolved.artefacts[1:])
     os.utime(root / "bin" / "ptxas", (1, 1))

@@ -45,12 +45,12 @@ std::string shown(double value) {
   return out.str();
 }
 """
-PLAIN = Purpose(torch="2.13")
+PLAIN = Purpose(release="2.13")
 
 
 def for_cuda(version: str) -> Purpose:
     toolkit = Toolkit(backend=Backend("cuda"), version=version)
-    return purpose_of(ToolchainRequest(torch="2.13", machine=Machine.X86_64, toolkit=toolkit), toolkit_kinds())
+    return purpose_of(ToolchainRequest(release="2.13", machine=Machine.X86_64, toolkit=toolkit), toolkit_kinds())
 
 
 def publish(index: LoopbackIndex, version: str, clang: str, **more: str) -> None:

@@ -80,7 +80,7 @@ class Context:
     def trees(self, *libraries: str) -> tuple[Tree, ...]:
         """What a compile may read: the project, the framework, the toolkit, and the named libraries."""
         toolchain = self.toolchain
-        trees = [self.sources, _tree("torch", toolchain.torch.identity, toolchain.torch.include, self.places)]
+        trees = [self.sources, _tree("torch", toolchain.framework.identity, toolchain.framework.include, self.places)]
         if toolchain.toolkit is not None:
             toolkit = toolchain.toolkit
             trees.append(_tree("toolkit", toolkit.identity, toolkit.include, self.places))

@@ -42,7 +42,7 @@ def includes(context: Context, unit: Unit, toolkit: tuple[Path, ...] = ()) -> li
     The libraries that a section depends on are its own: another section may depend on another release.
     """
     own, libraries, others = _folders(context, unit, toolkit)
-    system = [*libraries, *context.toolchain.torch.include, *others]
+    system = [*libraries, *context.toolchain.framework.include, *others]
     return [f"-I{context.word(path)}" for path in own] + [
         word for path in system for word in ("-isystem", context.word(path))
     ]
@@ -173,7 +173,7 @@ def module_action(context: Context, generated: Path) -> Action:
 def _libraries(context: Context, framework: str) -> list[str]:
     """What a library is linked with, in order, and where the linker finds it."""
     toolchain, word = context.toolchain, context.places.word
-    sysroot, torch, toolkit = toolchain.sysroot, toolchain.torch, toolchain.toolkit
+    sysroot, torch, toolkit = toolchain.sysroot, toolchain.framework, toolchain.toolkit
     folders = [torch.libraries, *([toolkit.libraries] if toolkit else []), sysroot.libraries]
     tables = [*torch.exports, *(toolkit.exports if toolkit else ())]
     # A table is named by soname, its stub by the name that -l looks for: libcublas.so.13.txt, libcublas.so.

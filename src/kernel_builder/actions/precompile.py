@@ -73,7 +73,7 @@ def launcher(
     names = context.precompiled.get(unit.source)
     if names is None:
         return [], ()
-    word, torch = context.word, context.toolchain.torch
+    word, torch = context.word, context.toolchain.framework
     words = [*precompile, *(word for path in torch.include for word in ("-isystem", context.word(path)))]
     facts = f"{context.host.digest} {torch.identity}"
     python, program = _TOOLS

@@ -78,7 +78,7 @@ def _report(found: Explanation) -> dict[str, object]:
     chain = found.resolved.chain
     return {
         "variant": found.variant,
-        "torch": found.request.torch,
+        found.request.framework.value: found.request.release,
         "abi": found.request.abi,
         **{backend.value: _version(found, backend) for backend in toolkit_kinds()},
         "sources": list(found.settings.order),

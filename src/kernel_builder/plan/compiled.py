@@ -109,7 +109,7 @@ class CompiledVariant:
         """What the variant is compiled with, for people."""
         toolchain, toolkit = self.toolchain, self.toolchain.toolkit
         return {
-            "torch": toolchain.torch.version,
+            "torch": toolchain.framework.version,
             **({toolkit.toolkit.backend.value: toolkit.toolkit.version} if toolkit else {}),
             **{library.name: library.version for library in toolchain.libraries},
             "c++": str(toolchain.host),
@@ -158,7 +158,7 @@ class CompiledVariant:
     def _slim(self, units: tuple[Unit, ...]) -> Mapping[str, tuple[str, ...]]:
         """The sources whose device code is compiled with slim headers, with what is defined for these."""
         own = [unit.source for unit in units if unit.language == self.kept.backend.value]
-        return {} if self.headers is Headers.FULL else slim_definitions(self.survey, own, self.toolchain.torch)
+        return {} if self.headers is Headers.FULL else slim_definitions(self.survey, own, self.toolchain.framework)
 
     def _precompiled(self, units: tuple[Unit, ...]) -> Mapping[str, tuple[str, ...]]:
         """The sources whose first headers are precompiled, with the names of these."""

@@ -52,7 +52,7 @@ def inspection(
     depfiles = [action.depfile for action in compiled if action.depfile is not None]
     request = {
         "library": library,
-        "framework-tables": [word(path) for path in context.toolchain.torch.exports],
+        "framework-tables": [word(path) for path in context.toolchain.framework.exports],
         "tables": [word(path) for path in (toolkit.exports if toolkit else ())],
         "python": list(LIMITED_API),
         "c-library": context.toolchain.sysroot.floor,

@@ -107,7 +107,7 @@ def _plan_variant(planning: Planning, kept: Kept, remarks: Remarks) -> VariantPl
         places=planning.places,
         narrowing=planning.narrowing,
         remarks=remarks,
-        headers=uses_slim(planning.headers, toolchain.torch, complete=planning.complete),
+        headers=uses_slim(planning.headers, toolchain.framework, complete=planning.complete),
     )
     return variant.plan(installed)
 

@@ -10,20 +10,23 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
 from kernel_builder.actions.slim import Headers
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.frameworks.protocol import UMBRELLA, WHOLE, included_names, mentioned_words
 from kernel_builder.project.survey import Marks, Survey
-from kernel_builder.toolchain.model import TorchSdk
+from kernel_builder.toolchain.model import FrameworkSdk
 from kernel_builder.toolchain.torch_slim import definitions, is_proved, operators_of
 
 
-def uses_slim(headers: Headers, torch: TorchSdk, *, complete: bool = False) -> Headers:
-    """What becomes of ``headers`` for a release: what is published is proved once more (``complete``)."""
-    if headers is Headers.SLIM and not is_proved(torch.version):
+def uses_slim(headers: Headers, framework: FrameworkSdk, *, complete: bool = False) -> Headers:
+    """What becomes of ``headers`` for a release: what is published is proved once more (``complete``). Only torch has
+    slim headers.
+    """
+    if framework.kind is not FrameworkKind.TORCH or (headers is Headers.SLIM and not is_proved(framework.version)):
         return Headers.FULL
     return Headers.VERIFY if headers is Headers.SLIM and complete else headers
 
 
-def slim_definitions(survey: Survey, sources: Iterable[str], torch: TorchSdk) -> Mapping[str, tuple[str, ...]]:
+def slim_definitions(survey: Survey, sources: Iterable[str], torch: FrameworkSdk) -> Mapping[str, tuple[str, ...]]:
     """For each of ``sources`` that is better compiled with slim headers, what to define for them. None is while the
     slim headers of ``torch`` are not made.
     """

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 from packaging.version import Version
 
 from kernel_builder.config.backends import HOST, Backend
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.errors import NetworkError, ToolchainError
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.progress import Progress
@@ -26,20 +27,23 @@ from kernel_builder.variants.names import Abi, Machine
 
 _Answer = TypeVar("_Answer")
 
-TORCH = "torch"
-"""What the torch part of a toolchain is called; the others are named as the table names components."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ToolchainRequest:
-    """What is wanted: torch ``2.13`` with a C++ ABI (``None``: whatever it has), and a toolkit or ``None`` for backends
-    without one, for Linux on ``machine``.
+    """What is wanted: release ``2.13`` of a framework with a C++ ABI (``None``: whatever it has), and a toolkit or
+    ``None`` for backends without one, for Linux on ``machine``.
     """
 
-    torch: str
+    release: str
     machine: Machine
     abi: Abi | None = None
     toolkit: Toolkit | None = None
+    framework: FrameworkKind = FrameworkKind.TORCH
+
+    @property
+    def part(self) -> str:
+        """What the framework's part of the toolchain is called; the others are named as the table names components."""
+        return self.framework.value
 
     @property
     def compute(self) -> tuple[Backend | None, str]:
@@ -49,14 +53,15 @@ class ToolchainRequest:
     @property
     def pattern(self) -> str:
         """A glob for the names of the variants that need it."""
-        torch = "".join(self.torch.split(".")[:2])
+        name = f"{self.framework.value}{''.join(self.release.split('.')[:2])}"
         abi = self.abi.value if self.abi else "*"
+        abis = f"-{abi}" if self.framework is FrameworkKind.TORCH else ""
         compute = self.toolkit.compute if self.toolkit else HOST.value
-        return f"torch{torch}-{abi}-{compute}-{self.machine.value}-linux"
+        return f"{name}{abis}-{compute}-{self.machine.value}-linux"
 
     def __str__(self) -> str:
         abi = f" ({self.abi.value})" if self.abi else ""
-        return f"torch {self.torch}{abi}" + (f" with {self.toolkit}" if self.toolkit else "")
+        return f"{self.framework.value} {self.release}{abi}" + (f" with {self.toolkit}" if self.toolkit else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +94,8 @@ class Refused:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TorchCandidate:
-    """A torch that may fit. ``version`` has its flavour (``2.6.0+cu126``), as far as its name tells."""
+class FrameworkCandidate:
+    """A framework that may fit. ``version`` has its flavour (``2.6.0+cu126``), as far as its name tells."""
 
     version: Version
     artefact: Artefact
@@ -103,9 +108,9 @@ class TorchCandidate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TorchFacts:
-    """What a look into a torch showed. ``abi`` is ``None`` when its libraries do not prove one; ``backends`` are those
-    whose libraries it has.
+class FrameworkFacts:
+    """What a look into a framework showed. ``abi`` is ``None`` when its libraries do not prove one; ``backends`` are
+    those whose libraries it has.
     """
 
     abi: Abi | None
@@ -157,21 +162,21 @@ class ComponentSource(Protocol):
         ...
 
 
-class TorchSource(Protocol):
-    """Somewhere that torch comes from."""
+class FrameworkSource(Protocol):
+    """Somewhere that a framework comes from."""
 
     @property
     def label(self) -> str:
         """See :class:`ComponentSource`."""
         ...
 
-    def candidates(self, request: ToolchainRequest) -> tuple[Sequence[TorchCandidate], Sequence[Refused]]:
-        """Torches of the release for that machine, best first, and those that are out of the question. Raises
+    def candidates(self, request: ToolchainRequest) -> tuple[Sequence[FrameworkCandidate], Sequence[Refused]]:
+        """What has that release for that machine, best first, and those that are out of the question. Raises
         :class:`NetworkError` when it cannot be asked.
         """
         ...
 
-    def facts(self, candidate: TorchCandidate) -> TorchFacts:
+    def facts(self, candidate: FrameworkCandidate) -> FrameworkFacts:
         """Look into one. Raises :class:`NetworkError`, :class:`IntegrityError`."""
         ...
 
@@ -194,7 +199,7 @@ def whole_files(parts: Iterable[tuple[Component, Taken]]) -> Mapping[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Chain:
-    """What was decided: parts taken, torch first, in the table's order; and everything refused, as it was met.
+    """What was decided: parts taken, the framework first, in the table's order; and everything refused, as it was met.
 
     ``unreachable`` names sources that did not answer.
     """
@@ -255,11 +260,11 @@ class _Decisions:
         return tuple(sorted({refused.source for refused in self.refused if refused.unreachable}))
 
 
-def choose_torch(request: ToolchainRequest, sources: Sequence[TorchSource]) -> Chain:
-    """The torch for ``request``: from the first source with one whose C++ ABI, proved by its export table, fits (a
+def choose_framework(request: ToolchainRequest, sources: Sequence[FrameworkSource]) -> Chain:
+    """The framework for ``request``: from the first source with one whose C++ ABI, proved by its export table, fits (a
     request without ABI takes the first one of the release, unseen).
 
-    A torch that is installed takes the place of sources that lack the release, not of sources that do not answer: what
+    One that is installed takes the place of sources that lack the release, not of sources that do not answer: what
     a kernel is compiled with must not depend on the weather.
 
     Raises :class:`ToolchainError` with all reasons when there is none, :class:`NetworkError`.
@@ -271,28 +276,31 @@ def choose_torch(request: ToolchainRequest, sources: Sequence[TorchSource]) -> C
         for candidate in _in_question(decisions, request, source):
             reason: str | None = None
             if request.abi is not None:
-                facts = decisions.ask(TORCH, source.label, partial(source.facts, candidate))
+                facts = decisions.ask(request.part, source.label, partial(source.facts, candidate))
                 if facts is None:
                     break
                 reason = _unfit(request, facts)
             if reason is None:
-                taken = Taken(part=TORCH, source=source.label, artefact=candidate.artefact, root=candidate.root)
+                taken = Taken(part=request.part, source=source.label, artefact=candidate.artefact, root=candidate.root)
                 return Chain(
                     taken=(taken,), refused=tuple(decisions.refused), unreachable=tuple(sorted(decisions.failures))
                 )
             decisions.refused.append(
-                Refused(part=TORCH, source=source.label, candidate=candidate.artefact.filename, reason=reason)
+                Refused(part=request.part, source=source.label, candidate=candidate.artefact.filename, reason=reason)
             )
     raise decisions.fail(
-        TORCH,
+        request.part,
         str(request),
         request.machine,
-        "set an index that has it in kernel-builder.toml ([[index]] with name and url), such as PyTorch's own",
+        "set an index that has it in kernel-builder.toml ([[index]] with name and url)"
+        + (", such as PyTorch's own" if request.framework is FrameworkKind.TORCH else ""),
     )
 
 
-def _in_question(decisions: _Decisions, request: ToolchainRequest, source: TorchSource) -> Iterator[TorchCandidate]:
-    answer = decisions.ask(TORCH, source.label, partial(source.candidates, request))
+def _in_question(
+    decisions: _Decisions, request: ToolchainRequest, source: FrameworkSource
+) -> Iterator[FrameworkCandidate]:
+    answer = decisions.ask(request.part, source.label, partial(source.candidates, request))
     if answer is None:
         return
     candidates, refused = answer
@@ -301,7 +309,7 @@ def _in_question(decisions: _Decisions, request: ToolchainRequest, source: Torch
         if request.toolkit is not None and candidate.flavour is not None and candidate.flavour.startswith(HOST.value):
             decisions.refused.append(
                 Refused(
-                    part=TORCH,
+                    part=request.part,
                     source=source.label,
                     candidate=candidate.artefact.filename,
                     reason=f"{candidate.flavour} builds have no {request.toolkit.backend.label} libraries",
@@ -311,9 +319,9 @@ def _in_question(decisions: _Decisions, request: ToolchainRequest, source: Torch
             yield candidate
 
 
-def rank_of(candidate: TorchCandidate, toolkit: Toolkit | None) -> tuple[tuple[int, ...], int]:
+def rank_of(candidate: FrameworkCandidate, toolkit: Toolkit | None) -> tuple[tuple[int, ...], int]:
     """Smaller is better: newest patch; then the flavour of this very toolkit, of its major, any other."""
-    newest = tuple(-part for part in candidate.version.release)
+    newest = tuple(-part for part in (*candidate.version.release, candidate.version.post or 0))
     flavour = candidate.flavour
     if toolkit is None or flavour is None:
         return newest, 0 if flavour is None or flavour.startswith(HOST.value) else 1
@@ -322,7 +330,7 @@ def rank_of(candidate: TorchCandidate, toolkit: Toolkit | None) -> tuple[tuple[i
     return newest, 0 if flavour.startswith(wanted) else 1 if flavour.startswith(major) else 2
 
 
-def _unfit(request: ToolchainRequest, facts: TorchFacts) -> str | None:
+def _unfit(request: ToolchainRequest, facts: FrameworkFacts) -> str | None:
     if not facts.has_headers:
         return "it contains no C++ headers"
     if facts.abi is None:

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.errors import ToolchainError
 from kernel_builder.toolchain.answers import Answers
 from kernel_builder.toolchain.identity import tree_identity
@@ -267,7 +268,7 @@ def find_host_compiler(environ: Mapping[str, str], *, machine: str | None = None
     Raises :class:`ToolchainError` naming everything that was tried and how to install one.
     """
     newest = default_recipe().torch.host_compilers[0].since
-    return choose_host_compiler(find_host_compilers(environ, machine=machine), Purpose(torch=str(newest)))
+    return choose_host_compiler(find_host_compilers(environ, machine=machine), Purpose(release=str(newest)))
 
 
 def _order(host: HostCompiler) -> tuple[bool, tuple[int, ...]]:
@@ -276,22 +277,28 @@ def _order(host: HostCompiler) -> tuple[bool, tuple[int, ...]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Purpose:
-    """What a compiler is for: a release of torch (``2.13``) and a toolkit; ``bound`` are the newest compilers that the
-    toolkit accepts, as far as that is known.
+    """What a compiler is for: a release of a framework (torch ``2.13``) and a toolkit; ``bound`` are the newest
+    compilers that the toolkit accepts, as far as that is known.
     """
 
-    torch: str
+    release: str
     toolkit: Toolkit | None = None
     bound: Bound | None = None
+    framework: FrameworkKind = FrameworkKind.TORCH
+
+    @property
+    def headers(self) -> str:
+        """What the compiler must read, for people: ``torch 2.13``."""
+        return f"{self.framework.value} {self.release}"
 
     def __str__(self) -> str:
-        return f"torch {self.torch}" + (f" with {self.toolkit}" if self.toolkit else "")
+        return self.headers + (f" with {self.toolkit}" if self.toolkit else "")
 
 
 def host_limits(purpose: Purpose) -> Mapping[Family, Limits]:
     """Which compilers of each family serve for ``purpose``."""
-    bounds = default_recipe().torch.host_compilers
-    oldest = bound_for(bounds, purpose.torch) or bounds[-1]
+    bounds = default_recipe().frameworks[purpose.framework].host_compilers
+    oldest = bound_for(bounds, purpose.release) or bounds[-1]
     newest = purpose.bound
     gcc = Limits(family=Family.GCC, oldest=oldest.gcc, newest=newest.gcc if newest else None)
     clang = Limits(family=Family.CLANG, oldest=oldest.clang, newest=newest.clang if newest else None)
@@ -339,15 +346,15 @@ def why_unfit(host: HostCompiler, purpose: Purpose) -> str | None:
     """Why ``host`` does not serve for ``purpose``; ``None`` when it does."""
     limits = host_limits(purpose)
     own, gcc = limits.get(host.family), limits[Family.GCC]
-    torch, toolkit = f"torch {purpose.torch}", purpose.toolkit
+    headers, toolkit = purpose.headers, purpose.toolkit
     if own is None:
-        return f"it is {host}; {toolkit} accepts no {host.family.value} that {torch} accepts"
+        return f"it is {host}; {toolkit} accepts no {host.family.value} that {headers} accepts"
     if host.major < own.oldest:
-        return f"it is {host}; the headers of {torch} need {own.oldest} or newer"
+        return f"it is {host}; the headers of {headers} need {own.oldest} or newer"
     if own.newest is not None and host.major > own.newest:
         return f"it is {host}; {toolkit} accepts {own.newest} at most"
     if host.library < gcc.oldest:
-        return f"it compiles with libstdc++ {host.library}; the headers of {torch} need {gcc.oldest} or newer"
+        return f"it compiles with libstdc++ {host.library}; the headers of {headers} need {gcc.oldest} or newer"
     if gcc.newest is not None and host.library > gcc.newest:
         return f"it compiles with libstdc++ {host.library}; {toolkit} accepts {gcc.newest} at most"
     return None

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kernel_builder.config.backends import HOST, Backend
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.files import parse_json, write_text
 from kernel_builder.store.artefact import parse_artefact
 from kernel_builder.store.cache import Store
@@ -22,7 +23,7 @@ from kernel_builder.toolchain.resolved import Describer, ResolvedToolchain
 from kernel_builder.toolchain.sources import Sources
 from kernel_builder.variants.names import Abi, Machine
 
-_FORMAT = 2
+_FORMAT = 3
 _FOLDER = "resolutions"
 _REFUSAL = ".refused"
 
@@ -62,7 +63,7 @@ class Resolutions:
     def requests(self, machine: str) -> tuple[ToolchainRequest, ...]:
         """What was asked for so far, on this machine or on one that exported its store; sorted."""
         found: set[ToolchainRequest] = set()
-        for path in self._folder.glob("torch-*.json"):
+        for path in self._folder.glob("*.json"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 table = parse_json(path.read_text(encoding="utf-8"))
                 if (table["recipe"], table["machine"]) != (self._describer.recipes, machine):
@@ -71,7 +72,8 @@ class Resolutions:
                 toolkits = [Toolkit(backend=one, version=table[one.value]) for one in self._kinds if table[one.value]]
                 found.add(
                     ToolchainRequest(
-                        torch=table["torch"],
+                        release=table["release"],
+                        framework=FrameworkKind(table["framework"]),
                         machine=Machine(table["machine"]),
                         abi=abi,
                         toolkit=toolkits[0] if toolkits else None,
@@ -83,7 +85,8 @@ class Resolutions:
         """Keep what was chosen for ``request``. It saves time only: others tell of a store that cannot be written."""
         table = {
             "format": _FORMAT,
-            "torch": request.torch,
+            "framework": request.framework,
+            "release": request.release,
             **{backend.value: _version(request, backend) for backend in self._kinds},
             "abi": request.abi,
             "machine": request.machine,
@@ -156,7 +159,8 @@ def _version(request: ToolchainRequest, backend: Backend) -> str | None:
 
 def _stem(request: ToolchainRequest) -> str:
     toolkit = request.toolkit
-    return f"torch-{request.torch}-{f'{toolkit.backend.value}-{toolkit.version}' if toolkit else HOST.value}"
+    compute = f"{toolkit.backend.value}-{toolkit.version}" if toolkit else HOST.value
+    return f"{request.framework.value}-{request.release}-{compute}"
 
 
 def _parse_taken(table: Mapping[str, object]) -> Taken:

@@ -17,31 +17,30 @@ from packaging.version import InvalidVersion, Version
 from kernel_builder.errors import ToolchainError
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.progress import Progress
-from kernel_builder.toolchain.choice import TORCH, Refused, Taken, ToolchainRequest, TorchCandidate, TorchFacts
+from kernel_builder.toolchain.choice import FrameworkCandidate, FrameworkFacts, Refused, Taken, ToolchainRequest
 from kernel_builder.toolchain.host import build_machine
 from kernel_builder.toolchain.identity import tree_identity
 from kernel_builder.toolchain.link_tables import read_local_symbols, write_table
-from kernel_builder.toolchain.recipe import TorchRecipe
+from kernel_builder.toolchain.recipe import FrameworkRecipe
 from kernel_builder.toolchain.settings import LOCAL
 from kernel_builder.toolchain.torch_abi import prove_abi
-from kernel_builder.toolchain.torch_wheels import ABI_LIBRARY
 
 
 class LocalTorch:
-    """The torch of the active environment. A :class:`~kernel_builder.toolchain.choice.TorchSource`.
+    """The torch of the active environment. A :class:`~kernel_builder.toolchain.choice.FrameworkSource`.
 
     ``folders`` are ``site-packages`` directories; see :func:`site_packages`.
     """
 
     label = LOCAL
 
-    def __init__(self, folders: Sequence[Path], recipe: TorchRecipe) -> None:
+    def __init__(self, folders: Sequence[Path], recipe: FrameworkRecipe) -> None:
         self._folders = folders
         self._recipe = recipe
 
-    def candidates(self, request: ToolchainRequest) -> tuple[Sequence[TorchCandidate], Sequence[Refused]]:
-        """See :class:`~kernel_builder.toolchain.choice.TorchSource`."""
-        candidates: list[TorchCandidate] = []
+    def candidates(self, request: ToolchainRequest) -> tuple[Sequence[FrameworkCandidate], Sequence[Refused]]:
+        """See :class:`~kernel_builder.toolchain.choice.FrameworkSource`."""
+        candidates: list[FrameworkCandidate] = []
         refused: list[Refused] = []
         for folder in self._folders:
             root = folder / "torch"
@@ -49,14 +48,14 @@ class LocalTorch:
             if version is None:
                 continue
             reason = None
-            if f"{version.major}.{version.minor}" != request.torch:
+            if f"{version.major}.{version.minor}" != request.release:
                 reason = f"it is torch {version}"
             elif request.machine != build_machine():
                 reason = f"it is for {build_machine()}"
             elif not self._recipe.serves(version.local, *request.compute):
                 reason = f"{version.local} builds have different headers"
             if reason is not None:
-                refused.append(Refused(part=TORCH, source=LOCAL, candidate=str(root), reason=reason))
+                refused.append(Refused(part=request.part, source=LOCAL, candidate=str(root), reason=reason))
                 continue
             artefact = Artefact(
                 name=self._recipe.project,
@@ -66,34 +65,37 @@ class LocalTorch:
                 sha256=_tree_identity(root, version),
                 source=LOCAL,
             )
-            candidates.append(TorchCandidate(version=version, artefact=artefact, root=root))
+            candidates.append(FrameworkCandidate(version=version, artefact=artefact, root=root))
         if not candidates and not refused:
             refused.append(
                 Refused(
-                    part=TORCH, source=LOCAL, candidate=f"torch {request.torch}", reason="no environment here has torch"
+                    part=request.part,
+                    source=LOCAL,
+                    candidate=f"torch {request.release}",
+                    reason="no environment here has torch",
                 )
             )
         return candidates, refused
 
-    def facts(self, candidate: TorchCandidate) -> TorchFacts:
-        """See :class:`~kernel_builder.toolchain.choice.TorchSource`."""
+    def facts(self, candidate: FrameworkCandidate) -> FrameworkFacts:
+        """See :class:`~kernel_builder.toolchain.choice.FrameworkSource`."""
         root = _root_of(candidate.root)
         abi = None
-        library = root / "lib" / ABI_LIBRARY
+        library = root / "lib" / (self._recipe.abi_library or "")
         if library.is_file():
             abi = prove_abi(symbol.name for symbol in read_local_symbols(library, leading=False)[1])
-        return TorchFacts(
+        return FrameworkFacts(
             abi=abi,
             backends=self._recipe.backends_with(lambda library: (root / "lib" / library.soname).is_file()),
             has_headers=(root / "include" / "torch" / "library.h").is_file(),
         )
 
     def weigh(self, taken: Taken) -> int:  # noqa: ARG002
-        """See :class:`~kernel_builder.toolchain.choice.TorchSource`: nothing."""
+        """See :class:`~kernel_builder.toolchain.choice.FrameworkSource`: nothing."""
         return 0
 
     def fill(self, taken: Taken, *, scratch: Path, progress: Progress, into: Path) -> Sequence[Artefact]:  # noqa: ARG002
-        """See :class:`~kernel_builder.toolchain.choice.TorchSource`: tables alone."""
+        """See :class:`~kernel_builder.toolchain.choice.FrameworkSource`: tables alone."""
         root = _root_of(taken.root)
         progress.expect(0)
         for library in self._recipe.libraries:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.config.settings import FILE_NAME
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import StoreKey
@@ -120,14 +121,15 @@ class PythonHeaders:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TorchSdk:
-    """Headers, link stubs and export tables of one torch release.
+class FrameworkSdk:
+    """Headers, link stubs and export tables of one release of a framework.
 
-    ``version`` is that of the wheel (``2.13.0``); ``include`` the include directories in order; ``libraries`` a
-    directory of link stubs (``libc10.so``, ``libtorch.so``, ``libtorch_cpu.so``; with CUDA also ``libc10_cuda.so``,
-    ``libtorch_cuda.so``); ``exports`` text files, one symbol a line, sorted, one file per library, named
-    ``<soname>.txt``. ``identity`` changes with every header: it is the key of an entry of the store, or was measured.
-    ``slim`` is the directory of its slim headers (:mod:`kernel_builder.toolchain.torch_slim`), where they are used.
+    ``kind`` says which it is. ``version`` is that of the wheel (``2.13.0``); ``include`` the include directories in
+    order; ``libraries`` a directory of link stubs (``libc10.so``, ``libtorch.so``, ``libtorch_cpu.so``; with CUDA also
+    ``libc10_cuda.so``, ``libtorch_cuda.so``); ``exports`` text files, one symbol a line, sorted, one file per
+    library, named ``<soname>.txt``. ``identity`` changes with every header: it is the key of an entry of the store, or
+    was measured. ``slim`` is the directory of its slim headers (:mod:`kernel_builder.toolchain.torch_slim`), where they
+    are used.
     """
 
     version: str
@@ -135,6 +137,7 @@ class TorchSdk:
     libraries: Path
     exports: tuple[Path, ...]
     identity: str
+    kind: FrameworkKind = FrameworkKind.TORCH
     slim: Path | None = None
 
 
@@ -161,9 +164,9 @@ class ToolkitSdk:
 
     ``compiler`` is the compiler driver, ``include`` all header directories that torch's headers need, ``libraries`` a
     directory with link stubs of the toolkit's libraries that a torch wheel depends on, ``exports`` their tables as in
-    :class:`TorchSdk`. ``gpu_codes`` is a file with what the compiler itself says that it can make code for (``sm_90``),
-    one a line; it is there once the toolkit was provided. ``identity`` changes with every file that a compile may run
-    or read: it is the key of an entry of the store, or was measured.
+    :class:`FrameworkSdk`. ``gpu_codes`` is a file with what the compiler itself says that it can make code for
+    (``sm_90``), one a line; it is there once the toolkit was provided. ``identity`` changes with every file that a
+    compile may run or read: it is the key of an entry of the store, or was measured.
     """
 
     toolkit: Toolkit
@@ -217,7 +220,7 @@ class Toolchain:
 
     host: HostCompiler
     sysroot: Sysroot
-    torch: TorchSdk
+    framework: FrameworkSdk
     toolkit: ToolkitSdk | None = None
     libraries: tuple[LibraryHeaders, ...] = ()
     python: PythonHeaders | None = None

@@ -24,13 +24,12 @@ from kernel_builder.store.index import locate
 from kernel_builder.store.offline import OfflineError
 from kernel_builder.store.parallel import run_all
 from kernel_builder.toolchain.choice import (
-    TORCH,
     Chain,
     NoSourceError,
     Taken,
     ToolchainRequest,
     choose_components,
-    choose_torch,
+    choose_framework,
 )
 from kernel_builder.toolchain.cxx_libraries import is_cxx_library
 from kernel_builder.toolchain.host import (
@@ -43,7 +42,7 @@ from kernel_builder.toolchain.host import (
 from kernel_builder.toolchain.kept import KeptChoice, Resolutions
 from kernel_builder.toolchain.kinds import Kinds, ToolkitKind
 from kernel_builder.toolchain.model import HostChoice, HostCompiler
-from kernel_builder.toolchain.recipe import Component, TorchRecipe, bound_for, default_recipe
+from kernel_builder.toolchain.recipe import Component, bound_for
 from kernel_builder.toolchain.resolved import Describer, Provided, ResolvedToolchain
 from kernel_builder.toolchain.sources import Sources
 from kernel_builder.toolchain.trees import Trees
@@ -58,7 +57,7 @@ def purpose_of(request: ToolchainRequest, kinds: Kinds) -> Purpose:
     """What the host compiler for ``request`` must serve."""
     toolkit = request.toolkit
     bound = bound_for(kinds[toolkit.backend].recipe.host_compilers, toolkit.version) if toolkit is not None else None
-    return Purpose(torch=request.torch, toolkit=toolkit, bound=bound)
+    return Purpose(release=request.release, framework=request.framework, toolkit=toolkit, bound=bound)
 
 
 class Toolchains:
@@ -77,7 +76,6 @@ class Toolchains:
         kinds: Kinds,
         *,
         offline: bool = False,
-        torch: TorchRecipe | None = None,
         max_age: float = CHOICE_SECONDS,
         zig: ZigCompilers | None = None,
     ) -> None:
@@ -88,8 +86,7 @@ class Toolchains:
         self._zig = zig
         self._reporter = reporter
         self._kinds = kinds
-        self._torch = torch or default_recipe().torch
-        self._describer = Describer(sources, store, kinds, self._torch)
+        self._describer = Describer(sources, store, kinds)
         self._kept = Resolutions(sources, store, kinds, self._describer)
         self._trees = Trees(sources, store, kinds, reporter, hosts.environ)
         self._max_age = max_age
@@ -101,7 +98,7 @@ class Toolchains:
         return self._sources.network.bytes_received
 
     def artefacts(self, resolved: ResolvedToolchain) -> tuple[Artefact, ...]:
-        """What the toolchain is made from, torch first; digests of RECORD are there for what is in the store."""
+        """What the toolchain is made from, the framework first; digests of RECORD are there for what the store has."""
         known: dict[str, Artefact] = {}
         for key in resolved.fetched_keys:
             if self._store.has(key):
@@ -154,8 +151,9 @@ class Toolchains:
 
         try:
             with self._transfers():
-                if refusal.part == TORCH:
-                    choose_torch(request, [source for source in self._sources.torch if asked(source.label)])
+                if refusal.part == request.part:
+                    sources = self._sources.frameworks[request.framework]
+                    choose_framework(request, [source for source in sources if asked(source.label)])
                 else:
                     self._choose_toolkit(request, asked)
         except ToolchainError:
@@ -198,7 +196,8 @@ class Toolchains:
         """
         host = self._host(request, locked=artefacts)
         artefacts = [artefact for artefact in artefacts if not (is_zig(artefact) or is_cxx_library(artefact))]
-        taken = [self._taken_from_lock(request, TORCH, artefacts, lambda a: a.name == self._torch.project)]
+        project = self._sources.recipes[request.framework].project
+        taken = [self._taken_from_lock(request, request.part, artefacts, lambda a: a.name == project)]
         for component in self._components(request):
             is_part = partial(self._kind(request).is_part, component)
             if not component.optional or any(map(is_part, artefacts)):
@@ -261,8 +260,9 @@ class Toolchains:
         fits: Callable[[Artefact], bool],
     ) -> Taken:
         # One archive may hold what a wheel was taken for: then, as when it was chosen, the order decides.
-        backend = request.toolkit.backend if request.toolkit is not None and part != TORCH else None
-        found = sorted(filter(fits, artefacts), key=lambda artefact: self._sources.rank(backend, artefact.source))
+        own = request.toolkit is None or part == request.part
+        of = request.framework if own or request.toolkit is None else request.toolkit.backend
+        found = sorted(filter(fits, artefacts), key=lambda artefact: self._sources.rank(of, artefact.source))
         if not found:
             raise _other_files(request, f"no file provides {part}")
         if found[0].kind is not ArtefactKind.LOCAL:
@@ -288,14 +288,14 @@ class Toolchains:
         return () if request.toolkit is None else self._kind(request).recipe.components(request.toolkit.version)
 
     def _choose(self, request: ToolchainRequest) -> Chain:
-        torch = choose_torch(request, self._sources.torch)
+        framework = choose_framework(request, self._sources.frameworks[request.framework])
         if request.toolkit is None:
-            return torch
+            return framework
         toolkit = self._choose_toolkit(request)
         return Chain(
-            taken=torch.taken + toolkit.taken,
-            refused=torch.refused + toolkit.refused,
-            unreachable=tuple(sorted({*torch.unreachable, *toolkit.unreachable})),
+            taken=framework.taken + toolkit.taken,
+            refused=framework.refused + toolkit.refused,
+            unreachable=tuple(sorted({*framework.unreachable, *toolkit.unreachable})),
         )
 
     def _choose_toolkit(self, request: ToolchainRequest, asked: Callable[[str], bool] = lambda _: True) -> Chain:
@@ -368,15 +368,15 @@ class Toolchains:
         with self._transfers():
             self._trees.provide(wanted)
         for resolved in wanted:
-            for table in resolved.torch.exports:
+            for table in resolved.framework.exports:
                 if not table.is_file():
+                    build = f"a build of {resolved.request.framework.value} without {_label(resolved)}"
                     raise ToolchainError(
-                        f"{resolved.artefacts[0].filename} contains no {table.stem}: it is a build of torch without"
-                        f" {_label(resolved)}",
+                        f"{resolved.artefacts[0].filename} contains no {table.stem}: it is {build}",
                         hint=f"build the {HOST.label} variants of this release, or set an index that has its"
                         f" {_label(resolved)} build",
                     )
-        return tuple(Provided(torch=resolved.torch, toolkit=resolved.toolkit) for resolved in wanted)
+        return tuple(Provided(framework=resolved.framework, toolkit=resolved.toolkit) for resolved in wanted)
 
     @contextmanager
     def _transfers(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ from importlib.resources import files
 from packaging.specifiers import SpecifierSet
 
 from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.errors import ToolchainError
 from kernel_builder.versions import Version
 
@@ -38,7 +39,7 @@ class LibraryRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """Major versions of the host compilers that hold from a release on: the oldest for torch, the newest for a
+    """Major versions of the host compilers that hold from a release on: the oldest for a framework, the newest for a
     toolkit.
     """
 
@@ -48,12 +49,14 @@ class Bound:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TorchRecipe:
-    """What is taken from a torch wheel, and what its headers need of a compiler (newest releases first).
+class FrameworkRecipe:
+    """What is taken from a wheel of a framework, and what its headers need of a compiler (newest releases first).
 
-    ``digest`` changes with what is taken.
+    ``digest`` changes with what is taken. ``abi_library`` is the library whose names prove the C++ ABI, where kernels
+    share one with it.
     """
 
+    kind: FrameworkKind
     digest: str
     project: str
     include: tuple[str, ...]
@@ -62,6 +65,7 @@ class TorchRecipe:
     flavours: tuple[str, ...]
     libraries: tuple[LibraryRecipe, ...]
     host_compilers: tuple[Bound, ...]
+    abi_library: str | None = None
 
     def serves(self, flavour: str | None, backend: Backend | None = None, version: str = "") -> bool:
         """Whether kernels for a toolkit of ``backend`` (``None``: without one) can be compiled with the headers of a
@@ -77,7 +81,7 @@ class TorchRecipe:
         return any(fnmatchcase(flavour.partition(".")[0], pattern) for pattern in self.flavours)
 
     def backends_with(self, has: Callable[[LibraryRecipe], bool]) -> frozenset[Backend]:
-        """The backends none of whose libraries a torch lacks; ``has`` tells of each library whether it does."""
+        """The backends none of whose libraries one lacks; ``has`` tells of each library whether it does."""
         lacking = {library.backend for library in self.libraries if not has(library)}
         return frozenset(backend for backend in Backend if backend not in lacking)
 
@@ -259,10 +263,15 @@ class ToolkitRecipe:
 class Recipe:
     """The whole table."""
 
-    torch: TorchRecipe
+    frameworks: Mapping[FrameworkKind, FrameworkRecipe]
     zig: ZigRecipe
     cxx_libraries: CxxLibrariesRecipe
     toolkits: Mapping[Backend, ToolkitRecipe]
+
+    @property
+    def torch(self) -> FrameworkRecipe:
+        """That of torch."""
+        return self.frameworks[FrameworkKind.TORCH]
 
 
 def bound_for(bounds: Sequence[Bound], version: str) -> Bound | None:
@@ -330,6 +339,7 @@ def _by_major(value: object, majors: Sequence[int]) -> Mapping[int, str]:
 
 _READS = {"leading": True, "whole": False}
 _BOUNDS = "host-compiler"
+_ABI_LIBRARY = "abi-library"
 
 
 def _bounds(tables: list[Mapping[str, object]]) -> tuple[Bound, ...]:
@@ -341,13 +351,15 @@ def _bounds(tables: list[Mapping[str, object]]) -> tuple[Bound, ...]:
 
 
 def _digest(table: Mapping[str, object], number: object) -> str:
-    """Over everything in a table but the bounds, which say nothing about what is taken."""
-    text = json.dumps([number, {key: value for key, value in table.items() if key != _BOUNDS}], sort_keys=True)
+    """Over everything in a table but what says nothing about what is taken."""
+    taken = {key: value for key, value in table.items() if key not in {_BOUNDS, _ABI_LIBRARY}}
+    text = json.dumps([number, taken], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _torch(table: Mapping[str, object], number: object) -> TorchRecipe:
-    return TorchRecipe(
+def _framework(kind: FrameworkKind, table: Mapping[str, object], number: object) -> FrameworkRecipe:
+    return FrameworkRecipe(
+        kind=kind,
         digest=_digest(table, number),
         project=_text(table, "project"),
         include=_texts(table, "include"),
@@ -359,6 +371,7 @@ def _torch(table: Mapping[str, object], number: object) -> TorchRecipe:
             for row in _tables(table, "library")
         ),
         host_compilers=_bounds(_tables(table, _BOUNDS)),
+        abi_library=_text(table, _ABI_LIBRARY) if _ABI_LIBRARY in table else None,
     )
 
 
@@ -405,7 +418,7 @@ def parse_recipe(text: str) -> Recipe:
     table = tomllib.loads(text)
     number = table["recipe"]
     return Recipe(
-        torch=_torch(table["torch"], number),
+        frameworks={kind: _framework(kind, table[kind.value], number) for kind in FrameworkKind if kind.value in table},
         zig=_zig(table["zig"]),
         cxx_libraries=_cxx_libraries(table["cxx-libraries"]),
         toolkits={

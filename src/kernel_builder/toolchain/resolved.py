@@ -10,8 +10,7 @@ from kernel_builder.store.cache import Store, StoreKey
 from kernel_builder.toolchain.choice import Chain, Taken, ToolchainRequest
 from kernel_builder.toolchain.kinds import Kinds
 from kernel_builder.toolchain.link_tables import EXPORTS
-from kernel_builder.toolchain.model import HostCompiler, ProjectPart, ToolkitSdk, TorchSdk
-from kernel_builder.toolchain.recipe import TorchRecipe
+from kernel_builder.toolchain.model import FrameworkSdk, HostCompiler, ProjectPart, ToolkitSdk
 from kernel_builder.toolchain.sources import Sources
 
 _STUB_RECIPE = 1  # raise when stubs come out differently from the same tables
@@ -21,20 +20,20 @@ _STUB_RECIPE = 1  # raise when stubs come out differently from the same tables
 class ResolvedToolchain:
     """What a request is met with: the exact files, and the final values whose directories are made when it is provided.
 
-    ``chain`` says which part comes from where, torch first, and what was refused. ``host`` is the compiler that fits.
-    ``by_project`` are the parts whose source the project itself names.
+    ``chain`` says which part comes from where, the framework first, and what was refused. ``host`` is the compiler that
+    fits. ``by_project`` are the parts whose source the project itself names.
     ``expected_bytes`` is 0 when everything is in the store, ``None`` when something must be fetched (how much is known
     only once the wheels' directories are read).
     """
 
     request: ToolchainRequest
     host: HostCompiler
-    torch: TorchSdk
+    framework: FrameworkSdk
     toolkit: ToolkitSdk | None
     chain: Chain = field(repr=False)
     expected_bytes: int | None
-    torch_key: StoreKey
-    torch_stubs_key: StoreKey
+    framework_key: StoreKey
+    framework_stubs_key: StoreKey
     toolkit_key: StoreKey | None
     toolkit_stubs_key: StoreKey | None
     by_project: tuple[ProjectPart, ...] = ()
@@ -43,11 +42,11 @@ class ResolvedToolchain:
     def fetched_keys(self) -> tuple[StoreKey, ...]:
         """The entries of the store that come from elsewhere; the others are made from these on this machine."""
         toolkit = () if self.toolkit_key is None else (self.toolkit_key,)
-        return (self.torch_key, *toolkit, *(package.key for package in self.host.packages))
+        return (self.framework_key, *toolkit, *(package.key for package in self.host.packages))
 
     @property
     def artefacts(self) -> tuple[Artefact, ...]:
-        """The files that it is made from, torch first, each once, as far as their source describes them."""
+        """The files that it is made from, the framework first, each once, as far as their source describes them."""
         parts = [taken.artefact for taken in self.chain.taken]
         return tuple(dict.fromkeys([*parts, *(one for package in self.host.packages for one in package.artefacts)]))
 
@@ -56,31 +55,31 @@ class ResolvedToolchain:
 class Provided:
     """The same values as in :class:`ResolvedToolchain`, now with everything they name on disk."""
 
-    torch: TorchSdk
+    framework: FrameworkSdk
     toolkit: ToolkitSdk | None
 
 
 class Describer:
     """Turns decisions into :class:`ResolvedToolchain`: store paths follow from the digests of what was chosen."""
 
-    def __init__(self, sources: Sources, store: Store, kinds: Kinds, torch: TorchRecipe) -> None:
+    def __init__(self, sources: Sources, store: Store, kinds: Kinds) -> None:
         self._sources = sources
         self._store = store
         self._kinds = kinds
-        self._torch = torch
 
     @property
     def recipes(self) -> str:
         """A text that changes with what is taken from where."""
-        digests = [self._torch.digest, *(kind.recipe.digest for kind in self._kinds.values())]
+        frameworks = (recipe.digest for recipe in self._sources.recipes.values())
+        digests = [*frameworks, *(kind.recipe.digest for kind in self._kinds.values())]
         return " ".join(digests)
 
     def describe(self, request: ToolchainRequest, host: HostCompiler, chain: Chain) -> ResolvedToolchain:
         """The toolchain that is made of what ``chain`` took."""
-        torch, *others = chain.taken
-        torch_key = self._sources.torch_key(torch)
-        torch_stubs = self._stubs_key(torch_key, host)
-        keys = [torch_key]
+        framework, *others = chain.taken
+        framework_key = self._sources.framework_key(framework)
+        framework_stubs = self._stubs_key(framework_key, host)
+        keys = [framework_key]
         toolkit: ToolkitSdk | None = None
         tree: StoreKey | None = None
         stubs: StoreKey | None = None
@@ -97,28 +96,32 @@ class Describer:
         return ResolvedToolchain(
             request=request,
             host=host,
-            torch=self._torch_sdk(request, torch, self._store.path(torch_key), self._store.path(torch_stubs)),
+            framework=self._framework_sdk(
+                request, framework, self._store.path(framework_key), self._store.path(framework_stubs)
+            ),
             toolkit=toolkit,
             chain=chain,
             expected_bytes=0 if all(self._store.has(key) for key in keys) else None,
-            torch_key=torch_key,
-            torch_stubs_key=torch_stubs,
+            framework_key=framework_key,
+            framework_stubs_key=framework_stubs,
             toolkit_key=tree,
             toolkit_stubs_key=stubs,
             by_project=self._sources.parts_by_project(chain.taken),
         )
 
-    def _torch_sdk(self, request: ToolchainRequest, taken: Taken, entry: Path, stubs: Path) -> TorchSdk:
+    def _framework_sdk(self, request: ToolchainRequest, taken: Taken, entry: Path, stubs: Path) -> FrameworkSdk:
         backend = request.toolkit.backend if request.toolkit is not None else None
-        names = sorted(library.soname for library in self._torch.libraries if library.backend in {None, backend})
+        recipe = self._sources.recipes[request.framework]
+        names = sorted(library.soname for library in recipe.libraries if library.backend in {None, backend})
         root = entry if taken.root is None else taken.root
         # What is used in place was measured when it was chosen: its identity is part of the entry's key.
-        return TorchSdk(
+        return FrameworkSdk(
             version=taken.artefact.version.partition("+")[0],
-            include=tuple(root / folder for folder in self._torch.include_directories),
+            include=tuple(root / folder for folder in recipe.include_directories),
             libraries=stubs,
             exports=tuple(entry / EXPORTS / f"{name}.txt" for name in names),
             identity=entry.name,
+            kind=request.framework,
         )
 
     def _stubs_key(self, tables: StoreKey, host: HostCompiler) -> StoreKey:

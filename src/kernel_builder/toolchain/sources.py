@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.errors import IntegrityError, ToolchainError
 from kernel_builder.events import Reporter
 from kernel_builder.store.artefact import Artefact
@@ -20,19 +21,18 @@ from kernel_builder.store.index import FolderIndex, Index, SimpleIndex
 from kernel_builder.store.settings import IndexSettings, find_certificates, find_index, index_at, split_credentials
 from kernel_builder.store.transport import FIRST_SECONDS, Transport
 from kernel_builder.toolchain.choice import (
-    TORCH,
     ComponentSource,
+    FrameworkSource,
     Taken,
     ToolchainRequest,
-    TorchSource,
     rank_of,
 )
+from kernel_builder.toolchain.framework_wheels import FrameworkWheels
 from kernel_builder.toolchain.kinds import Kinds, Opening
 from kernel_builder.toolchain.local_torch import LocalTorch, site_packages
 from kernel_builder.toolchain.model import ProjectPart
-from kernel_builder.toolchain.recipe import Component, TorchRecipe, default_recipe
+from kernel_builder.toolchain.recipe import Component, FrameworkRecipe, default_recipe
 from kernel_builder.toolchain.settings import BUILT_IN, INDEX, LOCAL, Place, ToolchainSettings
-from kernel_builder.toolchain.torch_wheels import TorchWheels
 
 DOWNLOADS = "downloads"
 """The folder of the store where interrupted downloads of whole archives wait."""
@@ -96,9 +96,9 @@ def _identity_of(taken: Taken, by_project: Mapping[str, str]) -> str:
     return taken.artefact.identity if place is None else f"{taken.artefact.identity} from {place}"
 
 
-def _torch_key(taken: Taken, recipe: TorchRecipe, by_project: Mapping[str, str]) -> StoreKey:
+def _framework_key(taken: Taken, recipe: FrameworkRecipe, by_project: Mapping[str, str]) -> StoreKey:
     wheel = _identity_of(taken, by_project)
-    return StoreKey.of(f"torch-{taken.artefact.version}", wheel=wheel, recipe=recipe.digest)
+    return StoreKey.of(f"{recipe.kind.value}-{taken.artefact.version}", wheel=wheel, recipe=recipe.digest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,11 +109,11 @@ class Sources:
     of Debian's mirror.
     """
 
-    torch: tuple[TorchSource, ...]
+    frameworks: Mapping[FrameworkKind, tuple[FrameworkSource, ...]]
     toolkits: Mapping[Backend, tuple[ComponentSource, ...]]
     network: Network
     fingerprint: str
-    recipe: TorchRecipe
+    recipes: Mapping[FrameworkKind, FrameworkRecipe]
     debian: Transport
     at_hand: frozenset[str] = field(default_factory=frozenset)
     by_project: Mapping[str, str] = field(default_factory=dict)
@@ -122,9 +122,9 @@ class Sources:
         """What the store keys on: see :func:`_identity_of`."""
         return _identity_of(taken, self.by_project)
 
-    def torch_key(self, taken: Taken) -> StoreKey:
-        """The entry of the store for a torch."""
-        return _torch_key(taken, self.recipe, self.by_project)
+    def framework_key(self, taken: Taken) -> StoreKey:
+        """The entry of the store for a framework."""
+        return _framework_key(taken, self.recipes[FrameworkKind(taken.part)], self.by_project)
 
     def parts_by_project(self, taken: Sequence[Taken]) -> tuple[ProjectPart, ...]:
         """What among ``taken`` comes from sources that the project itself names, each file once."""
@@ -140,16 +140,16 @@ class Sources:
         """Whether that source is on this machine."""
         return label in self.at_hand
 
-    def rank(self, backend: Backend | None, label: str) -> int:
-        """The place of a source in the order of a backend's toolkits (``None``: of torch); behind all others when it is
+    def rank(self, of: Backend | FrameworkKind, label: str) -> int:
+        """The place of a source in the order of a backend's toolkits, or of a framework; behind all others when it is
         not configured.
         """
-        labels = [source.label for source in (self.torch if backend is None else self.toolkits[backend])]
+        labels = [source.label for source in (self.toolkits[of] if isinstance(of, Backend) else self.frameworks[of])]
         return labels.index(label) if label in labels else len(labels)
 
-    def torch_named(self, label: str) -> TorchSource:
+    def framework_named(self, kind: FrameworkKind, label: str) -> FrameworkSource:
         """The source of that label. Raises :class:`ToolchainError` when it is no longer configured."""
-        return _named(self.torch, label)
+        return _named(self.frameworks[kind], label)
 
     def toolkit_named(self, backend: Backend, label: str) -> ComponentSource:
         """The source of that label. Raises :class:`ToolchainError` when it is no longer configured."""
@@ -167,9 +167,9 @@ class Sources:
         """What the source ``label``, on this machine, has now for a part: its best, or ``was`` where that still is
         there. ``None`` when it no longer has anything.
         """
-        if part == TORCH:
-            torch = next((source for source in self.torch if source.label == label), None)
-            candidates = torch.candidates(request)[0] if torch else ()
+        if part == request.part:
+            own = next((source for source in self.frameworks[request.framework] if source.label == label), None)
+            candidates = own.candidates(request)[0] if own else ()
             here = [candidate for candidate in candidates if candidate.root is not None]
             here.sort(key=lambda candidate: (candidate.artefact != was, rank_of(candidate, request.toolkit)))
             found = here[0] if here else None
@@ -187,7 +187,7 @@ class Sources:
         return answer if isinstance(answer, Taken) else None
 
 
-_Labelled = TypeVar("_Labelled", TorchSource, ComponentSource)
+_Labelled = TypeVar("_Labelled", FrameworkSource, ComponentSource)
 
 
 def _named(sources: Sequence[_Labelled], label: str) -> _Labelled:
@@ -205,7 +205,6 @@ def open_sources(
     *,
     environ: Mapping[str, str],
     offline: bool = False,
-    torch: TorchRecipe | None = None,
     indexes: Mapping[str, Index] | None = None,
 ) -> Sources:
     """The sources that ``settings`` name, for toolkits of ``kinds``. Nothing is asked yet. ``indexes`` stand in for
@@ -213,8 +212,7 @@ def open_sources(
 
     Raises :class:`NetworkError` for an address that is none.
     """
-    recipe = torch or default_recipe().torch
-    opener = _Opener(settings, store, reporter, kinds, environ, offline, recipe, dict(indexes or {}))
+    opener = _Opener(settings, store, reporter, kinds, environ, offline, dict(indexes or {}))
     for name in settings.order:
         opener.add(name)
     return opener.sources()
@@ -229,7 +227,6 @@ class _Opener:
         kinds: Kinds,
         environ: Mapping[str, str],
         offline: bool,
-        recipe: TorchRecipe,
         indexes: dict[str, Index],
     ) -> None:
         self._settings = settings
@@ -238,9 +235,9 @@ class _Opener:
         self._kinds = kinds
         self._environ = environ
         self._offline = offline
-        self._recipe = recipe
+        self._recipes = default_recipe().frameworks
         self._given = indexes
-        self._torch: list[TorchSource] = []
+        self._frameworks: dict[FrameworkKind, list[FrameworkSource]] = {kind: [] for kind in self._recipes}
         self._toolkits: dict[Backend, list[ComponentSource]] = {backend: [] for backend in kinds}
         self._indexes: list[Index] = []
         self._transports: list[Transport] = []
@@ -259,10 +256,13 @@ class _Opener:
         if name not in BUILT_IN or name == INDEX:
             index = self._given.get(name) or self._open_index(name)
             self._indexes.append(index)
-            self._torch.append(TorchWheels(index, self._recipe, stored=self._stored, parts=self._parts))
+            for kind, recipe in self._recipes.items():
+                wheels = FrameworkWheels(index, recipe, stored=self._stored, parts=self._parts)
+                self._frameworks[kind].append(wheels)
             self._facts.append(f"{name} {index.fingerprint}")
         elif name == LOCAL:
-            self._torch.append(LocalTorch(site_packages(self._environ), self._recipe))
+            torch = self._recipes[FrameworkKind.TORCH]
+            self._frameworks[torch.kind].append(LocalTorch(site_packages(self._environ), torch))
             self._facts.append(name)
             self._at_hand.add(name)
         opening = Opening(
@@ -273,8 +273,8 @@ class _Opener:
             downloads=self._store.root / DOWNLOADS,
             index=index,
         )
-        for backend, kind in self._kinds.items():
-            opened = kind.open(opening)
+        for backend, toolkit in self._kinds.items():
+            opened = toolkit.open(opening)
             if opened is None:
                 continue
             self._toolkits[backend].append(opened.source)
@@ -310,11 +310,11 @@ class _Opener:
         self._transports.append(transport)
         return transport
 
-    def _torch_key(self, taken: Taken) -> StoreKey:
-        return _torch_key(taken, self._recipe, self._by_project)
+    def _framework_key(self, taken: Taken) -> StoreKey:
+        return _framework_key(taken, self._recipes[FrameworkKind(taken.part)], self._by_project)
 
     def _stored(self, taken: Taken) -> Path | None:
-        key = self._torch_key(taken)
+        key = self._framework_key(taken)
         return self._store.path(key) if self._store.has(key) else None
 
     @contextmanager
@@ -322,7 +322,7 @@ class _Opener:
         """The folder for parts of the entry that ``taken`` is to become, for this process alone. It does not stay when
         what arrived was wrong: a later attempt would go on from the same bytes.
         """
-        name = self._torch_key(taken).name
+        name = self._framework_key(taken).name
         with self._store.machine_errors(), self._store.lock(name):
             folder = self._store.root / PARTS / name
             folder.mkdir(parents=True, exist_ok=True)
@@ -337,11 +337,11 @@ class _Opener:
         debian = self._transport(self._settings.debian_mirror, False)
         return Sources(
             debian=debian,
-            torch=tuple(self._torch),
+            frameworks={kind: tuple(sources) for kind, sources in self._frameworks.items()},
             toolkits={backend: tuple(sources) for backend, sources in self._toolkits.items()},
             network=Network(indexes=tuple(self._indexes), transports=tuple(self._transports)),
             fingerprint=digest,
-            recipe=self._recipe,
+            recipes=self._recipes,
             at_hand=frozenset(self._at_hand),
             by_project=dict(self._by_project),
         )

@@ -14,10 +14,10 @@ from kernel_builder.binary.stable_abi import stable_header_roots
 from kernel_builder.errors import ToolchainError
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store, StoreKey
-from kernel_builder.toolchain.model import TorchSdk
+from kernel_builder.toolchain.model import FrameworkSdk
 
 
-def _key(store: Store, torch: TorchSdk) -> StoreKey:
+def _key(store: Store, torch: FrameworkSdk) -> StoreKey:
     """The store names an entry by its content; a torch elsewhere may change, and its identity tells."""
     include = torch.include[0]
     facts = {"include": str(include), "version": torch.version, "roots": list(stable_header_roots())}
@@ -28,13 +28,13 @@ def _key(store: Store, torch: TorchSdk) -> StoreKey:
     return StoreKey.of(f"torch-{torch.version}-stable", **facts)
 
 
-def stable_sdk(store: Store, torch: TorchSdk) -> TorchSdk:
+def stable_sdk(store: Store, torch: FrameworkSdk) -> FrameworkSdk:
     """``torch`` with its stable headers alone, at the place where :func:`provide_stable_headers` puts them."""
     key = _key(store, torch)
     return replace(torch, include=(store.path(key),), identity=key.name)
 
 
-def provide_stable_headers(store: Store, torch: TorchSdk) -> None:
+def provide_stable_headers(store: Store, torch: FrameworkSdk) -> None:
     """Copy the stable headers of ``torch`` (with all of its headers) into the store, if they are not there yet.
 
     Raises :class:`ToolchainError` for a release that has none, :class:`MachineError` when the store cannot be written.

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store, StoreKey
-from kernel_builder.toolchain.model import TorchSdk
+from kernel_builder.toolchain.model import FrameworkSdk
 
 OPERATOR_MACRO = "KERNEL_BUILDER_OP_"
 PART_MACRO = "KERNEL_BUILDER_PART_"
@@ -134,12 +134,12 @@ def _proved() -> tuple[str, ...]:
     return tuple(entry["torch"] for entry in tomllib.loads(text).get("proved", ()))
 
 
-def slim_sdk(store: Store, torch: TorchSdk) -> TorchSdk:
+def slim_sdk(store: Store, torch: FrameworkSdk) -> FrameworkSdk:
     """``torch`` with the place where :func:`provide_slim_headers` puts its slim headers."""
     return replace(torch, slim=store.path(_key(torch)))
 
 
-def provide_slim_headers(store: Store, torch: TorchSdk) -> None:
+def provide_slim_headers(store: Store, torch: FrameworkSdk) -> None:
     """Make the slim headers of ``torch`` in the store, if they are not there yet. For a release that has none, the
     entry has no file but an empty list of operators.
 
@@ -177,7 +177,7 @@ def definitions(words: frozenset[str], operators: frozenset[str]) -> tuple[str, 
     )
 
 
-def _key(torch: TorchSdk) -> StoreKey:
+def _key(torch: FrameworkSdk) -> StoreKey:
     return StoreKey.of(f"torch-{torch.version}-slim", headers=torch.identity, recipe=_RECIPE)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.errors import IntegrityError, ToolchainError
 from kernel_builder.events import Reporter
 from kernel_builder.store.artefact import Artefact
@@ -65,13 +66,13 @@ class Trees:
         )
 
     def _trees(self, resolved: ResolvedToolchain) -> list[_Tree]:
-        torch, *others = resolved.chain.taken
+        framework, *others = resolved.chain.taken
         trees = [
             _Tree(
                 host=resolved.host,
-                key=resolved.torch_key,
-                stubs=resolved.torch_stubs_key,
-                build=partial(self._build_torch, resolved.torch_key, torch),
+                key=resolved.framework_key,
+                stubs=resolved.framework_stubs_key,
+                build=partial(self._build_framework, resolved.framework_key, framework),
             )
         ]
         toolkit = resolved.request.toolkit
@@ -92,9 +93,9 @@ class Trees:
 
         Raises :class:`NetworkError`: the directories of wheels are read.
         """
-        torch, *others = resolved.chain.taken
+        framework, *others = resolved.chain.taken
         bytes_of = dict.fromkeys((taken.artefact.filename for taken in resolved.chain.taken), 0)
-        bytes_of.update(self._once(resolved.torch_key, partial(self._weigh_torch, torch)))
+        bytes_of.update(self._once(resolved.framework_key, partial(self._weigh_framework, framework)))
         toolkit = resolved.request.toolkit
         if toolkit is not None and resolved.toolkit_key is not None:
             bytes_of.update(self._once(resolved.toolkit_key, partial(self._weigh_toolkit, toolkit, others)))
@@ -108,9 +109,11 @@ class Trees:
             self._weights[key] = weigh()
         return self._weights[key]
 
-    def _weigh_torch(self, torch: Taken) -> Mapping[str, int]:
-        at_hand = self._sources.is_at_hand(torch.source)
-        return {torch.artefact.filename: 0 if at_hand else self._sources.torch_named(torch.source).weigh(torch)}
+    def _weigh_framework(self, taken: Taken) -> Mapping[str, int]:
+        if self._sources.is_at_hand(taken.source):
+            return {taken.artefact.filename: 0}
+        source = self._sources.framework_named(FrameworkKind(taken.part), taken.source)
+        return {taken.artefact.filename: source.weigh(taken)}
 
     def _weigh_toolkit(self, toolkit: Toolkit, taken: Iterable[Taken]) -> Mapping[str, int]:
         bytes_of: dict[str, int] = {}
@@ -138,9 +141,11 @@ class Trees:
 
         self._store.ensure(tree.stubs, stubs, check)
 
-    def _build_torch(self, key: StoreKey, taken: Taken, into: Path) -> Sequence[Artefact]:
-        with fetching(self._store, self._reporter, f"torch {taken.artefact.version}", key) as (scratch, progress):
-            return self._sources.torch_named(taken.source).fill(taken, scratch=scratch, progress=progress, into=into)
+    def _build_framework(self, key: StoreKey, taken: Taken, into: Path) -> Sequence[Artefact]:
+        what = f"{taken.part} {taken.artefact.version}"
+        with fetching(self._store, self._reporter, what, key) as (scratch, progress):
+            source = self._sources.framework_named(FrameworkKind(taken.part), taken.source)
+            return source.fill(taken, scratch=scratch, progress=progress, into=into)
 
     def _build_toolkit(self, key: StoreKey, toolkit: Toolkit, taken: Sequence[Taken], into: Path) -> Sequence[Artefact]:
         """Everything that the sources give in one tree, which is then seen to work."""

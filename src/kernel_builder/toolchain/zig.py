@@ -98,9 +98,7 @@ class ZigCompilers:
         clang = host_limits(purpose).get(Family.CLANG)
         project = Path(self._recipe.project)
         if clang is None:
-            return Rejected(
-                path=project, reason=f"{purpose.toolkit} accepts no clang that torch {purpose.torch} accepts"
-            )
+            return Rejected(path=project, reason=f"{purpose.toolkit} accepts no clang that {purpose.headers} accepts")
         allowed = self._recipe.releases(clang.newest)
         if allowed is None:
             return Rejected(path=project, reason=f"every release contains a newer clang than {clang.newest}")

@@ -261,7 +261,7 @@ def _limits(host: HostCompiler) -> str:
     """What a compiler does not serve, of all that is in the support table."""
     rows = [row for row in load_support().rows if row.platform.machine.value == host.machine]
     releases = sorted({row.torch for row in rows})
-    fitting = [str(torch) for torch in releases if why_unfit(host, Purpose(torch=str(torch))) is None]
+    fitting = [str(torch) for torch in releases if why_unfit(host, Purpose(release=str(torch))) is None]
     old = [str(torch) for torch in releases if str(torch) not in fitting]
     limits = [f"too old for torch {old[0]} and later"] if old else []
     for backend, kind in toolkit_kinds().items():
@@ -274,7 +274,7 @@ def _limits(host: HostCompiler) -> str:
 
 def _serves(host: HostCompiler, torch: str, kind: ToolkitKind, version: str) -> bool:
     bound = bound_for(kind.recipe.host_compilers, version)
-    purpose = Purpose(torch=torch, toolkit=Toolkit(backend=kind.backend, version=version), bound=bound)
+    purpose = Purpose(release=torch, toolkit=Toolkit(backend=kind.backend, version=version), bound=bound)
     return why_unfit(host, purpose) is None
 
 

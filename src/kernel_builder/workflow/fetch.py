@@ -223,7 +223,7 @@ def restore(names: Iterable[str], run: Run, settings: Path | None = None) -> tup
     for request in provider.kept_requests():
         resolved = provider.resolve(request)
         provide_sysroot(run.store, resolved.host, run.environ)
-        keys = (resolved.torch_key, resolved.torch_stubs_key, resolved.toolkit_key, resolved.toolkit_stubs_key)
+        keys = (resolved.framework_key, resolved.framework_stubs_key, resolved.toolkit_key, resolved.toolkit_stubs_key)
         if any(key is not None and key.name in wanted for key in keys):
             again.append(resolved)
     provider.provide_all(again)

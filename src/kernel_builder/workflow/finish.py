@@ -132,7 +132,7 @@ class Finisher:
         entry = next(kept for kept in self.prepared.matrix.kept if kept.name == variant.name)
         if stable_target(entry) is None:
             return ()
-        return self.prepared.chosen.resolved[variant.name].torch.include
+        return self.prepared.chosen.resolved[variant.name].framework.include
 
     def _install(self, variant: VariantPlan, compiled: tuple[str, ...]) -> VariantOutcome:
         plan = self.prepared.plan

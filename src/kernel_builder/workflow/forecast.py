@@ -84,7 +84,11 @@ def _bytes(chosen: Chosen, name: str, counted: set[tuple[str, str]]) -> int | No
         return None
     total = 0
     for taken in resolved.chain.taken:
-        key = resolved.torch_key if taken is resolved.chain.taken[0] else resolved.toolkit_key or resolved.torch_key
+        key = (
+            resolved.framework_key
+            if taken is resolved.chain.taken[0]
+            else resolved.toolkit_key or resolved.framework_key
+        )
         file = key.name, taken.artefact.filename
         if file not in counted:
             counted.add(file)

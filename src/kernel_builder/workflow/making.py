@@ -95,8 +95,8 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
     knew = prepared.has_compilers
     fetched = provide(prepared.chosen, prepared.matrix, run)
     for toolchain in prepared.planning.toolchains.values():
-        if toolchain.torch.slim is not None:
-            provide_slim_headers(run.store, toolchain.torch)
+        if toolchain.framework.slim is not None:
+            provide_slim_headers(run.store, toolchain.framework)
     if not knew:
         prepared = prepared.planned_again()
     plan = prepared.plan

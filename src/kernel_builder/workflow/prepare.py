@@ -67,7 +67,7 @@ class Prepared:
     def has_compilers(self) -> bool:
         """Whether every toolkit's compiler is at hand, and could be asked how it works, and so are slim headers."""
         toolchains = self.planning.toolchains.values()
-        slim = [toolchain.torch.slim for toolchain in toolchains]
+        slim = [toolchain.framework.slim for toolchain in toolchains]
         return all(
             toolchain.toolkit is None or toolchain.toolkit.compiler.is_file() for toolchain in toolchains
         ) and all(folder is None or operators_of(folder) is not None for folder in slim)
@@ -125,7 +125,7 @@ def prepare(
     _refuse_what_is_missed(chosen, matrix, selection, complete=complete)
     missing = {entry.name for entry in chosen.unavailable}
     toolchains, framework = _toolchains(matrix, chosen, run, headers), rules_of(project.framework.kind)
-    slim = any(toolchain.torch.slim is not None for toolchain in toolchains.values())
+    slim = any(toolchain.framework.slim is not None for toolchain in toolchains.values())
     planning = Planning(
         project=project,
         variants=tuple(entry for entry in matrix.kept if entry.name not in missing),
@@ -193,15 +193,15 @@ def _toolchains(matrix: Matrix, chosen: Chosen, run: Run, headers: Headers) -> M
                 provide_sysroot(run.store, answer.host, run.environ, run.answers),
             )
         host, sysroot = hosts[answer.host]
-        torch = answer.torch
+        framework = answer.framework
         if stable_target(entry) is not None:
-            torch = stable_sdk(run.store, torch)
-        elif answer.toolkit is not None and uses_slim(headers, torch) is not Headers.FULL:
-            torch = slim_sdk(run.store, torch)
+            framework = stable_sdk(run.store, framework)
+        elif answer.toolkit is not None and uses_slim(headers, framework) is not Headers.FULL:
+            framework = slim_sdk(run.store, framework)
         return Toolchain(
             host=host,
             sysroot=sysroot,
-            torch=torch,
+            framework=framework,
             toolkit=answer.toolkit,
             libraries=tuple(library.headers for library in chosen.depends[entry.backend]),
             python=python,

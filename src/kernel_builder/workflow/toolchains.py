@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kernel_builder.backends import toolkit_kinds
 from kernel_builder.config.backends import Backend
-from kernel_builder.config.model import Project
+from kernel_builder.config.model import FrameworkKind, Project
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.index import Index, SimpleIndex
@@ -30,7 +30,7 @@ from kernel_builder.toolchain.sources import DOWNLOADS, Sources, open_sources
 from kernel_builder.toolchain.stable_headers import provide_stable_headers
 from kernel_builder.toolchain.zig import ZigCompilers
 from kernel_builder.variants.matrix import Kept, Matrix, stable_target
-from kernel_builder.variants.names import TorchTag
+from kernel_builder.variants.names import ArchVariant, TorchTag, TvmFfiTag, Variant
 from kernel_builder.variants.support import SupportRow
 from kernel_builder.workflow.guide import LockGuide
 from kernel_builder.workflow.outcome import Unavailable
@@ -38,13 +38,19 @@ from kernel_builder.workflow.run import Run
 from kernel_builder.workflow.select import obstacles
 
 
-def toolchain_request(row: SupportRow) -> ToolchainRequest:
-    """What a build of torch for Linux is compiled with."""
+def toolchain_request(row: SupportRow, compiled: Variant | None = None) -> ToolchainRequest:
+    """What the variant ``compiled`` for Linux, with the build ``row`` of torch behind it, is compiled with; ``None``
+    stands for the variant of that build itself.
+    """
     variant = row.variant
     version = variant.compute.version
     toolkit = Toolkit(backend=variant.backend, version=f"{version[0]}.{version[1]}") if version else None
+    if isinstance(compiled, ArchVariant) and isinstance(compiled.tag, TvmFfiTag):
+        major, minor = compiled.tag.version
+        release, kind = f"{major}.{minor}", FrameworkKind.TVM_FFI
+        return ToolchainRequest(release=release, machine=variant.machine, toolkit=toolkit, framework=kind)
     return ToolchainRequest(
-        torch=str(row.torch),
+        release=str(row.torch),
         machine=variant.machine,
         abi=variant.tag.abi if isinstance(variant.tag, TorchTag) else None,
         toolkit=toolkit,
@@ -204,7 +210,7 @@ def choose_toolchains(project: Project, matrix: Matrix, run: Run, options: Toolc
     guide = LockGuide(project.root, options.lock, run.reporter, recall=options.recall)
 
     def way(entry: Kept, row: SupportRow) -> Callable[[], ResolvedToolchain]:
-        request = toolchain_request(row)
+        request = toolchain_request(row, entry.variant)
         return lambda: guide.resolve(entry.name, request, provider, depends[entry.backend])
 
     found = resolve_all(
@@ -279,7 +285,7 @@ def provide(chosen: Chosen, matrix: Matrix, run: Run) -> int:
         for entry in matrix.kept:
             # The headers of a variant on the stable ABI lie on their own, where its plan has them.
             if entry.name in chosen.resolved and stable_target(entry) is not None:
-                provide_stable_headers(run.store, chosen.resolved[entry.name].torch)
+                provide_stable_headers(run.store, chosen.resolved[entry.name].framework)
         fetched += chosen.provider.bytes_received
     return fetched
 

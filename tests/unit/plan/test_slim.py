@@ -14,7 +14,7 @@ from kernel_builder.plan import slim
 from kernel_builder.plan.slim import slim_definitions, uses_slim
 from kernel_builder.project.inputs import build_inputs
 from kernel_builder.project.survey import survey
-from kernel_builder.toolchain.model import TorchSdk
+from kernel_builder.toolchain.model import FrameworkSdk
 from kernel_builder.toolchain.torch_slim import OPERATORS
 
 TOML = """\
@@ -36,15 +36,15 @@ src = [{sources}]
 OWN = "AT_PER_OPERATOR_HEADERS"
 
 
-def sdk(folder: Path, operators: str | None) -> TorchSdk:
+def sdk(folder: Path, operators: str | None) -> FrameworkSdk:
     if operators is not None:
         (folder / OPERATORS).write_text(operators, encoding="ascii")
-    return TorchSdk(
+    return FrameworkSdk(
         version="2.13.0", include=(folder,), libraries=folder, exports=(), identity="torch-2.13.0-1", slim=folder
     )
 
 
-def found(make_project: ProjectMaker, torch: TorchSdk, files: dict[str, str]) -> dict[str, tuple[str, ...]]:
+def found(make_project: ProjectMaker, torch: FrameworkSdk, files: dict[str, str]) -> dict[str, tuple[str, ...]]:
     sources = sorted(name for name in files if name.endswith(".cu"))
     listed = ", ".join(f'"{name}"' for name in sources)
     root = make_project("kk", {"bind.cpp": "", **files}, toml=TOML.format(sources=listed))

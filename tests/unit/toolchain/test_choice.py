@@ -26,7 +26,7 @@ from kernel_builder.toolchain.choice import (
     Refused,
     ToolchainRequest,
     choose_components,
-    choose_torch,
+    choose_framework,
 )
 from kernel_builder.toolchain.local_torch import LocalTorch
 from kernel_builder.toolchain.model import Toolkit
@@ -195,8 +195,8 @@ def test_the_error_of_a_source_is_told_alike_each_time(debian: CudaDebian) -> No
 
 
 def test_without_any_source_of_torch_that_is_said(tmp_path: Path) -> None:
-    request = ToolchainRequest(torch="2.13", machine=Machine.X86_64)
+    request = ToolchainRequest(release="2.13", machine=Machine.X86_64)
     with pytest.raises(ToolchainError, match="the configured sources have no candidates"):
-        choose_torch(request, ())
+        choose_framework(request, ())
     with pytest.raises(ToolchainError, match=r"local: torch 2\.13: no environment here has torch"):
-        choose_torch(request, (LocalTorch((tmp_path,), default_recipe().torch),))
+        choose_framework(request, (LocalTorch((tmp_path,), default_recipe().torch),))

@@ -55,9 +55,9 @@ def fake_clang(directory: Path, name: str, *, version: str, library: int | None 
 
 def purpose(torch: str, cuda: str | None) -> Purpose:
     if cuda is None:
-        return Purpose(torch=torch)
+        return Purpose(release=torch)
     toolkit = Toolkit(backend=Backend("cuda"), version=cuda)
-    return purpose_of(ToolchainRequest(torch=torch, machine=Machine.X86_64, toolkit=toolkit), toolkit_kinds())
+    return purpose_of(ToolchainRequest(release=torch, machine=Machine.X86_64, toolkit=toolkit), toolkit_kinds())
 
 
 def choose(compilers: HostCompilers, *, torch: str = "2.13", cuda: str | None = None) -> HostCompiler:
@@ -140,7 +140,7 @@ def test_a_gcc_that_fits_goes_before_every_clang(tmp_path: Path) -> None:
     clang = fake_clang(tmp_path, "clang++", version="19.1.7")
     compilers = find_host_compilers({"PATH": str(tmp_path)})
     assert str(choose(compilers)) == "g++ 12.2.0"
-    _, refused = judge_host_compilers(compilers, Purpose(torch="2.13"))
+    _, refused = judge_host_compilers(compilers, Purpose(release="2.13"))
     assert [str(entry) for entry in refused] == [
         f"{clang}: it is clang++ 19.1.7, which also fits; g++ 12.2.0 is preferred"
     ]

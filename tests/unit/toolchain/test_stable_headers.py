@@ -10,7 +10,7 @@ import pytest
 from kernel_builder.errors import ToolchainError
 from kernel_builder.store.cache import Store
 from kernel_builder.toolchain.identity import tree_identity
-from kernel_builder.toolchain.model import TorchSdk
+from kernel_builder.toolchain.model import FrameworkSdk
 from kernel_builder.toolchain.stable_headers import provide_stable_headers, stable_sdk
 
 HEADERS = {
@@ -23,12 +23,12 @@ HEADERS = {
 }
 
 
-def torch_in(folder: Path, headers: dict[str, str]) -> TorchSdk:
+def torch_in(folder: Path, headers: dict[str, str]) -> FrameworkSdk:
     for name, text in headers.items():
         path = folder / "include" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="ascii")
-    return TorchSdk(
+    return FrameworkSdk(
         version="2.13.0",
         include=(folder / "include", folder / "api"),
         libraries=folder / "stubs",

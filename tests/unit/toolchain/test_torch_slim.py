@@ -11,7 +11,7 @@ import pytest
 
 from kernel_builder.store.cache import Store
 from kernel_builder.toolchain import torch_slim
-from kernel_builder.toolchain.model import TorchSdk
+from kernel_builder.toolchain.model import FrameworkSdk
 from kernel_builder.toolchain.torch_slim import (
     DEFINITIONS,
     SLIM,
@@ -72,17 +72,17 @@ inline int zeros(int size, int more) {
 }
 
 
-def sdk(folder: Path) -> TorchSdk:
+def sdk(folder: Path) -> FrameworkSdk:
     for name, text in HEADERS.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="ascii")
-    return TorchSdk(
+    return FrameworkSdk(
         version="2.13.0", include=(folder, folder / API), libraries=folder, exports=(), identity="torch-2.13.0-1"
     )
 
 
-def complaint(slim: Path, torch: TorchSdk, text: str) -> str:
+def complaint(slim: Path, torch: FrameworkSdk, text: str) -> str:
     """What a compiler has against ``text``, with the definitions that its words ask for."""
     operators = operators_of(slim)
     assert operators is not None

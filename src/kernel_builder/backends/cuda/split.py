@@ -118,7 +118,7 @@ class _Splitter:
             # Of what others made, nothing is looked up in any other: equal files of theirs give equal results.
             words = " ".join(word for step in steps for word in step.command)
             return tuple(tree for tree in trees if tree.name == "toolkit" or f"{{tree:{tree.name}}}" in words)
-        folder = self._context.toolchain.torch.slim
+        folder = self._context.toolchain.framework.slim
         return (*trees, Tree(name=SLIM, identity=folder.name)) if slim and folder is not None else trees
 
     def _steps(self, group: tuple[Invocation, ...], depfile: str | None, made: str) -> tuple[Step, ...]:
@@ -130,7 +130,7 @@ class _Splitter:
         """``group`` with slim headers, if the source has any. To prove them, both are made, and must be the same; the
         files of the slim ones have a name of their own.
         """
-        definitions, folder = self._context.slim.get(self._unit.source), self._context.toolchain.torch.slim
+        definitions, folder = self._context.slim.get(self._unit.source), self._context.toolchain.framework.slim
         if definitions is None or folder is None:
             return ()
         before = ("-isystem", self._context.word(folder), *(f"-D{name}" for name in definitions))

@@ -14,7 +14,7 @@ from kernel_builder.actions.units import Unit
 from kernel_builder.backends.cuda import prove
 from kernel_builder.backends.cuda.split import split_actions
 from kernel_builder.config.backends import Backend
-from kernel_builder.toolchain.model import HostCompiler, Sysroot, Toolchain, Toolkit, ToolkitSdk, TorchSdk
+from kernel_builder.toolchain.model import FrameworkSdk, HostCompiler, Sysroot, Toolchain, Toolkit, ToolkitSdk
 
 STORE = Path("/store")
 DEFINITIONS = ("AT_PER_OPERATOR_HEADERS", "KERNEL_BUILDER_OP_sum")
@@ -29,7 +29,7 @@ def actions(folder: Path, *, slim: bool = True, verify: bool = False) -> tuple[A
         exports=(),
         identity="cuda-13.0-1",
     )
-    torch = TorchSdk(
+    torch = FrameworkSdk(
         version="2.13.0",
         include=(STORE / "store" / "torch",),
         libraries=STORE / "stubs",
@@ -53,7 +53,7 @@ def actions(folder: Path, *, slim: bool = True, verify: bool = False) -> tuple[A
         toolchain=Toolchain(
             host=HostCompiler(cxx=CXX, version="12.2.0", target="x86_64-linux-gnu", library=12),
             sysroot=Sysroot(libraries=STORE / "lib", shim=STORE / "shim", floor="2.27"),
-            torch=torch,
+            framework=torch,
             toolkit=toolkit,
         ),
         cxx_standard=20,

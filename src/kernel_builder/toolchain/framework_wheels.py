@@ -1,4 +1,4 @@
-"""Headers and export tables of one torch release, out of the beginning and the middle of its wheel (F1, F2,
+"""Headers and export tables of one release of a framework, out of the beginning and the middle of its wheel (F1, F2,
 F11).
 
 One wheel serves the CPU variant and every CUDA version of its release: the headers are the same.
@@ -19,9 +19,9 @@ from kernel_builder.store.index import Index, IndexFile, describe_index, fitting
 from kernel_builder.store.progress import Progress
 from kernel_builder.store.transport import NotFoundError
 from kernel_builder.store.wheel import Member, Wheel
-from kernel_builder.toolchain.choice import TORCH, Refused, Taken, ToolchainRequest, TorchCandidate, TorchFacts
+from kernel_builder.toolchain.choice import FrameworkCandidate, FrameworkFacts, Refused, Taken, ToolchainRequest
 from kernel_builder.toolchain.link_tables import EXPORTS, read_symbols, table_cost, write_table
-from kernel_builder.toolchain.recipe import LibraryRecipe, TorchRecipe
+from kernel_builder.toolchain.recipe import FrameworkRecipe, LibraryRecipe
 from kernel_builder.toolchain.torch_abi import prove_abi
 from kernel_builder.toolchain.wheels import wheel_artefact
 
@@ -29,12 +29,9 @@ _LEADING = 5 * 2**19  # bytes that the names of one of its large libraries take 
 _TABLE_SPACE = 32 * 2**20
 """Room for the export tables, in bytes; torch's take about 15 MiB."""
 
-ABI_LIBRARY = "libc10.so"
-"""The library whose names prove the C++ ABI: a small one."""
 
-
-class TorchWheels:
-    """The torch wheels of one index. A :class:`~kernel_builder.toolchain.choice.TorchSource`.
+class FrameworkWheels:
+    """The wheels of a framework in one index. A :class:`~kernel_builder.toolchain.choice.FrameworkSource`.
 
     ``stored`` gives the entry of a wheel that is in the store, where its facts can be read without the network;
     ``parts`` a directory, for the time of a block, where what arrives of a wheel is kept: its fetching goes on from it.
@@ -43,7 +40,7 @@ class TorchWheels:
     def __init__(
         self,
         index: Index,
-        recipe: TorchRecipe,
+        recipe: FrameworkRecipe,
         *,
         stored: Callable[[Taken], Path | None],
         parts: Callable[[Taken], AbstractContextManager[Path]],
@@ -53,17 +50,17 @@ class TorchWheels:
         self._stored = stored
         self._parts = parts
         self._files: dict[str, IndexFile] = {}
-        self._facts: dict[str, TorchFacts] = {}
+        self._facts: dict[str, FrameworkFacts] = {}
 
     @property
     def label(self) -> str:
         """The index's."""
         return self._index.label
 
-    def candidates(self, request: ToolchainRequest) -> tuple[Sequence[TorchCandidate], Sequence[Refused]]:
-        """See :class:`~kernel_builder.toolchain.choice.TorchSource`."""
+    def candidates(self, request: ToolchainRequest) -> tuple[Sequence[FrameworkCandidate], Sequence[Refused]]:
+        """See :class:`~kernel_builder.toolchain.choice.FrameworkSource`."""
         project = self._recipe.project
-        allowed = SpecifierSet(f"=={request.torch}.*")
+        allowed = SpecifierSet(f"=={request.release}.*")
         wanted = f"{project} {allowed}"
         try:
             files = self._index.files(project)
@@ -72,55 +69,57 @@ class TorchWheels:
         fitting, rejections = fitting_wheels(files, allowed=allowed, machine=request.machine.value)
         if not fitting:
             return (), (self._refuse(wanted, why_none(files, rejections, allowed)),)
-        candidates: list[TorchCandidate] = []
+        candidates: list[FrameworkCandidate] = []
         refused: list[Refused] = []
         for file in fitting:
             if not self._recipe.serves(file.version.local, *request.compute):
                 refused.append(self._refuse(file.filename, f"{file.version.local} builds have different headers"))
                 continue
             self._files[file.filename] = file
-            candidates.append(TorchCandidate(version=file.version, artefact=file.artefact(self.label)))
+            candidates.append(FrameworkCandidate(version=file.version, artefact=file.artefact(self.label)))
         return candidates, refused
 
     def _refuse(self, candidate: str, reason: str) -> Refused:
-        return Refused(part=TORCH, source=self.label, candidate=candidate, reason=reason)
+        return Refused(part=self._recipe.kind.value, source=self.label, candidate=candidate, reason=reason)
 
-    def facts(self, candidate: TorchCandidate) -> TorchFacts:
-        """See :class:`~kernel_builder.toolchain.choice.TorchSource`."""
+    def facts(self, candidate: FrameworkCandidate) -> FrameworkFacts:
+        """See :class:`~kernel_builder.toolchain.choice.FrameworkSource`."""
         name = candidate.artefact.filename
         if name not in self._facts:
-            taken = Taken(part=TORCH, source=self.label, artefact=candidate.artefact)
+            taken = Taken(part=self._recipe.kind.value, source=self.label, artefact=candidate.artefact)
             entry = self._stored(taken)
             self._facts[name] = self._from_wheel(self._files[name], taken) if entry is None else self._from_entry(entry)
         return self._facts[name]
 
-    def _from_wheel(self, file: IndexFile, taken: Taken) -> TorchFacts:
+    def _from_wheel(self, file: IndexFile, taken: Taken) -> FrameworkFacts:
         members = {library.soname: library.member for library in self._recipe.libraries}
         with self._parts(taken) as scratch:
             wheel = self._index.open(file, scratch, lambda _: None)
             headers = bool(wheel.select(self._recipe.include[:1]))
-            abi = None
-            if members[ABI_LIBRARY] in wheel.members:
-                _, symbols = read_symbols(wheel, members[ABI_LIBRARY], leading=False)
+            abi, proof = None, self._recipe.abi_library
+            if proof is not None and members[proof] in wheel.members:
+                _, symbols = read_symbols(wheel, members[proof], leading=False)
                 abi = prove_abi(symbol.name for symbol in symbols)
-        return TorchFacts(
+        return FrameworkFacts(
             abi=abi,
             has_headers=headers,
             backends=self._recipe.backends_with(lambda library: library.member in wheel.members),
         )
 
-    def _from_entry(self, entry: Path) -> TorchFacts:
-        """The facts about a torch that is in the store."""
+    def _from_entry(self, entry: Path) -> FrameworkFacts:
+        """The facts about one that is in the store."""
         tables = {path.name: path for path in (entry / EXPORTS).iterdir()}
-        names = tables[f"{ABI_LIBRARY}.txt"].read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-        return TorchFacts(
+        proof, names = self._recipe.abi_library, list[str]()
+        if proof is not None:
+            names = tables[f"{proof}.txt"].read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        return FrameworkFacts(
             abi=prove_abi(names),
             backends=self._recipe.backends_with(lambda library: f"{library.soname}.txt" in tables),
             has_headers=True,
         )
 
     def weigh(self, taken: Taken) -> int:
-        """See :class:`~kernel_builder.toolchain.choice.TorchSource`. Reads the wheel's directory."""
+        """See :class:`~kernel_builder.toolchain.choice.FrameworkSource`. Reads the wheel's directory."""
         with self._parts(taken) as scratch:
             wheel = self._index.open(self._file(taken), scratch, lambda _: None)
             return _cost(wheel, *self._wanted(wheel))
@@ -134,7 +133,7 @@ class TorchWheels:
         return wheel.select(self._recipe.include), libraries
 
     def fill(self, taken: Taken, *, scratch: Path, progress: Progress, into: Path) -> Sequence[Artefact]:
-        """See :class:`~kernel_builder.toolchain.choice.TorchSource`.
+        """See :class:`~kernel_builder.toolchain.choice.FrameworkSource`.
 
         Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` (disk), and
         :class:`ToolchainError` when the wheel has no headers.
