@@ -21,7 +21,7 @@ HEAVY_MEMORY = int(2.8 * GIB)
 """A compiler that reads all of torch's headers (DESIGN.md F10)."""
 _LINK_MEMORY = GIB // 2
 
-_CLANG_ABI = 17
+CLANG_ABI = "-fclang-abi-compat=17"
 """The newest clang that mangles all names as g++ does: clang 18 began to tell apart template parameters (Tn, Ty)."""
 
 OPTIMIZED = ("-O3", "-DNDEBUG")
@@ -64,13 +64,16 @@ def _folders(
     return own, libraries, (*toolkit, *python)
 
 
-def host_code_flags(context: Context) -> list[str]:
-    """Flags of the host compiler that do not change what code means: position, visibility, reproducibility."""
+def host_code_flags(context: Context, family: Family | None = None) -> list[str]:
+    """Flags of a compiler for host code that do not change what code means: position, visibility, reproducibility.
+
+    ``family`` is whose it is (default: the host compiler's).
+    """
     return [
         "-fPIC",
         # Without it, templates with static variables are shared between libraries (corpus edge case 22). clang does not
         # make unique symbols, and does not know the flag.
-        *(["-fno-gnu-unique"] if context.host.family is Family.GCC else []),
+        *(["-fno-gnu-unique"] if (family or context.host.family) is Family.GCC else []),
         "-ffunction-sections",
         "-fdata-sections",
         # __FILE__ in messages must not tell where a kernel was built, nor differ between two machines.
@@ -92,7 +95,7 @@ def cxx_flags(context: Context) -> list[str]:
     openmp = context.toolchain.sysroot.openmp
     return [
         *host.library_flags,
-        *([f"-fclang-abi-compat={_CLANG_ABI}"] if host.major > _CLANG_ABI else []),
+        *([CLANG_ABI] if host.major > int(CLANG_ABI.rpartition("=")[2]) else []),
         *(["-isystem", context.word(openmp)] if openmp is not None else []),
     ]
 

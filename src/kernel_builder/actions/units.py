@@ -37,7 +37,8 @@ class Unit:
     ``source`` and ``include`` are POSIX paths relative to the project root, ``language`` is ``c++``, ``c`` or the
     backend's name. ``cxx_flags`` are for the C++ compiler, ``flags`` for the backend's own; ``architectures`` are what
     it is compiled for (empty for the host's languages), ``sections`` the ids of its sections, for messages.
-    ``libraries`` are those that its sections depend on, besides the framework.
+    ``libraries`` are those that its sections depend on, besides the framework; ``is_binding`` is set for a file of the
+    framework's section alone, which no kernel's names.
     """
 
     source: str
@@ -48,6 +49,7 @@ class Unit:
     architectures: tuple[Architecture, ...]
     sections: tuple[str, ...]
     libraries: tuple[LibraryHeaders, ...] = ()
+    is_binding: bool = False
 
     @property
     def own_flags(self) -> tuple[str, ...]:

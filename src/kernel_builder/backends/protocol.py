@@ -8,7 +8,7 @@ its devices are found. Nothing outside of this package, tables and documentation
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.model import Action
@@ -63,3 +63,20 @@ class BackendRules(Protocol):
     def compile(self, context: Context, unit: Unit, flags: tuple[str, ...]) -> UnitActions:
         """How ``unit``, in one of the host's languages or its own, becomes objects, with the user's ``flags``."""
         ...
+
+
+@runtime_checkable
+class MakesForAll(Protocol):
+    """What the rules of a backend have besides, if it makes something once for all units of a library."""
+
+    def before(self, context: Context, units: tuple[Unit, ...]) -> UnitActions:
+        """What is made of some of ``units`` before the others are compiled, because these include it."""
+        ...
+
+    def after(self, context: Context, units: tuple[Unit, ...]) -> UnitActions:
+        """What is made of the objects of ``units``, for the library to be linked with besides these."""
+        ...
+
+
+NOTHING = UnitActions(actions=(), objects=())
+"""For a backend that has nothing to make there."""

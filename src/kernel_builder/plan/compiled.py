@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from kernel_builder.actions.precompile import sources_worth_it
 from kernel_builder.actions.slim import Headers
 from kernel_builder.actions.units import HOST_LANGUAGES, Unit, suffix_of
 from kernel_builder.backends import rules_for
-from kernel_builder.backends.protocol import BackendRules
+from kernel_builder.backends.protocol import BackendRules, MakesForAll, UnitActions
 from kernel_builder.config.backends import Backend, Role
 from kernel_builder.config.model import Architecture, Project, Section
 from kernel_builder.errors import ConfigError
@@ -173,8 +173,7 @@ class CompiledVariant:
         """All actions, the last one being the check of the library, and the files that say what to check."""
         actions: list[Action] = []
         objects: list[str] = []
-        for unit in units:
-            made = self._rules.compile(context, unit, self._flags(unit))
+        for made in self._compiled(context, units):
             actions += made.actions
             objects += made.objects
             for note in made.notes:
@@ -196,6 +195,17 @@ class CompiledVariant:
             elsewhere=self._elsewhere(units),
         )
         return (*actions, replace(link, source=shown), replace(check, source=shown)), (question, covered)
+
+    def _compiled(self, context: Context, units: tuple[Unit, ...]) -> Iterator[UnitActions]:
+        """What becomes of each unit, and what the backend makes once for all of them."""
+        rules = self._rules
+        units = tuple(map(self._raised, units))
+        if isinstance(rules, MakesForAll):
+            yield rules.before(context, units)
+        for unit in units:
+            yield rules.compile(context, unit, unit.own_flags)
+        if isinstance(rules, MakesForAll):
+            yield rules.after(context, units)
 
     @property
     def _ops_name(self) -> str:
@@ -249,6 +259,7 @@ class CompiledVariant:
                 cxx_flags=framework.cxx_flags,
                 flags=(),
                 architectures=self._narrowed(own).effective,
+                is_binding=True,
                 # Bindings have no 'depends' of their own. They get what the sections have, where that is one release.
                 libraries=shared if len({library.library for library in shared}) == len(shared) else (),
             )
@@ -320,12 +331,15 @@ class CompiledVariant:
             self.remarks.note(text, toolkits=f"{toolkit} builds for {known}")
         return EffectiveSection(id=section.id, effective=selected.effective, dropped=selected.dropped)
 
-    def _flags(self, unit: Unit) -> tuple[str, ...]:
-        flags, replaced = raise_standard(unit.own_flags, self.row.cxx_standard)
-        for word in replaced:
+    def _raised(self, unit: Unit) -> Unit:
+        """``unit`` with no flag that asks for an older standard than torch's headers need."""
+        cxx_flags, for_cxx = raise_standard(unit.cxx_flags, self.row.cxx_standard)
+        flags, for_device = raise_standard(unit.flags, self.row.cxx_standard)
+        raised = replace(unit, cxx_flags=cxx_flags, flags=flags)
+        for word in for_cxx if raised.own_flags is cxx_flags else for_device if raised.own_flags is flags else ():
             text = f"{{sources}}: {word} is raised to {{standards}}, which torch's headers need"
             self.remarks.warn(text, sources=unit.source, standards=f"C++{self.row.cxx_standard}")
-        return flags
+        return raised
 
 
 def _stand_in(unique: str) -> str:

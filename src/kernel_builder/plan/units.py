@@ -27,7 +27,9 @@ _OTHER_SOURCES = frozenset({".metal", ".mm"})
 
 @dataclass(frozen=True, kw_only=True)
 class SectionInput:
-    """What the planner knows of a section once architectures are chosen. ``id`` is its heading: ``[kernel.relu]``."""
+    """What the planner knows of a section once architectures are chosen. ``id`` is its heading: ``[kernel.relu]``;
+    ``is_binding`` is set for the framework's own.
+    """
 
     id: str
     src: tuple[str, ...]
@@ -36,6 +38,7 @@ class SectionInput:
     flags: tuple[str, ...]
     architectures: tuple[Architecture, ...]
     libraries: tuple[LibraryHeaders, ...] = ()
+    is_binding: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +94,7 @@ def merge(backend: Backend, sections: tuple[SectionInput, ...]) -> Units:
                 architectures=section.architectures if suffix in backend.sources else (),
                 sections=(section.id,),
                 libraries=section.libraries,
+                is_binding=section.is_binding,
             )
             known = units.get(source)
             if known is None:
@@ -110,6 +114,7 @@ def _merge_units(first: Unit, second: Unit) -> Unit:
         architectures=_union(first.architectures, second.architectures),
         sections=first.sections + second.sections,
         libraries=_union(first.libraries, second.libraries),
+        is_binding=first.is_binding and second.is_binding,
     )
 
 
