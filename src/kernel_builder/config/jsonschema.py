@@ -166,5 +166,6 @@ _VALUES: Mapping[Kind, Callable[[Backend | None], Mapping[str, Json]]] = {
     Kind.STABLE_ABI: lambda _: _stable_abi(),
     Kind.REPO_ID: lambda _: _REPO_ID,
     Kind.BRANCH: lambda _: _TEXT,
+    Kind.FLAG: lambda _: {"type": "boolean"},
 }
 """How each kind of value is said in JSON schema; the backend is the one whose key or table it is."""

@@ -29,6 +29,7 @@ _KINDS: Mapping[Kind, str] = {
     Kind.STABLE_ABI: "version, or table of versions",
     Kind.REPO_ID: "repository",
     Kind.BRANCH: "branch",
+    Kind.FLAG: "true or false",
 }
 
 _INTRODUCTION = f"""\

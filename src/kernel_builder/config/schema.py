@@ -46,6 +46,7 @@ class Kind(Enum):
     STABLE_ABI = auto()  # version, or a table from backend to version
     REPO_ID = auto()  # owner/name
     BRANCH = auto()  # git branch
+    FLAG = auto()  # true or false
 
 
 def _architectures_of(backend: Backend) -> str:
@@ -75,6 +76,7 @@ EXAMPLES: Mapping[Kind, str] = {
     Kind.STABLE_ABI: '"2.11"',
     Kind.REPO_ID: '"owner/name"',
     Kind.BRANCH: '"main"',
+    Kind.FLAG: "true",
 }
 """A value of each kind, as it is written; hints and the reference page show it."""
 

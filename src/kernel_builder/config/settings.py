@@ -43,6 +43,9 @@ TOP = Table(
         ),
         settings_key("host-compiler", Kind.TEXT, "What compiles host code: auto, gcc, clang or zig.", '"auto"'),
         settings_key("index", Kind.TEXTS, "Further indexes of wheels, one [[index]] each.", "[]"),
+        settings_key(
+            "repository", Kind.TEXTS, "Further repositories of Debian packages, one [[repository]] each.", "[]"
+        ),
         settings_key("redistrib", Kind.TEXT, "A table: NVIDIA's redistributable archives.", "{}"),
         settings_key("debian", Kind.TEXT, "A table: Debian's package of a toolkit's compiler.", "{}"),
         settings_key("local", Kind.TEXT, "A table: what this machine has.", "{}"),

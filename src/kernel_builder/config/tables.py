@@ -79,6 +79,17 @@ class TableReader:
             return None
         return node.value
 
+    def flag(self, name: str) -> bool | None:
+        """true or false."""
+        node = self.node(name)
+        if node is None:
+            return None
+        if not isinstance(node, Leaf) or not isinstance(node.value, bool):
+            said = f"must be true or false, not {describe(node)}"
+            self._report.error(node.path, said, hint=f"write: {name} = {self.example(name)}")
+            return None
+        return node.value
+
     def version(self, name: str) -> Version | None:
         """A version, written as text."""
         node = self.node(name)

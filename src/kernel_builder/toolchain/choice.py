@@ -68,13 +68,15 @@ class ToolchainRequest:
 class Taken:
     """A part that was found: what it is, from where, and the file that holds it.
 
-    ``root`` is set when it is used where it lies, outside of the store.
+    ``root`` is set when it is used where it lies, outside of the store. ``build`` is the backend for which torch has a
+    build with headers of its own, where it is taken for that.
     """
 
     part: str
     source: str
     artefact: Artefact
     root: Path | None = None
+    build: Backend | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +97,19 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class FrameworkCandidate:
-    """A framework that may fit. ``version`` has its flavour (``2.6.0+cu126``), as far as its name tells."""
+    """A framework that may fit. ``version`` has its flavour (``2.6.0+cu126``), as far as its name tells. ``build`` is
+    that of :class:`Taken`; ``made``: its headers are those of another build, of which that one's are made.
+    """
 
     version: Version
     artefact: Artefact
     root: Path | None = None
+    build: Backend | None = None
+    made: bool = False
+
+    def taken(self, part: str) -> Taken:
+        """It, taken as ``part``."""
+        return Taken(part=part, source=self.artefact.source, artefact=self.artefact, root=self.root, build=self.build)
 
     @property
     def flavour(self) -> str | None:
@@ -281,9 +291,10 @@ def choose_framework(request: ToolchainRequest, sources: Sequence[FrameworkSourc
                     break
                 reason = _unfit(request, facts)
             if reason is None:
-                taken = Taken(part=request.part, source=source.label, artefact=candidate.artefact, root=candidate.root)
                 return Chain(
-                    taken=(taken,), refused=tuple(decisions.refused), unreachable=tuple(sorted(decisions.failures))
+                    taken=(candidate.taken(request.part),),
+                    refused=tuple(decisions.refused),
+                    unreachable=tuple(sorted(decisions.failures)),
                 )
             decisions.refused.append(
                 Refused(part=request.part, source=source.label, candidate=candidate.artefact.filename, reason=reason)
@@ -319,15 +330,18 @@ def _in_question(
             yield candidate
 
 
-def rank_of(candidate: FrameworkCandidate, toolkit: Toolkit | None) -> tuple[tuple[int, ...], int]:
-    """Smaller is better: newest patch; then the flavour of this very toolkit, of its major, any other."""
-    newest = tuple(-part for part in (*candidate.version.release, candidate.version.post or 0))
+def rank_of(candidate: FrameworkCandidate, toolkit: Toolkit | None) -> tuple[bool, tuple[int, ...], int]:
+    """Smaller is better: what need not be made; newest patch; then the flavour of this very toolkit, of its major, any
+    other.
+    """
+    newest = (candidate.made, tuple(-part for part in (*candidate.version.release, candidate.version.post or 0)))
     flavour = candidate.flavour
     if toolkit is None or flavour is None:
-        return newest, 0 if flavour is None or flavour.startswith(HOST.value) else 1
+        return *newest, 0 if flavour is None or flavour.startswith(HOST.value) else 1
+    flavour = flavour.replace(".", "")  # rocm7.2 is for what variants call rocm72
     wanted = toolkit.compute
     major = f"{toolkit.backend.prefix}{toolkit.version.partition('.')[0]}"
-    return newest, 0 if flavour.startswith(wanted) else 1 if flavour.startswith(major) else 2
+    return *newest, 0 if flavour.startswith(wanted) else 1 if flavour.startswith(major) else 2
 
 
 def _unfit(request: ToolchainRequest, facts: FrameworkFacts) -> str | None:

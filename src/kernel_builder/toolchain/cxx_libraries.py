@@ -155,6 +155,7 @@ class CxxLibraries:
             component=MAIN,
             downloads=self.downloads,
             environ=self.environ,
+            expires=self.settings.debian_expires,
         )
 
     def _fill(self, archive: DebianArchive, packages: Sequence[DebPackage], into: Path) -> Sequence[Artefact]:

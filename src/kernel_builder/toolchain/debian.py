@@ -8,24 +8,29 @@ References: Debian wiki, "DebianRepository/Format"; sources.list(5), also for de
 
 from __future__ import annotations
 
+import base64
+import binascii
+import contextlib
+import gzip
 import lzma
 import re
 import shutil
 import subprocess
 import tempfile
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import IO, Protocol, cast
 
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.store.archive import Select, unpack
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.download import OnBytes, Site, kept_download, safe_path
 from kernel_builder.store.transport import NotFoundError, Transport
-from kernel_builder.toolchain.settings import DEBIAN
+from kernel_builder.toolchain.settings import DEBIAN, FurtherRepository
 
 KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
@@ -43,6 +48,11 @@ NON_FREE, MAIN = "non-free", "main"
 _RELEASE_LIMIT = 16 << 20
 _PACKAGES_LIMIT = 512 << 20
 _GPGV_SECONDS = 60
+_ARMOR = re.compile(
+    rb"^-----BEGIN PGP PUBLIC KEY BLOCK-----\n(?:[\w-]+: .*\n)*\n?([A-Za-z0-9+/=\n]+?)(?:\n=[A-Za-z0-9+/]{4})?\n+"
+    rb"-----END PGP PUBLIC KEY BLOCK-----",
+    re.MULTILINE,
+)
 _REFUSED = {
     "BADSIG": "its signature does not match its contents",
     "EXPSIG": "its signature has expired",
@@ -60,7 +70,9 @@ _KEYRING_HINT = (
 
 @dataclass(frozen=True, kw_only=True)
 class DebPackage:
-    """A package as its suite's index describes it. Sizes are in bytes; ``depends`` is as written there."""
+    """A package as its suite's index describes it. Sizes are in bytes; ``depends`` is as written there.
+    ``source`` is the label of where it comes from.
+    """
 
     name: str
     version: str
@@ -70,6 +82,7 @@ class DebPackage:
     suite: str
     depends: str
     installed_size: int
+    source: str = DEBIAN
 
     @property
     def artefact(self) -> Artefact:
@@ -81,7 +94,7 @@ class DebPackage:
             kind=ArtefactKind.PACKAGE,
             size=self.size,
             sha256=self.sha256,
-            source=DEBIAN,
+            source=self.source,
         )
 
 
@@ -198,10 +211,12 @@ def open_archives(
     component: str,
     downloads: Path,
     environ: Mapping[str, str],
+    expires: bool = True,
 ) -> tuple[DebianArchive, ...]:
     """One ``component`` of ``mirror``, or of every mirror that apt uses, for ``machine``.
 
-    ``keyring`` is a file with keys (``None``: where Debian's package puts them). Raises :class:`ToolchainError` without
+    ``keyring`` is a file with keys (``None``: where Debian's package puts them); unless ``expires``, an index that is
+    too old is taken, too. Raises :class:`ToolchainError` without
     mirror or keys.
     """
     mirrors: Sequence[str | Path] = apt_mirrors() if mirror is None else (mirror,)
@@ -217,8 +232,26 @@ def open_archives(
             component=component,
             downloads=downloads,
             environ=environ,
+            expires=expires,
         )
         for address in mirrors
+    )
+
+
+def open_repository(
+    repository: FurtherRepository, transport: Transport, *, machine: str, downloads: Path, environ: Mapping[str, str]
+) -> DebianArchive:
+    """A further repository, whose packages are for ``machine``. Raises :class:`ToolchainError` for unknown machines."""
+    return DebianArchive(
+        repository.place.address,
+        repository.keyring,
+        transport,
+        architecture=debian_architecture(machine),
+        component=repository.component,
+        downloads=downloads,
+        environ=environ,
+        expires=repository.expires,
+        source=repository.name,
     )
 
 
@@ -227,7 +260,8 @@ class DebianArchive:
 
     ``mirror`` is a URL or a folder (it holds ``dists/`` and ``pool/``), ``architecture`` Debian's name of one.
     ``transport`` may be ``None`` for a folder. ``downloads`` is where interrupted downloads wait for the next run;
-    without it they are lost. ``gpgv`` is the program that verifies.
+    without it they are lost. ``gpgv`` is the program that verifies. Unless ``expires``, an index that is too old is
+    taken, too. ``source`` is the label that its packages get.
     """
 
     def __init__(
@@ -241,6 +275,8 @@ class DebianArchive:
         downloads: Path | None = None,
         environ: Mapping[str, str],
         gpgv: str = "gpgv",
+        expires: bool = True,
+        source: str = DEBIAN,
     ) -> None:
         if isinstance(mirror, str) and mirror.startswith("file:") and not mirror.startswith("file://"):
             mirror = Path(mirror.removeprefix("file:"))
@@ -251,6 +287,8 @@ class DebianArchive:
         self._downloads = downloads
         self._gpgv = gpgv
         self._environ = environ
+        self._expires = expires
+        self._source = source
 
     def find(self, package: str, suite: str) -> DebPackage:
         """The newest ``package`` of ``suite``, out of a verified index.
@@ -269,7 +307,7 @@ class DebianArchive:
         try:
             newest = newest_package(index, package, {self._architecture, "all"})
             if newest is not None:
-                return _described(newest, suite)
+                return _described(newest, suite, self._source)
         except (KeyError, ValueError) as error:
             raise IntegrityError(f"the index of {self._site} has an invalid entry for {package}: {error}") from error
         raise ToolchainError(
@@ -307,24 +345,26 @@ class DebianArchive:
             raise IntegrityError(
                 f"{self._site.where(path)} is for {fields.get('Codename', 'another suite')}, not for {suite}"
             )
-        _check_age(fields.get("Valid-Until"), self._site.where(path))
+        if self._expires:
+            _check_age(fields.get("Valid-Until"), self._site.where(path))
         return fields
 
     def _packages(self, suite: str, release: Mapping[str, str]) -> str:
-        name = f"{self._component}/binary-{self._architecture}/Packages.xz"
+        """The text of the suite's index of packages, in the first form of it that is published."""
+        folder = f"{self._component}/binary-{self._architecture}"
         digests = (line.split() for line in release.get("SHA256", "").splitlines())
-        entry = next((words for words in digests if len(words) == 3 and words[2] == name), None)
-        if entry is None or not entry[1].isdecimal():
+        sizes = {words[2]: (words[0], int(words[1])) for words in digests if len(words) == 3 and words[1].isdecimal()}
+        name = next((one for suffix in _FORMS if (one := f"{folder}/Packages{suffix}") in sizes), None)
+        if name is None:
             raise ToolchainError(
-                f"{self._site} has no {name} in {suite}", hint="set another mirror in kernel-builder.toml"
+                f"{self._site} has no {folder}/Packages.xz in {suite}", hint="set another mirror in kernel-builder.toml"
             )
-        sha256, size = entry[0], int(entry[1])
-        folder = f"dists/{suite}/{PurePosixPath(name).parent}"
+        sha256, size = sizes[name]
         paths = [f"dists/{suite}/{name}"]
         if release.get("Acquire-By-Hash") == "yes":  # a mirror may change between the two requests
-            paths.insert(0, f"{folder}/by-hash/SHA256/{sha256}")
+            paths.insert(0, f"dists/{suite}/{folder}/by-hash/SHA256/{sha256}")
         with tempfile.TemporaryDirectory(prefix="kernel-builder-") as scratch:
-            target = Path(scratch) / "Packages.xz"
+            target = Path(scratch) / PurePosixPath(name).name
             for path in paths:
                 try:
                     self._site.fetch(path, target, size=size, sha256=sha256, on_bytes=lambda _: None)
@@ -335,7 +375,7 @@ class DebianArchive:
             return _inflate(target, self._site.where(paths[-1]))
 
 
-def _described(fields: Mapping[str, str], suite: str) -> DebPackage:
+def _described(fields: Mapping[str, str], suite: str, source: str) -> DebPackage:
     """A package out of its paragraph. Raises ``KeyError`` and ``ValueError``."""
     return DebPackage(
         name=fields["Package"],
@@ -346,14 +386,26 @@ def _described(fields: Mapping[str, str], suite: str) -> DebPackage:
         suite=suite,
         depends="\n".join(line.strip() for line in fields.get("Depends", "").splitlines()),
         installed_size=int(fields.get("Installed-Size", "0")) * 1024,
+        source=source,
     )
+
+
+_FORMS = (".xz", ".gz", "")
+"""The suffixes of an index of packages, the smallest first. Debian has the first, reprepro makes the other two."""
 
 
 def _inflate(file: Path, where: str) -> str:
     try:
-        with lzma.open(file) as stream:
+        with contextlib.ExitStack() as opened:
+            stream: IO[bytes]
+            if file.suffix == ".xz":
+                stream = opened.enter_context(lzma.open(file))
+            elif file.suffix == ".gz":
+                stream = cast("IO[bytes]", opened.enter_context(gzip.open(file)))
+            else:
+                stream = opened.enter_context(file.open("rb"))
             data = stream.read(_PACKAGES_LIMIT + 1)
-    except (lzma.LZMAError, EOFError) as error:
+    except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise IntegrityError(f"{where} is damaged: {error}") from error
     if len(data) > _PACKAGES_LIMIT:
         raise IntegrityError(f"{where} is too large for an index of packages")
@@ -372,7 +424,8 @@ def _check_age(until: str | None, where: str) -> None:
     if end < datetime.now(UTC):
         raise IntegrityError(
             f"{where} was valid until {until}",
-            hint="use a mirror that is kept up to date, and check this machine's clock",
+            hint="use a mirror that is kept up to date, and check this machine's clock; for a mirror of snapshots, set"
+            " check-valid-until = false in kernel-builder.toml",
         )
 
 
@@ -394,7 +447,8 @@ def verify_clearsigned(
     with tempfile.TemporaryDirectory(prefix="kernel-builder-") as scratch:
         home = Path(scratch)
         (home / "signed").write_bytes(signed)
-        command = [program, "--homedir", scratch, "--keyring", str(keyring.absolute()), "--status-fd", "1"]
+        keys = _binary_keyring(keyring, home)
+        command = [program, "--homedir", scratch, "--keyring", str(keys.absolute()), "--status-fd", "1"]
         command += ["--weak-digest", "SHA1"]
         command += ["--output", str(home / "text"), str(home / "signed")]
         try:
@@ -418,3 +472,23 @@ def verify_clearsigned(
             )
             raise IntegrityError(f"{where} cannot be trusted: {reason}", hint=_KEYRING_HINT)
         return (home / "text").read_text(encoding="utf-8", errors="replace")
+
+
+def _binary_keyring(keyring: Path, scratch: Path) -> Path:
+    """``keyring`` as gpgv takes it: vendors publish keys as text (RFC 9580, 6), which older gpgv do not read."""
+    try:
+        data = keyring.read_bytes()
+    except OSError as error:
+        raise ToolchainError(f"cannot read the keyring {keyring}: {error.strerror}") from error
+    blocks = _ARMOR.findall(data.replace(b"\r", b""))
+    if not blocks:
+        return keyring
+    try:
+        binary = b"".join(base64.b64decode(b"".join(block.split()), validate=True) for block in blocks)
+    except binascii.Error as error:
+        raise ToolchainError(
+            f"the keyring {keyring} is damaged: {error}", hint="get it from its publisher again"
+        ) from error
+    target = scratch / "keys.gpg"
+    target.write_bytes(binary)
+    return target

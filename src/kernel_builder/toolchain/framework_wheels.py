@@ -6,12 +6,14 @@ One wheel serves the CPU variant and every CUDA version of its release: the head
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ToolchainError
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import require_space
@@ -24,6 +26,7 @@ from kernel_builder.toolchain.link_tables import EXPORTS, read_symbols, table_co
 from kernel_builder.toolchain.recipe import FrameworkRecipe, LibraryRecipe
 from kernel_builder.toolchain.torch_abi import prove_abi
 from kernel_builder.toolchain.wheels import wheel_artefact
+from kernel_builder.versions import Version
 
 _LEADING = 5 * 2**19  # bytes that the names of one of its large libraries take over the wire
 _TABLE_SPACE = 32 * 2**20
@@ -50,7 +53,7 @@ class FrameworkWheels:
         self._stored = stored
         self._parts = parts
         self._files: dict[str, IndexFile] = {}
-        self._facts: dict[str, FrameworkFacts] = {}
+        self._facts: dict[tuple[str, Backend | None], FrameworkFacts] = {}
 
     @property
     def label(self) -> str:
@@ -71,12 +74,16 @@ class FrameworkWheels:
             return (), (self._refuse(wanted, why_none(files, rejections, allowed)),)
         candidates: list[FrameworkCandidate] = []
         refused: list[Refused] = []
+        build = self._recipe.own_build(request.toolkit.backend) if request.toolkit is not None else None
         for file in fitting:
-            if not self._recipe.serves(file.version.local, *request.compute):
-                refused.append(self._refuse(file.filename, f"{file.version.local} builds have different headers"))
+            reason = unserved(self._recipe.of(build), request, file.version.local)
+            if reason is not None:
+                refused.append(self._refuse(file.filename, reason))
                 continue
             self._files[file.filename] = file
-            candidates.append(FrameworkCandidate(version=file.version, artefact=file.artefact(self.label)))
+            artefact = file.artefact(self.label)
+            made = build is not None and not self._recipe.of(build).serves(file.version.local, *request.compute)
+            candidates.append(FrameworkCandidate(version=file.version, artefact=artefact, build=build, made=made))
         return candidates, refused
 
     def _refuse(self, candidate: str, reason: str) -> Refused:
@@ -84,29 +91,31 @@ class FrameworkWheels:
 
     def facts(self, candidate: FrameworkCandidate) -> FrameworkFacts:
         """See :class:`~kernel_builder.toolchain.choice.FrameworkSource`."""
-        name = candidate.artefact.filename
-        if name not in self._facts:
-            taken = Taken(part=self._recipe.kind.value, source=self.label, artefact=candidate.artefact)
+        taken = candidate.taken(self._recipe.kind.value)
+        known = (taken.artefact.filename, taken.build)
+        if known not in self._facts:
             entry = self._stored(taken)
-            self._facts[name] = self._from_wheel(self._files[name], taken) if entry is None else self._from_entry(entry)
-        return self._facts[name]
+            file = self._files[taken.artefact.filename]
+            self._facts[known] = self._from_wheel(file, taken) if entry is None else self._from_entry(entry, taken)
+        return self._facts[known]
 
     def _from_wheel(self, file: IndexFile, taken: Taken) -> FrameworkFacts:
-        members = {library.soname: library.member for library in self._recipe.libraries}
+        recipe = self._recipe.of(taken.build)
+        members = {library.soname: library.member for library in recipe.libraries}
         with self._parts(taken) as scratch:
             wheel = self._index.open(file, scratch, lambda _: None)
-            headers = bool(wheel.select(self._recipe.include[:1]))
-            abi, proof = None, self._recipe.abi_library
+            headers = bool(wheel.select(recipe.include[:1]))
+            abi, proof = None, recipe.abi_library
             if proof is not None and members[proof] in wheel.members:
                 _, symbols = read_symbols(wheel, members[proof], leading=False)
                 abi = prove_abi(symbol.name for symbol in symbols)
         return FrameworkFacts(
             abi=abi,
             has_headers=headers,
-            backends=self._recipe.backends_with(lambda library: library.member in wheel.members),
+            backends=recipe.backends_with(lambda library: _member(wheel, library) is not None),
         )
 
-    def _from_entry(self, entry: Path) -> FrameworkFacts:
+    def _from_entry(self, entry: Path, taken: Taken) -> FrameworkFacts:
         """The facts about one that is in the store."""
         tables = {path.name: path for path in (entry / EXPORTS).iterdir()}
         proof, names = self._recipe.abi_library, list[str]()
@@ -114,7 +123,7 @@ class FrameworkWheels:
             names = tables[f"{proof}.txt"].read_text(encoding="utf-8", errors="surrogateescape").splitlines()
         return FrameworkFacts(
             abi=prove_abi(names),
-            backends=self._recipe.backends_with(lambda library: f"{library.soname}.txt" in tables),
+            backends=self._recipe.of(taken.build).backends_with(lambda library: f"{library.soname}.txt" in tables),
             has_headers=True,
         )
 
@@ -122,15 +131,21 @@ class FrameworkWheels:
         """See :class:`~kernel_builder.toolchain.choice.FrameworkSource`. Reads the wheel's directory."""
         with self._parts(taken) as scratch:
             wheel = self._index.open(self._file(taken), scratch, lambda _: None)
-            return _cost(wheel, *self._wanted(wheel))
+            return _cost(wheel, *self._wanted(wheel, taken))
 
     def _file(self, taken: Taken) -> IndexFile:
         return self._files.get(taken.artefact.filename) or locate(self._index, taken.artefact)
 
-    def _wanted(self, wheel: Wheel) -> tuple[Sequence[Member], Sequence[LibraryRecipe]]:
-        """Headers, and the libraries whose names are wanted."""
-        libraries = [library for library in self._recipe.libraries if library.backend is None or _holds(wheel, library)]
-        return wheel.select(self._recipe.include), libraries
+    def _wanted(self, wheel: Wheel, taken: Taken) -> tuple[Sequence[Member], Mapping[str, LibraryRecipe]]:
+        """Headers, and the libraries whose names are wanted, by their sonames: each as the wheel has it."""
+        recipe = self._recipe.of(taken.build)
+        found = {library.soname: (_member(wheel, library), library) for library in recipe.libraries}
+        libraries = {
+            soname: library if member is None else replace(library, member=member)
+            for soname, (member, library) in found.items()
+            if member is not None or library.backend is None
+        }
+        return wheel.select(recipe.include), libraries
 
     def fill(self, taken: Taken, *, scratch: Path, progress: Progress, into: Path) -> Sequence[Artefact]:
         """See :class:`~kernel_builder.toolchain.choice.FrameworkSource`.
@@ -140,20 +155,34 @@ class FrameworkWheels:
         """
         file = self._file(taken)
         wheel = self._index.open(file, scratch, progress.add)
-        members, libraries = self._wanted(wheel)
+        members, libraries = self._wanted(wheel, taken)
         if not members:
             raise ToolchainError(f"{file.filename} contains no C++ headers, so nothing can be compiled with it")
         require_space(into.parent, sum(member.size for member in members) + _TABLE_SPACE)
         progress.expect(_cost(wheel, members, libraries))
         wheel.extract(members, into, lambda name: name.removeprefix(self._recipe.strip))
-        for library in libraries:
-            write_table(into, *read_symbols(wheel, library.member, leading=library.leading))
+        for soname, library in libraries.items():
+            found, symbols = read_symbols(wheel, library.member, leading=library.leading)
+            write_table(into, soname if library.soname != soname else found, symbols)
         return (wheel_artefact(file, wheel, self.label),)
 
 
-def _cost(wheel: Wheel, members: Sequence[Member], libraries: Sequence[LibraryRecipe]) -> int:
-    return sum(member.compressed for member in members) + table_cost(wheel, libraries, leading_bytes=_LEADING)
+def _cost(wheel: Wheel, members: Sequence[Member], libraries: Mapping[str, LibraryRecipe]) -> int:
+    return sum(member.compressed for member in members) + table_cost(wheel, libraries.values(), leading_bytes=_LEADING)
 
 
-def _holds(wheel: Wheel, library: LibraryRecipe) -> bool:
-    return library.member in wheel.members
+def unserved(recipe: FrameworkRecipe, request: ToolchainRequest, flavour: str | None) -> str | None:
+    """Why a build of torch with that flavour does not serve ``request``, whose builds ``recipe`` is for; ``None`` where
+    it does.
+    """
+    if recipe.serves(flavour, *request.compute) or recipe.can_make(request.release, flavour):
+        return None
+    since = recipe.made_since
+    if since is not None and Version.parse(request.release) < since:
+        return f"its headers are for other devices, and only those of torch {since} and later can be made into others"
+    return f"{flavour} builds have different headers"
+
+
+def _member(wheel: Wheel, library: LibraryRecipe) -> str | None:
+    """The library, or what stands for it in another build."""
+    return next((member for member in (library.member, library.instead) if member in wheel.members), None)

@@ -164,7 +164,7 @@ def _stem(request: ToolchainRequest) -> str:
 
 
 def _parse_taken(table: Mapping[str, object]) -> Taken:
-    artefact, root = table["artefact"], table["root"]
+    artefact, root, build = table["artefact"], table["root"], table["build"]
     if not isinstance(artefact, dict):
         raise TypeError("an artefact must be a table")
     return Taken(
@@ -172,4 +172,5 @@ def _parse_taken(table: Mapping[str, object]) -> Taken:
         source=str(table["source"]),
         artefact=parse_artefact(artefact),
         root=Path(root) if isinstance(root, str) else None,
+        build=Backend(build) if isinstance(build, str) else None,
     )

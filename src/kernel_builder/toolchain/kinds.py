@@ -15,14 +15,15 @@ from kernel_builder.store.transport import Transport
 from kernel_builder.toolchain.choice import ComponentSource, Taken
 from kernel_builder.toolchain.model import Toolkit, ToolkitSdk
 from kernel_builder.toolchain.recipe import Component, ToolkitRecipe
-from kernel_builder.toolchain.settings import Place, ToolchainSettings
+from kernel_builder.toolchain.settings import FurtherRepository, Place, ToolchainSettings
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
     """What a source of toolkits is opened with.
 
-    ``name`` is what the settings call it; ``index`` is set for an index of wheels. ``transport`` makes a transport for
+    ``name`` is what the settings call it; ``index`` is set for an index of wheels, ``repository`` for a further
+    repository of Debian packages. ``transport`` makes a transport for
     files below a place, with its credentials; with ``True``, one that soon gives up a server that never answered.
     ``downloads`` is where interrupted downloads wait.
     """
@@ -33,6 +34,7 @@ class Opening:
     transport: Callable[[Place | None, bool], Transport]
     downloads: Path
     index: Index | None = None
+    repository: FurtherRepository | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,16 @@ class Device:
     architecture: Architecture | None = None
 
 
+class TorchMaker(Protocol):
+    """Makes the headers of a backend's build of torch out of those of another build."""
+
+    def make(self, version: str, entry: Path, environ: Mapping[str, str]) -> None:
+        """Turn what is in ``entry`` into the headers and tables of torch ``version`` for the backend. Raises
+        :class:`ToolchainError`.
+        """
+        ...
+
+
 class ToolkitKind(Protocol):
     """The toolkit of one backend: what it is made of, where that comes from, and what comes out."""
 
@@ -75,6 +87,11 @@ class ToolkitKind(Protocol):
     @property
     def recipe(self) -> ToolkitRecipe:
         """Its components, and the bounds that it sets on host compilers."""
+        ...
+
+    @property
+    def torch_maker(self) -> TorchMaker | None:
+        """What makes torch's headers for this backend, where they can be made."""
         ...
 
     def open(self, opening: Opening) -> OpenedSource | None:

@@ -42,6 +42,8 @@ class LocalTorch:
         """See :class:`~kernel_builder.toolchain.choice.FrameworkSource`."""
         candidates: list[FrameworkCandidate] = []
         refused: list[Refused] = []
+        build = self._recipe.own_build(request.toolkit.backend) if request.toolkit is not None else None
+        recipe = self._recipe.of(build)
         for folder in self._folders:
             root = folder / "torch"
             version = _torch_version(root / "version.py")
@@ -52,8 +54,8 @@ class LocalTorch:
                 reason = f"it is torch {version}"
             elif request.machine != build_machine():
                 reason = f"it is for {build_machine()}"
-            elif not self._recipe.serves(version.local, *request.compute):
-                reason = f"{version.local} builds have different headers"
+            elif not recipe.serves(version.local, *request.compute):
+                reason = f"{version.local or 'these'} builds have different headers"
             if reason is not None:
                 refused.append(Refused(part=request.part, source=LOCAL, candidate=str(root), reason=reason))
                 continue
@@ -86,7 +88,9 @@ class LocalTorch:
             abi = prove_abi(symbol.name for symbol in read_local_symbols(library, leading=False)[1])
         return FrameworkFacts(
             abi=abi,
-            backends=self._recipe.backends_with(lambda library: (root / "lib" / library.soname).is_file()),
+            backends=self._recipe.of(candidate.build).backends_with(
+                lambda library: (root / "lib" / library.soname).is_file()
+            ),
             has_headers=(root / "include" / "torch" / "library.h").is_file(),
         )
 
@@ -98,7 +102,7 @@ class LocalTorch:
         """See :class:`~kernel_builder.toolchain.choice.FrameworkSource`: tables alone."""
         root = _root_of(taken.root)
         progress.expect(0)
-        for library in self._recipe.libraries:
+        for library in self._recipe.of(taken.build).libraries:
             path = root / "lib" / library.soname
             if library.backend is None or path.is_file():
                 write_table(into, *read_local_symbols(path, leading=library.leading))

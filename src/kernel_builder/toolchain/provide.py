@@ -261,12 +261,13 @@ class Toolchains:
     ) -> Taken:
         # One archive may hold what a wheel was taken for: then, as when it was chosen, the order decides.
         own = request.toolkit is None or part == request.part
+        build = self._sources.build_for(request) if part == request.part else None
         of = request.framework if own or request.toolkit is None else request.toolkit.backend
         found = sorted(filter(fits, artefacts), key=lambda artefact: self._sources.rank(of, artefact.source))
         if not found:
             raise _other_files(request, f"no file provides {part}")
         if found[0].kind is not ArtefactKind.LOCAL:
-            return Taken(part=part, source=found[0].source, artefact=found[0])
+            return Taken(part=part, source=found[0].source, artefact=found[0], build=build)
         now = self._sources.local_now(request, part, found[0].source, self._components(request), was=found[0])
         if now is None or now.artefact != found[0]:
             raise ToolchainError(

@@ -6,14 +6,15 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
-from kernel_builder.config.backends import Backend
+from kernel_builder.config.backends import HOST, Backend
 from kernel_builder.config.model import FrameworkKind
 from kernel_builder.errors import ToolchainError
 from kernel_builder.versions import Version
@@ -24,12 +25,14 @@ class LibraryRecipe:
     """A shared library of which only the names are kept. ``member`` is its path in a wheel or below a toolkit.
 
     ``leading`` tells that the names stand at its beginning and are read from there; otherwise it is read
-    whole. ``backend`` is set for a library that only variants of that backend link.
+    whole. ``backend`` is set for a library that only variants of that backend link. ``instead`` is the path of the one
+    that stands for it in builds for another backend.
     """
 
     member: str
     leading: bool
     backend: Backend | None = None
+    instead: str | None = None
 
     @property
     def soname(self) -> str:
@@ -53,7 +56,8 @@ class FrameworkRecipe:
     """What is taken from a wheel of a framework, and what its headers need of a compiler (newest releases first).
 
     ``digest`` changes with what is taken. ``abi_library`` is the library whose names prove the C++ ABI, where kernels
-    share one with it.
+    share one with it. ``builds`` are the recipes for backends whose builds have headers of their own; ``made_since``
+    is, in one of these, the first release whose headers can be made from another build's.
     """
 
     kind: FrameworkKind
@@ -66,14 +70,35 @@ class FrameworkRecipe:
     libraries: tuple[LibraryRecipe, ...]
     host_compilers: tuple[Bound, ...]
     abi_library: str | None = None
+    builds: Mapping[Backend, FrameworkRecipe] = field(default_factory=dict)
+    made_since: Version | None = None
+
+    def of(self, build: Backend | None) -> FrameworkRecipe:
+        """The recipe for variants of ``build``."""
+        return self if build is None else self.builds.get(build, self)
+
+    def own_build(self, backend: Backend | None) -> Backend | None:
+        """``backend``, if its builds have headers of their own."""
+        return backend if backend in self.builds else None
+
+    def can_make(self, release: str, flavour: str | None) -> bool:
+        """Whether the headers can be made from those of another build, of that flavour, of ``release``."""
+        since = self.made_since
+        is_host = flavour is not None and flavour.startswith(HOST.value)
+        return since is not None and not is_host and Version.parse(release) >= since
+
+    def is_own(self, version: str) -> bool:
+        """Whether a version with its flavour, such as ``2.12.1+rocm7.2``, is of a build that this recipe is for."""
+        flavour = version.partition("+")[2]
+        return bool(flavour) and self.serves(flavour)
 
     def serves(self, flavour: str | None, backend: Backend | None = None, version: str = "") -> bool:
         """Whether kernels for a toolkit of ``backend`` (``None``: without one) can be compiled with the headers of a
         flavour (``cu126``). All CPU and CUDA builds of a release share theirs (F11), other builds have their own. A
-        flavour that its name does not tell may be any.
+        flavour that its name does not tell may be any; where headers can be made from others, it is one of the others.
         """
         if flavour is None:
-            return True
+            return self.made_since is None
         own = None if backend is None or backend.torch.build is None else _filled(backend.torch.build, version)
         return self._shares(flavour) if own is None or self._shares(own) else flavour == own
 
@@ -367,12 +392,25 @@ def _framework(kind: FrameworkKind, table: Mapping[str, object], number: object)
         include_directories=_texts(table, "include-directories"),
         flavours=_texts(table, "flavours"),
         libraries=tuple(
-            LibraryRecipe(member=_text(row, "member"), leading=_READS[_text(row, "read")], backend=_backend_of(row))
+            LibraryRecipe(
+                member=_text(row, "member"),
+                leading=_READS[_text(row, "read")],
+                backend=_backend_of(row),
+                instead=_text(row, "instead") if "instead" in row else None,
+            )
             for row in _tables(table, "library")
         ),
         host_compilers=_bounds(_tables(table, _BOUNDS)),
         abi_library=_text(table, _ABI_LIBRARY) if _ABI_LIBRARY in table else None,
+        made_since=Version.parse(_text(table, "made-since")) if "made-since" in table else None,
     )
+
+
+def _with_builds(kind: FrameworkKind, table: Mapping[str, Any], number: object) -> FrameworkRecipe:
+    """The recipe for most builds of a framework, with those that have headers of their own: these say what differs."""
+    most, builds = table[kind.value], table.get(f"{kind.value}-build", {})
+    own = {Backend(name): _framework(kind, {**most, **differs}, number) for name, differs in builds.items()}
+    return replace(_framework(kind, most, number), builds=own)
 
 
 def _zig(table: Mapping[str, object]) -> ZigRecipe:
@@ -418,7 +456,7 @@ def parse_recipe(text: str) -> Recipe:
     table = tomllib.loads(text)
     number = table["recipe"]
     return Recipe(
-        frameworks={kind: _framework(kind, table[kind.value], number) for kind in FrameworkKind if kind.value in table},
+        frameworks={kind: _with_builds(kind, table, number) for kind in FrameworkKind if kind.value in table},
         zig=_zig(table["zig"]),
         cxx_libraries=_cxx_libraries(table["cxx-libraries"]),
         toolkits={

@@ -111,7 +111,7 @@ class Describer:
 
     def _framework_sdk(self, request: ToolchainRequest, taken: Taken, entry: Path, stubs: Path) -> FrameworkSdk:
         backend = request.toolkit.backend if request.toolkit is not None else None
-        recipe = self._sources.recipes[request.framework]
+        recipe = self._sources.recipes[request.framework].of(taken.build)
         names = sorted(library.soname for library in recipe.libraries if library.backend in {None, backend})
         root = entry if taken.root is None else taken.root
         # What is used in place was measured when it was chosen: its identity is part of the entry's key.

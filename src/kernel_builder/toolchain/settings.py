@@ -62,13 +62,32 @@ class FurtherIndex:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FurtherRepository:
+    """A repository of Debian packages, such as a vendor's: one ``suite`` of it, signed by a key of ``keyring``.
+
+    ``expires``: its index is refused behind the date until which it says that it is valid.
+    """
+
+    name: str
+    place: Place
+    suite: str
+    component: str
+    keyring: Path
+    expires: bool = True
+
+
+FurtherSource = FurtherIndex | FurtherRepository
+
+
+@dataclass(frozen=True, kw_only=True)
 class ToolchainSettings:
     """What the files and the environment say. ``files`` are those that were read.
 
-    ``order`` names sources: ``index``, further indexes, ``debian``, ``redistrib``, ``local``; ``usual``: nobody asked
-    for this order. ``redistrib`` is where NVIDIA's manifests lie (``None``: NVIDIA's server);
+    ``order`` names sources: ``index``, further indexes and repositories, ``debian``, ``redistrib``, ``local``;
+    ``usual``: nobody asked for this order. ``redistrib`` is where NVIDIA's manifests lie (``None``: NVIDIA's server);
     ``debian_mirror`` a mirror of Debian (``None``: apt's), ``debian_suites`` where to look (empty: where the release is
-    known to be), ``debian_keyring`` the keys (``None``: where Debian's package puts them).
+    known to be), ``debian_keyring`` the keys (``None``: where Debian's package puts them); with ``debian_expires`` an
+    index of it is refused behind its last day.
     ``toolkits`` are folders of toolkits on this machine besides those that are found: programs in them are run, so
     only the user names them. ``by_project`` are the sources whose place, or whose keys, the project's file names.
     ``host_compiler`` says which compiler is wanted for host code, ``requires`` what the project's tests need.
@@ -77,10 +96,12 @@ class ToolchainSettings:
     order: tuple[str, ...] = BUILT_IN
     usual: bool = True
     indexes: tuple[FurtherIndex, ...] = ()
+    repositories: tuple[FurtherRepository, ...] = ()
     redistrib: Place | None = None
     debian_mirror: Place | None = None
     debian_suites: tuple[str, ...] = ()
     debian_keyring: Path | None = None
+    debian_expires: bool = True
     toolkits: tuple[Path, ...] = ()
     files: tuple[Path, ...] = ()
     by_project: frozenset[str] = frozenset()
@@ -96,6 +117,26 @@ _INDEX = Table(
         settings_key("name", Kind.TEXT, "Its name in sources and messages.", '"mine"', required=True),
         settings_key("url", Kind.TEXT, "Its URL: what pip takes as --index-url.", '"https://host/simple"'),
         settings_key("path", Kind.TEXT, "A directory of wheels, instead of a URL.", '"wheels"'),
+    ),
+)
+_EXPIRES = settings_key(
+    "check-valid-until",
+    Kind.FLAG,
+    "Whether an index is refused after the date until which it says that it is valid, as apt does.",
+    "false",
+)
+_REPOSITORY = Table(
+    name="[repository]",
+    model="FurtherRepository",
+    summary="A repository of Debian packages in addition to Debian's own.",
+    keys=(
+        settings_key("name", Kind.TEXT, "Its name in sources and messages.", '"amd"', required=True),
+        settings_key("url", Kind.TEXT, "The URL that dists and pool are below.", '"https://host/apt"'),
+        settings_key("path", Kind.TEXT, "A directory with them, instead of a URL.", '"apt"'),
+        settings_key("suite", Kind.TEXT, "The suite.", '"noble"', required=True),
+        settings_key("component", Kind.TEXT, "The component. Default: main.", '"main"'),
+        settings_key("keyring", Kind.TEXT, "A file with the keys that sign it.", '"keys.gpg"', required=True),
+        _EXPIRES,
     ),
 )
 _REDISTRIB = Table(
@@ -124,6 +165,7 @@ _DEBIAN = Table(
             "The archive's keys. Default: where debian-archive-keyring puts them.",
             '"/usr/share/keyrings/debian-archive-keyring.gpg"',
         ),
+        _EXPIRES,
     ),
 )
 _LOCAL = Table(
@@ -147,10 +189,12 @@ class _Partial:
 
     order: tuple[str, ...] | None = None
     indexes: tuple[FurtherIndex, ...] = ()
+    repositories: tuple[FurtherRepository, ...] = ()
     redistrib: Place | None = None
     debian_mirror: Place | None = None
     debian_suites: tuple[str, ...] = ()
     debian_keyring: Path | None = None
+    debian_expires: bool | None = None
     toolkits: tuple[Path, ...] = ()
     host_compiler: HostChoice | None = None
     requires: tuple[str, ...] = ()
@@ -159,8 +203,13 @@ class _Partial:
     def places(self) -> frozenset[str]:
         """The sources for which the file says where they are, or who vouches for them."""
         redistrib = [REDISTRIB] if self.redistrib is not None else []
-        debian = [DEBIAN] if self.debian_mirror is not None or self.debian_keyring is not None else []
-        return frozenset([*(index.name for index in self.indexes), *redistrib, *debian])
+        named = (self.debian_mirror is not None, self.debian_keyring is not None, self.debian_expires is False)
+        further = _names((*self.indexes, *self.repositories))
+        return frozenset([*further, *redistrib, *([DEBIAN] if any(named) else [])])
+
+
+def _names(sources: Sequence[FurtherSource]) -> tuple[str, ...]:
+    return tuple(source.name for source in sources)
 
 
 def user_file(environ: Mapping[str, str]) -> Path:
@@ -207,14 +256,16 @@ def load_settings(
     order: tuple[str, ...] | None = None
     for _, partial in reversed(read):
         order = partial.order if partial.order is not None else order
-        own = {index.name for index in partial.indexes}
+        own = set(_names((*partial.indexes, *partial.repositories)))
         settings = replace(
             settings,
             indexes=(*partial.indexes, *(index for index in settings.indexes if index.name not in own)),
+            repositories=(*partial.repositories, *(one for one in settings.repositories if one.name not in own)),
             redistrib=partial.redistrib or settings.redistrib,
             debian_mirror=partial.debian_mirror or settings.debian_mirror,
             debian_suites=partial.debian_suites or settings.debian_suites,
             debian_keyring=partial.debian_keyring or settings.debian_keyring,
+            debian_expires=settings.debian_expires if partial.debian_expires is None else partial.debian_expires,
             toolkits=partial.toolkits or settings.toolkits,
             host_compiler=partial.host_compiler or settings.host_compiler,
             requires=partial.requires or settings.requires,
@@ -222,7 +273,7 @@ def load_settings(
     settings = _from_environment(settings, environ)
     if host_compiler:
         settings = replace(settings, host_compiler=HostChoice(host_compiler))
-    names = (INDEX, *(index.name for index in settings.indexes), *BUILT_IN[1:])
+    names = (INDEX, *_names((*settings.indexes, *settings.repositories)), *BUILT_IN[1:])
     named = environ.get("KERNEL_BUILDER_SOURCES", "").replace(" ", "").split(",")
     asked = tuple(dict.fromkeys(sources or filter(None, named)))
     for name in asked:
@@ -240,7 +291,7 @@ def _check_order(order: Sequence[str], names: Sequence[str], read: Sequence[tupl
         file = next(file for file, partial in read if partial.order is not None)
         raise ConfigError(
             f"{file}: sources: unknown source {', '.join(map(quoted, unknown))}",
-            hint=f"sources are: {', '.join(names)}; an additional index needs an [[index]] with name and url",
+            hint=f"sources are: {', '.join(names)}; an additional one needs an [[index]] or a [[repository]]",
         )
 
 
@@ -302,6 +353,7 @@ class _Reader:
         self._report = file.report
         self._folder = file.path.parent
         self._table = file.table
+        self._named: set[str] = set()
 
     def read(self) -> _Partial:
         top = TableReader(self._top, TOP, self._report)
@@ -312,10 +364,12 @@ class _Reader:
         return _Partial(
             order=None if order is None else self._unique(order),
             indexes=tuple(self._indexes()),
+            repositories=tuple(self._repositories()),
             redistrib=self._redistrib(),
             debian_mirror=None if mirror is None else self._url_or_folder(mirror),
             debian_suites=tuple(entry.text for entry in debian.texts("suites") or ()),
             debian_keyring=None if keyring is None else self._path(keyring),
+            debian_expires=debian.flag(_EXPIRES.name),
             toolkits=tuple(self._path(entry) for entry in local.texts("toolkits") or ()),
             host_compiler=self._host_compiler(top.text("host-compiler")),
         )
@@ -343,35 +397,57 @@ class _Reader:
         return tuple(seen)
 
     def _indexes(self) -> Iterator[FurtherIndex]:
-        node = self._top.get("index")
+        hint = 'write: [[index]] with name = "mine" and url = "https://host/simple" or path = "wheels"'
+        for item in self._tables("index", hint):
+            reader = TableReader(item, _INDEX, self._report)
+            name, place = self._name(reader), self._place(reader, '"https://host/simple"')
+            if name is not None and place is not None:
+                yield FurtherIndex(name=name, place=place)
+
+    def _repositories(self) -> Iterator[FurtherRepository]:
+        hint = 'write: [[repository]] with name = "amd", url or path, suite and keyring'
+        for item in self._tables("repository", hint):
+            reader = TableReader(item, _REPOSITORY, self._report)
+            name, place = self._name(reader), self._place(reader, '"https://host/apt"')
+            suite, component, keyring = reader.text("suite"), reader.text("component"), reader.text("keyring")
+            expires = reader.flag(_EXPIRES.name)
+            if name is not None and place is not None and suite is not None and keyring is not None:
+                yield FurtherRepository(
+                    name=name,
+                    place=place,
+                    suite=suite.text,
+                    component=component.text if component is not None else "main",
+                    keyring=self._path(keyring),
+                    expires=expires is not False,
+                )
+
+    def _tables(self, key: str, hint: str) -> Iterator[TableNode]:
+        """The tables of a list of tables. Anything else of that name is noticed."""
+        node = self._top.get(key)
         if node is None:
             return
         if not isinstance(node, ListNode) or any(not isinstance(item, TableNode) for item in node.items):
-            hint = 'write: [[index]] with name = "mine" and url = "https://host/simple" or path = "wheels"'
             what = "a list of other things" if isinstance(node, ListNode) else describe(node)
             self._report.error(node.path, f"must be a list of tables, not {what}", hint=hint, at_key=True)
             return
-        seen: set[str] = set()
-        for item in node.items:
-            if not isinstance(item, TableNode):
-                continue
-            reader = TableReader(item, _INDEX, self._report)
-            name = reader.text("name")
-            place = self._place(reader, '"https://host/simple"')
-            if name is None or place is None:
-                continue
-            if name.text in BUILT_IN or _NAME.fullmatch(name.text) is None:
-                taken = " is the name of a built-in source" if name.text in BUILT_IN else " is not a valid name"
-                self._report.error(
-                    name.path,
-                    f"{quoted(name.text)}{taken}",
-                    hint="use lower-case letters, digits, dots, dashes and underscores",
-                )
-            elif name.text in seen:
-                self._report.error(name.path, f"{quoted(name.text)} appears twice", hint="give each index its own name")
-            else:
-                seen.add(name.text)
-                yield FurtherIndex(name=name.text, place=place)
+        yield from (item for item in node.items if isinstance(item, TableNode))
+
+    def _name(self, reader: TableReader) -> str | None:
+        """The name of a further source; one that cannot be taken is noticed."""
+        name = reader.text("name")
+        if name is None:
+            return None
+        if name.text in BUILT_IN or _NAME.fullmatch(name.text) is None:
+            taken = " is the name of a built-in source" if name.text in BUILT_IN else " is not a valid name"
+            hint = "use lower-case letters, digits, dots, dashes and underscores"
+            self._report.error(name.path, f"{quoted(name.text)}{taken}", hint=hint)
+            return None
+        if name.text in self._named:
+            said = f"{quoted(name.text)} appears twice"
+            self._report.error(name.path, said, hint="give each source its own name")
+            return None
+        self._named.add(name.text)
+        return name.text
 
     def _place(self, reader: TableReader, example: str) -> Place | None:
         url, path = reader.text("url"), reader.text("path")

@@ -98,7 +98,9 @@ def _identity_of(taken: Taken, by_project: Mapping[str, str]) -> str:
 
 def _framework_key(taken: Taken, recipe: FrameworkRecipe, by_project: Mapping[str, str]) -> StoreKey:
     wheel = _identity_of(taken, by_project)
-    return StoreKey.of(f"{recipe.kind.value}-{taken.artefact.version}", wheel=wheel, recipe=recipe.digest)
+    build = f"-{taken.build.value}" if taken.build is not None else ""
+    stem = f"{recipe.kind.value}-{taken.artefact.version}{build}"
+    return StoreKey.of(stem, wheel=wheel, recipe=recipe.of(taken.build).digest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +127,16 @@ class Sources:
     def framework_key(self, taken: Taken) -> StoreKey:
         """The entry of the store for a framework."""
         return _framework_key(taken, self.recipes[FrameworkKind(taken.part)], self.by_project)
+
+    def build_for(self, request: ToolchainRequest) -> Backend | None:
+        """The backend of ``request``, if the framework's builds for it have headers of their own."""
+        backend = request.toolkit.backend if request.toolkit is not None else None
+        return self.recipes[request.framework].own_build(backend)
+
+    def must_be_made(self, taken: Taken) -> bool:
+        """Whether the headers of a framework are those of another build than it was taken for."""
+        recipe = self.recipes[FrameworkKind(taken.part)].of(taken.build)
+        return taken.build is not None and not recipe.is_own(taken.artefact.version)
 
     def parts_by_project(self, taken: Sequence[Taken]) -> tuple[ProjectPart, ...]:
         """What among ``taken`` comes from sources that the project itself names, each file once."""
@@ -175,7 +187,7 @@ class Sources:
             found = here[0] if here else None
             if found is None:
                 return None
-            return Taken(part=part, source=label, artefact=found.artefact, root=found.root)
+            return found.taken(part)
         if request.toolkit is None:
             return None
         sources = self.toolkits[request.toolkit.backend]
@@ -253,7 +265,13 @@ class _Opener:
 
     def _open(self, name: str) -> None:
         index = None
-        if name not in BUILT_IN or name == INDEX:
+        repository = next((one for one in self._settings.repositories if one.name == name), None)
+        if repository is not None:
+            facts = (repository.place, repository.suite, repository.component, repository.keyring, repository.expires)
+            self._facts.append(f"{name} {' '.join(map(str, facts))}")
+            if repository.place.path is not None:
+                self._at_hand.add(name)
+        elif name not in BUILT_IN or name == INDEX:
             index = self._given.get(name) or self._open_index(name)
             self._indexes.append(index)
             for kind, recipe in self._recipes.items():
@@ -272,6 +290,7 @@ class _Opener:
             transport=self._transport,
             downloads=self._store.root / DOWNLOADS,
             index=index,
+            repository=repository,
         )
         for backend, toolkit in self._kinds.items():
             opened = toolkit.open(opening)

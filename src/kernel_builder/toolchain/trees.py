@@ -145,7 +145,11 @@ class Trees:
         what = f"{taken.part} {taken.artefact.version}"
         with fetching(self._store, self._reporter, what, key) as (scratch, progress):
             source = self._sources.framework_named(FrameworkKind(taken.part), taken.source)
-            return source.fill(taken, scratch=scratch, progress=progress, into=into)
+            made_from = source.fill(taken, scratch=scratch, progress=progress, into=into)
+            maker = self._kinds[taken.build].torch_maker if taken.build is not None else None
+            if maker is not None and self._sources.must_be_made(taken):
+                maker.make(taken.artefact.version, into, self._environ)
+            return made_from
 
     def _build_toolkit(self, key: StoreKey, toolkit: Toolkit, taken: Sequence[Taken], into: Path) -> Sequence[Artefact]:
         """Everything that the sources give in one tree, which is then seen to work."""

@@ -57,6 +57,7 @@ class Installed:
 
 class ToyToolkit:
     backend = Backend("toy")
+    torch_maker = None
     recipe = Recipe()
     debian_releases = ()
 

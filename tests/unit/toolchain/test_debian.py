@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import lzma
 import os
@@ -28,11 +29,12 @@ from kernel_builder.toolchain.debian import (
     debian_architecture,
     find_keyring,
     newest_package,
+    open_repository,
     verify_clearsigned,
 )
 from kernel_builder.toolchain.host import Limits
 from kernel_builder.toolchain.model import Family
-from kernel_builder.toolchain.settings import Place, ToolchainSettings
+from kernel_builder.toolchain.settings import FurtherRepository, Place, ToolchainSettings
 from published import LoopbackSite, make_deb, make_tar, serve_folder
 
 needs_gpg = pytest.mark.skipif(
@@ -106,7 +108,15 @@ def stanza(version: str, filename: str, deb: bytes, architecture: str = "amd64")
     )
 
 
-def publish(root: Path, signer: Signer, *, extra: str = "", codename: str = "trixie", by_hash: bool = True) -> None:
+def publish(
+    root: Path,
+    signer: Signer,
+    *,
+    extra: str = "",
+    codename: str = "trixie",
+    by_hash: bool = True,
+    form: str = ".xz",
+) -> None:
     """A mirror with one suite and one package."""
     deb = make_deb(lzma.compress(make_tar({f"./{n}": d for n, d in MEMBERS.items()}, executable=["./usr/bin/ptxas"])))
     pool = "pool/non-free/n/nvidia-cuda-toolkit/nvidia-cuda-toolkit_12.4.131~12.4.1-2_amd64.deb"
@@ -120,16 +130,16 @@ def publish(root: Path, signer: Signer, *, extra: str = "", codename: str = "tri
             stanza("13.0-1", "pool/foreign.deb", deb, "arm64"),
         ]
     )
-    packages = lzma.compress(text.encode())
+    packages = {".xz": lzma.compress, ".gz": gzip.compress, "": bytes}[form](text.encode())
     digest = hashlib.sha256(packages).hexdigest()
     folder = root / "dists" / "trixie" / "non-free" / "binary-amd64"
-    place = folder / "by-hash" / "SHA256" / digest if by_hash else folder / "Packages.xz"
+    place = folder / "by-hash" / "SHA256" / digest if by_hash else folder / f"Packages{form}"
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(packages)
     release = (
         f"Origin: Test\nSuite: stable\nCodename: {codename}\nAcquire-By-Hash: yes\n{extra}"
-        f"MD5Sum:\n {'0' * 32} 1 non-free/binary-amd64/Packages.xz\n"
-        f"SHA256:\n {digest} {len(packages):>8} non-free/binary-amd64/Packages.xz\n"
+        f"MD5Sum:\n {'0' * 32} 1 non-free/binary-amd64/Packages{form}\n"
+        f"SHA256:\n {digest} {len(packages):>8} non-free/binary-amd64/Packages{form}\n"
     )
     (root / "dists/trixie/InRelease").write_bytes(signer.sign(release))
 
@@ -178,6 +188,50 @@ def test_an_index_is_found_under_its_plain_name_too(tmp_path: Path, signer: Sign
             DebianArchive(served.url, signer.keyring, transport, environ=os.environ).find(CUDA_PACKAGE, "trixie").size
         )
     assert DebianArchive(tmp_path, signer.keyring, None, environ=os.environ).find(CUDA_PACKAGE, "trixie").size
+
+
+@needs_gpg
+@pytest.mark.parametrize("form", [".xz", ".gz", ""])
+def test_a_vendors_repository_is_read_as_reprepro_writes_it(form: str, tmp_path: Path, signer: Signer) -> None:
+    publish(tmp_path, signer, by_hash=False, form=form, extra="Valid-Until: Sat, 02 Jan 2021 00:00:00 UTC\n")
+    text = tmp_path / "keys.asc"
+    text.write_bytes(b"keys of the vendor\n" + signer.gpg("--armor", "--export"))
+    repository = FurtherRepository(
+        name="vendor",
+        place=Place(path=tmp_path),
+        suite="trixie",
+        component="non-free",
+        keyring=text,
+        expires=False,
+    )
+    transport = Transport(IndexSettings(url=None, origin="test"))
+    archive = open_repository(
+        repository, transport, machine="x86_64", downloads=tmp_path / "downloads", environ=os.environ
+    )
+    package = archive.find(CUDA_PACKAGE, repository.suite)
+    assert (package.version, package.artefact.source) == ("12.4.131~12.4.1-2", "vendor")
+
+
+@needs_gpg
+def test_a_damaged_index_of_packages_is_told(tmp_path: Path, signer: Signer) -> None:
+    folder = tmp_path / "dists/trixie/non-free/binary-amd64"
+    folder.mkdir(parents=True)
+    for name, data in (("Packages.gz", gzip.compress(b"Package: a\n" * 99)[:-20]), ("Packages.xz", b"no xz")):
+        (folder / name).write_bytes(data)
+        digest = hashlib.sha256(data).hexdigest()
+        release = f"Codename: trixie\nSHA256:\n {digest} {len(data)} non-free/binary-amd64/{name}\n"
+        (tmp_path / "dists/trixie/InRelease").write_bytes(signer.sign(release))
+        with pytest.raises(IntegrityError, match=f"{name} is damaged"):
+            DebianArchive(tmp_path, signer.keyring, None, environ=os.environ).find(CUDA_PACKAGE, "trixie")
+
+
+@needs_gpg
+def test_a_keyring_whose_text_is_damaged_is_told(tmp_path: Path, signer: Signer) -> None:
+    publish(tmp_path, signer)
+    keys = tmp_path / "keys.asc"
+    keys.write_bytes(signer.gpg("--armor", "--export").replace(b"A", b"", 3))
+    with pytest.raises((ToolchainError, IntegrityError), match=r"keys.asc is damaged|lacks the keys"):
+        DebianArchive(tmp_path, keys, None, environ=os.environ).find(CUDA_PACKAGE, "trixie")
 
 
 @needs_gpg

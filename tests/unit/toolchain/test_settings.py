@@ -119,6 +119,51 @@ def test_further_indexes_are_asked_behind_the_configured_one(tmp_path: Path) -> 
     assert settings.order == ("index", "mine", "debian", "redistrib", "local")
 
 
+def test_further_repositories_are_sources_of_their_own(tmp_path: Path) -> None:
+    text = """
+[[index]]
+name = "mine"
+url = "https://host.example/simple"
+[[repository]]
+name = "vendor"
+url = "https://user:secret@host.example/apt/7.1"
+suite = "noble"
+keyring = "vendor.asc"
+[[repository]]
+name = "frozen"
+path = "mirror"
+suite = "sid"
+component = "contrib"
+keyring = "/keys.gpg"
+check-valid-until = false
+[debian]
+check-valid-until = false
+"""
+    settings = load(
+        text, '[[repository]]\nname = "vendor"\npath = "/v"\nsuite = "s"\nkeyring = "/k"\n', tmp_path=tmp_path
+    )
+    vendor, frozen = settings.repositories
+    assert settings.order == ("index", "mine", "vendor", "frozen", "debian", "redistrib", "local")
+    assert (str(vendor.place), vendor.suite, vendor.component) == ("https://host.example/apt/7.1", "noble", "main")
+    assert (vendor.keyring, vendor.expires) == (tmp_path / "project" / "vendor.asc", True)
+    assert (frozen.component, frozen.keyring, frozen.expires) == ("contrib", Path("/keys.gpg"), False)
+    assert (settings.debian_expires, settings.by_project) == (False, {"mine", "vendor", "frozen", "debian"})
+    assert "secret" not in repr(settings)
+
+
+def test_every_mistake_in_a_repository_is_told(tmp_path: Path) -> None:
+    text = '[[repository]]\nname = "debian"\nurl = "https://h.example/apt"\nsuite = "a"\nkeyring = "k"\n'
+    text += '[[index]]\nname = "b"\npath = "w"\n[[repository]]\nname = "b"\npath = "a"\ncheck-valid-until = "no"\n'
+    told = "\n".join(mistakes(text, tmp_path))
+    assert "'debian' is the name of a built-in source" in told
+    assert "'b' appears twice" in told
+    assert "suite: is missing" in told
+    assert "keyring: is missing" in told
+    assert "must be true or false, not the string" in told
+    (mistake,) = mistakes('repository = "x"\n', tmp_path)
+    assert "must be a list of tables" in mistake
+
+
 def test_a_mirror_changes_no_order_and_a_named_order_is_not_the_usual_one(tmp_path: Path) -> None:
     mirror = load(tmp_path=tmp_path, KERNEL_BUILDER_REDISTRIB="https://host.example/redist")
     assert (mirror.order, mirror.usual) == (("index", "debian", "redistrib", "local"), True)

@@ -81,6 +81,7 @@ class CudaDebian:
             component=NON_FREE,
             downloads=self._downloads,
             environ=self._environ,
+            expires=self._settings.debian_expires,
         )
 
     def _package(self, cuda: str) -> DebPackage | str:

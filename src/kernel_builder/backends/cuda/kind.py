@@ -33,6 +33,7 @@ class CudaToolkit:
     """See :class:`~kernel_builder.toolchain.kinds.ToolkitKind`."""
 
     backend = Backend("cuda")
+    torch_maker = None
 
     def __init__(self, recipe: ToolkitRecipe | None = None) -> None:
         self._recipe = recipe
@@ -53,6 +54,7 @@ class CudaToolkit:
             transport = opening.transport(settings.debian_mirror, False)
             source = CudaDebian(settings, transport, opening.downloads, opening.environ)
             facts = f"{DEBIAN} {settings.debian_mirror} {settings.debian_suites} {settings.debian_keyring}"
+            facts += f" {settings.debian_expires}"
             return OpenedSource(source=source, facts=facts)
         if opening.name == LOCAL:
             return OpenedSource(source=LocalCuda(opening.environ, settings.toolkits), facts="", at_hand=True)
