@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,22 @@ x = torch.ones(3)
 print(json.dumps({"file": my_scale.__file__, "package": my_scale.my_scale(x, 3.0).tolist(),
                   "hub": hub.my_scale(x, 4.0).tolist(), "spaces": [my_scale._ops.ops.name, hub._ops.ops.name]}))
 """
+
+
+def assert_is_what_auditwheel_takes(wheel: Path) -> None:
+    """Its tag is the one that auditwheel finds: nothing in it needs a newer system than the floor, but torch."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        assert "my_scale-1.dist-info/licenses/LICENSE" in names
+        assert "License-File: LICENSE\n" in archive.read("my_scale-1.dist-info/METADATA").decode()
+    pytest.importorskip("auditwheel", reason="auditwheel is not installed in this environment")
+    done = subprocess.run(
+        [sys.executable, "-m", "auditwheel", "show", wheel], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = " ".join(done.stdout.split())
+    assert 'consistent with the following platform tag: "linux_x86_64"' in told
+    assert int(re.findall(r"manylinux_2_(\d+)_", told)[0]) <= 27
 
 
 def test_wheel_and_editable_install_load_beside_the_hub_form(
@@ -60,7 +78,9 @@ def test_wheel_and_editable_install_load_beside_the_hub_form(
         return found
 
     call("-m", "kernel_builder", "create-pyproject")
-    wheel = used(hook("build_wheel"))
+    archive = hook("build_wheel")
+    assert_is_what_auditwheel_takes(archive)
+    wheel = used(archive)
     assert str(wheel["file"]).startswith(str(site))
     editable = used(hook("build_editable"))
     assert editable["file"] == str(root / "torch-ext" / "my_scale" / "__init__.py")

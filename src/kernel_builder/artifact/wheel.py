@@ -12,7 +12,7 @@ import io
 import tarfile
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_builder import __version__
@@ -23,7 +23,8 @@ _TIME = (1980, 1, 1, 0, 0, 0)  # the first that zip archives can say
 @dataclass(frozen=True, kw_only=True)
 class Distribution:
     """A project as package managers know it. ``requires`` are requirements, ``fields`` further headers of its
-    metadata, ``description`` its text in Markdown. ``is_open``: a wheel decides on its requirements.
+    metadata, ``description`` its text in Markdown, ``licenses`` the files with its licences. ``is_open``: a wheel
+    decides on its requirements.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Distribution:
     requires: tuple[str, ...] = ()
     fields: tuple[tuple[str, str], ...] = ()
     description: str = ""
+    licenses: Mapping[str, bytes] = field(default_factory=dict)
     is_open: bool = False
 
     @property
@@ -43,6 +45,7 @@ class Distribution:
         """Its ``METADATA`` or ``PKG-INFO``."""
         lines = ["Metadata-Version: 2.4", f"Name: {self.name}", f"Version: {self.version}"]
         lines += [f"{key}: {value}" for key, value in self.fields]
+        lines += [f"License-File: {path}" for path in sorted(self.licenses)]
         lines += ["Dynamic: Requires-Dist"] if self.is_open else [f"Requires-Dist: {one}" for one in self.requires]
         if self.description:
             lines += ["Description-Content-Type: text/markdown", "", self.description]
@@ -60,6 +63,7 @@ def write_wheel(directory: Path, of: Distribution, tag: str, files: Mapping[str,
         **dict(sorted(files.items())),
         f"{about}/METADATA": of.metadata.encode(),
         f"{about}/WHEEL": wheel.encode(),
+        **{f"{about}/licenses/{path}": text for path, text in sorted(of.licenses.items())},
     }
     record = [f"{path},sha256={_digest(content)},{len(content)}" for path, content in contents.items()]
     contents[f"{about}/RECORD"] = "\n".join([*record, f"{about}/RECORD,,", ""]).encode()

@@ -100,7 +100,7 @@ class _InitCommand(click.Command):
     "license_id",
     default="Apache-2.0",
     show_default=True,
-    help="The kernel's license identifier.",
+    help="The kernel's license identifier. LICENSE gets the text of the usual ones.",
 )
 @click.option(
     "--minimal",
@@ -156,6 +156,8 @@ def command(
     kept = write_project(root, files, former=former_files(root, names, files) if overwrite else {}, overwrite=overwrite)
     notes += tuple(f"{path} belongs to the earlier project, but was changed since, so it was kept" for path in kept)
     start_repository(root, files, environment())
+    if not any(path.startswith("LICENSE") for path in files):
+        notes += (f"the text of the license {license_id} is not known here: write it to LICENSE",)
     for note in notes:
         click.echo(f"note: {note}", err=True)
     click.echo(f"Initialized `{names.repo_id or names.name}` at {root}")
@@ -165,7 +167,7 @@ def command(
     click.echo("  kernel-builder build --local   # what kernels loads with the torch of this environment")
     if not minimal:
         click.echo("  python example.py")
-    click.echo("  pytest")
+    click.echo("  kernel-builder test            # builds what is stale, and runs tests/ against it")
 
 
 def _convert(

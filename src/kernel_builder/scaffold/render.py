@@ -5,6 +5,7 @@ Reference: interoperability contract 6.2 (the tree) and 6.3 (the card, itself a 
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import jinja2
 
 from kernel_builder.config.backends import Backend, device_expression
 from kernel_builder.errors import UsageError
+from kernel_builder.scaffold.licenses import FIRST_YEAR, known_licenses, license_files
 from kernel_builder.scaffold.names import ProjectName
 
 BACKENDS = tuple(backend for backend in Backend if backend.scaffold is not None)
@@ -33,6 +35,7 @@ class _File:
 
 
 _FILES: tuple[_File, ...] = (
+    _File(".clang-format", "clang-format.j2"),
     _File(".gitattributes", "gitattributes.j2"),
     _File(".gitignore", "gitignore.j2"),
     _File("CARD.md", "CARD.md.j2"),
@@ -52,6 +55,7 @@ _FILES: tuple[_File, ...] = (
 )
 
 _MINIMAL: tuple[_File, ...] = (
+    _File(".clang-format", "clang-format.j2"),
     _File(".gitignore", "gitignore.j2"),
     _File("README.md", "README.md.j2"),
     _File("build.toml", "build.toml.j2"),
@@ -103,9 +107,15 @@ def choose_backends(words: Sequence[str]) -> tuple[Backend, ...]:
 def renderings(names: ProjectName) -> Mapping[str, frozenset[str]]:
     """Every text that :func:`render_project` writes to a path for a project of these names, whatever its backends.
 
-    Files that name the project's licence or owner have more forms: only those of ``names`` are among them.
+    Files that name the project's licence or owner have more forms: only those of ``names`` are among them. Texts of
+    licences are there for every year up to this one.
     """
     found: dict[str, set[str]] = {}
+    for license_id in known_licenses():
+        for year in range(FIRST_YEAR, _this_year() + 1):
+            (text,) = license_files(license_id, holder=_holder(names), year=year).values()
+            for path in ("LICENSE", f"LICENSE-{license_id}"):
+                found.setdefault(path, set()).add(text)
     for count in range(1, len(BACKENDS) + 1):
         for backends in combinations(BACKENDS, count):
             for minimal in (False, True):
@@ -114,13 +124,24 @@ def renderings(names: ProjectName) -> Mapping[str, frozenset[str]]:
     return MappingProxyType({path: frozenset(texts) for path, texts in found.items()})
 
 
+def _this_year() -> int:
+    return datetime.datetime.now(tz=datetime.UTC).year
+
+
+def _holder(names: ProjectName) -> str:
+    """Whose the copyright is, as far as anybody said."""
+    return names.owner or f"the authors of {names.name}"
+
+
 def render_project(
-    names: ProjectName, *, backends: Sequence[Backend], license_id: str, minimal: bool = False
+    names: ProjectName, *, backends: Sequence[Backend], license_id: str, minimal: bool = False, year: int | None = None
 ) -> Mapping[str, str]:
     """Render every file of a new project, keyed by its POSIX path in the project, in path order.
 
-    ``backends`` are among :data:`BACKENDS`; ``license_id`` is an identifier such as ``Apache-2.0``; a ``minimal``
-    project has what a first kernel needs.
+    ``backends`` are among :data:`BACKENDS`; ``license_id`` is an identifier such as ``Apache-2.0``, whose text is
+    written where it is known; a ``minimal`` project has what a first kernel needs; ``year`` is that of the copyright,
+    by default this one. Lines are wrapped the same whatever the names, as ruff (88 to 120 columns) and clang-format
+    (``.clang-format`` of the project) do.
     """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("kernel_builder", "templates/init"),
@@ -130,6 +151,7 @@ def render_project(
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701  (source code, not HTML)
     )
+    texts = license_files(license_id, holder=_holder(names), year=year or _this_year())
     values = {
         "name": names.name,
         "py": names.python_name,
@@ -139,6 +161,7 @@ def render_project(
         "backends": [backend.value for backend in backends],
         "device": device_expression(backends),
         "minimal": minimal,
+        "license_files": sorted(texts),
         "kernel_files": [one.scaffold.file.format(py=names.python_name) for one in backends if one.scaffold],
     }
     files = {
@@ -148,4 +171,4 @@ def render_project(
         for file in (_MINIMAL if minimal else _FILES)
         if file.backend is None or file.backend in backends
     }
-    return MappingProxyType(dict(sorted(files.items())))
+    return MappingProxyType(dict(sorted({**files, **texts}.items())))

@@ -83,11 +83,17 @@ def source_distribution_of(root: Path, into: Path) -> str:
     package = project.package.relative_to(project.root).as_posix()
     paths.update(f"{package}/{path}" for path in package_files(project).kept)
     paths.update(path for path in _BESIDE if (root / path).is_file())
-    paths.update(file.name for file in root.iterdir() if file.name.lower().startswith("license") and file.is_file())
+    paths.update(_licenses(root))
     for directory in _DIRECTORIES:
         paths.update(path.relative_to(root).as_posix() for path in (root / directory).rglob("*.py"))
     files = {path: (root / path).read_bytes() for path in paths if (root / path).is_file()}
     return write_source_distribution(into, _distribution(project, read_python_project(root), None), files)
+
+
+def _licenses(root: Path) -> dict[str, bytes]:
+    """The files that hold the licence, which every copy must bring along."""
+    found = (file for file in root.iterdir() if file.name.lower().startswith(("license", "licence", "notice")))
+    return {file.name: file.read_bytes() for file in found if file.is_file()}
 
 
 def _distribution(project: Project, described: PythonProject, built: VariantOutcome | None) -> Distribution:
@@ -98,6 +104,7 @@ def _distribution(project: Project, described: PythonProject, built: VariantOutc
         requires=(*described.dependencies, *(_requirements(built) if built else ())),
         fields=((("License-Expression", license_id),) if license_id else ()) + described.fields,
         description=described.description,
+        licenses=_licenses(project.root),
         is_open=built is None,
     )
 

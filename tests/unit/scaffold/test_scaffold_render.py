@@ -2,9 +2,13 @@
 
 import ast
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from collections.abc import Mapping
 from itertools import product
+from pathlib import Path
 
 import jinja2
 import pytest
@@ -12,7 +16,7 @@ import pytest
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import UsageError
 from kernel_builder.scaffold.names import ProjectName
-from kernel_builder.scaffold.render import BACKENDS, choose_backends, render_project
+from kernel_builder.scaffold.render import BACKENDS, choose_backends, render_project, renderings
 
 CHOICES = ((Backend("cpu"),), (Backend("cuda"),), BACKENDS)
 NAMES = (ProjectName(name="scale", owner="me"), ProjectName(name="a-rather-long-name-for-a-kernel"))
@@ -27,7 +31,7 @@ def test_a_minimal_project_is_short_and_has_what_is_needed(names: ProjectName, b
     full = render_project(names, backends=backends, license_id="MIT")
     files = render_project(names, backends=backends, license_id="MIT", minimal=True)
     assert set(files) < set(full)
-    assert sum(text.count("\n") for text in files.values()) < 200
+    assert sum(text.count("\n") for path, text in files.items() if path != "LICENSE") < 200
     assert f"torch-ext/{names.python_name}/__init__.py" in files
     assert "https://huggingface.co/docs/kernels" in files["README.md"]
     for path, text in files.items():
@@ -146,3 +150,91 @@ def test_backends_that_come_later_are_told_from_words_that_are_none() -> None:
     with pytest.raises(UsageError, match="unknown backend 'vulkan', 'gpu'") as caught:
         choose_backends(["vulkan", "metal", "gpu"])
     assert "metal" in (caught.value.hint or "")
+
+
+def write(parent: Path, files: Mapping[str, str]) -> None:
+    for path, text in files.items():
+        (parent / path).parent.mkdir(parents=True, exist_ok=True)
+        (parent / path).write_text(text, encoding="utf-8")
+
+
+def program(name: str) -> str:
+    """A formatter of this environment, else of this machine."""
+    found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed in this environment")
+    return found
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Projects with names of 2 to 60 characters, for each choice of backends, whole and minimal."""
+    root = tmp_path_factory.mktemp("trees")
+    for length, backends, minimal in product((2, 9, 23, 41, 60), CHOICES, (False, True)):
+        names = ProjectName(name=("ab-cd-" * 10)[: length - 1] + "z", owner="me")
+        files = render_project(names, backends=backends, license_id="MIT", minimal=minimal)
+        write(root / f"{length}-{'-'.join(backends)}-{minimal}", files)
+    return root
+
+
+@pytest.mark.parametrize("columns", [88, 100, 120])
+def test_python_is_formatted_whatever_the_length_of_the_name(trees: Path, columns: int) -> None:
+    ruff = program("ruff")
+    for words in (["format", "--diff"], ["check", "--select=E,F,I,W"]):
+        command = [ruff, *words, "--isolated", "--no-cache", f"--line-length={columns}", trees]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[:2000] + done.stderr[:2000]
+
+
+def test_sources_are_formatted_whatever_the_length_of_the_name(trees: Path) -> None:
+    sources = [file for file in trees.rglob("*") if file.suffix in {".cpp", ".h", ".cu"}]
+    assert len(sources) > 50
+    # Each project brings the settings: .clang-format.
+    done = subprocess.run(
+        [program("clang-format"), "--dry-run", "--Werror", "--style=file", *sources],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[:4000]
+
+
+def test_no_line_but_a_path_is_longer_than_the_formatters_allow(trees: Path) -> None:
+    for file in trees.rglob("*"):
+        if file.suffix not in {".toml", ".cpp", ".h", ".cu", ".py", ".ini"}:
+            continue
+        for line in file.read_text(encoding="utf-8").splitlines():
+            assert len(line) <= 120 or line.strip().startswith('"'), f"{file}: {line}"
+
+
+@pytest.mark.parametrize(
+    ("license_id", "files"),
+    [
+        ("Apache-2.0", {"LICENSE": "Apache License"}),
+        ("mit", {"LICENSE": "Copyright (c) 2027 me"}),
+        ("BSD-3-Clause", {"LICENSE": "3. Neither the name"}),
+        ("MIT OR Apache-2.0", {"LICENSE-MIT": "MIT License", "LICENSE-Apache-2.0": "Apache License"}),
+        ("MIT OR GPL-3.0-only", {}),
+        ("openrail", {}),
+        ("other", {}),
+    ],
+)
+def test_a_license_whose_text_is_known_is_written(license_id: str, files: Mapping[str, str]) -> None:
+    for minimal in (False, True):
+        project = render_project(NAMES[0], backends=BACKENDS, license_id=license_id, minimal=minimal, year=2027)
+        assert {path for path in project if path.startswith("LICENSE")} == set(files)
+        for path, words in files.items():
+            assert words in project[path]
+            assert f"| `{path}` |" in project["README.md"]
+            assert not re.search(r"\{\{|\}\}", project[path])
+
+
+def test_a_license_is_the_authors_where_nobody_said_whose_the_kernel_is() -> None:
+    text = render_project(ProjectName(name="scale"), backends=BACKENDS, license_id="MIT", year=2027)["LICENSE"]
+    assert "Copyright (c) 2027 the authors of scale" in text
+
+
+def test_the_license_of_an_earlier_project_is_known() -> None:
+    earlier = renderings(NAMES[0])
+    for license_id, path in (("MIT", "LICENSE"), ("Apache-2.0", "LICENSE"), ("MIT OR ISC", "LICENSE-MIT")):
+        assert render_project(NAMES[0], backends=BACKENDS, license_id=license_id)[path] in earlier[path]
