@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.artifact.built import BuiltVariant
@@ -174,22 +175,63 @@ SHARED_ID = rule(
     source="docs/requirements.md, 'Layout, names and metadata'",
 )
 
-_Kind = tuple[type, ...]
-_REQUIRED: Mapping[str, tuple[_Kind, str]] = {
-    "name": ((str,), "a string"),
-    "id": ((str,), "a string"),
-    "version": ((int,), "a number"),
-    "license": ((str,), "a string"),
-    "python-depends": ((list,), "a list"),
-    "backend": ((dict,), "an object"),
+
+@dataclass(frozen=True, kw_only=True)
+class MetadataKey:
+    """A key of the document: the types of its value, what they are called, and what the key says."""
+
+    kinds: tuple[type, ...]
+    expected: str
+    meaning: str
+    required: bool = False
+
+
+def _needed(kind: type, expected: str, meaning: str) -> MetadataKey:
+    return MetadataKey(kinds=(kind,), expected=expected, meaning=meaning, required=True)
+
+
+def _optional(kind: type, expected: str, meaning: str) -> MetadataKey:
+    return MetadataKey(kinds=(kind, type(None)), expected=expected, meaning=meaning)
+
+
+KEYS: Mapping[str, MetadataKey] = {
+    "name": _needed(str, "a string", "The kernel's name, as in build.toml."),
+    "id": _needed(
+        str,
+        "a string",
+        "The namespace of its ops, which is also the name of its library and of the module that loads it.",
+    ),
+    "version": _needed(int, "a number", "The kernel's version, as in build.toml."),
+    "license": _needed(str, "a string", "The kernel's license, as in build.toml."),
+    "python-depends": _needed(
+        list,
+        "a list",
+        "Python packages that it imports, on every backend and on this one. The client refuses to load"
+        " the kernel where one is missing.",
+    ),
+    "backend": _needed(
+        dict,
+        "an object",
+        "`type`: what the variant runs on; `archs`: the architectures that it has device code for,"
+        " left out where there are none.",
+    ),
+    "upstream": _optional(str, "a string", "The repository that the kernel was taken from."),
+    "source": _optional(str, "a string", "The repository that its project is kept in."),
+    "kernel-depends": _optional(list, "a list", "Hub kernels that it loads."),
+    "digest": _optional(
+        dict,
+        "an object",
+        "`algorithm`, and in `files` the hash of every file of the variant but this one and its signature, in base64.",
+    ),
+    "provenance": _optional(
+        dict,
+        "an object",
+        "`kernel-builder`: the version that built it; `kernel`: the commit of the sources, and whether"
+        " there were changes beside it; `sources`: a digest of them; `toolchain`: parts whose source the project named;"
+        " `device-headers`: how slim headers were used; `partial`: architectures that were left out.",
+    ),
 }
-_OPTIONAL: Mapping[str, tuple[_Kind, str]] = {
-    "upstream": ((str, type(None)), "a string"),
-    "source": ((str, type(None)), "a string"),
-    "kernel-depends": ((list, type(None)), "a list"),
-    "digest": ((dict, type(None)), "an object"),
-    "provenance": ((dict, type(None)), "an object"),
-}
+"""In the order in which a build writes them."""
 
 
 def _line_of(variant: VariantDir, key: str) -> int | None:
@@ -210,18 +252,18 @@ def shape(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
     if document is None:
         yield MISSING.at(_place(variant), variant.metadata_error or "missing", line=variant.metadata_error_line)
         return
-    for key, (kinds, expected) in {**_REQUIRED, **_OPTIONAL}.items():
+    for key, known in KEYS.items():
         if key not in document:
-            if key in _REQUIRED:
+            if known.required:
                 yield INCOMPLETE.at(_place(variant), f"{key!r} is missing", symbol=key)
-        elif not isinstance(document[key], kinds) or isinstance(document[key], bool):
-            said = f"{key!r} is not {expected}"
+        elif not isinstance(document[key], known.kinds) or isinstance(document[key], bool):
+            said = f"{key!r} is not {known.expected}"
             yield INCOMPLETE.at(_place(variant), said, symbol=key, line=_line_of(variant, key))
     backend = document.get("backend")
     if isinstance(backend, dict) and not isinstance(backend.get("type"), str):
         said = "'backend' has no 'type', or it is not a string"
         yield INCOMPLETE.at(_place(variant), said, symbol="backend.type", line=_line_of(variant, "backend"))
-    for key in sorted(document.keys() - _REQUIRED.keys() - _OPTIONAL.keys()):
+    for key in sorted(document.keys() - KEYS.keys()):
         yield UNKNOWN_KEY.at(_place(variant), f"unknown key {printable(key)!r}", symbol=key)
 
 

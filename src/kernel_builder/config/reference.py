@@ -71,7 +71,11 @@ def reference() -> str:
 
 
 def _table(table: Table) -> str:
-    title = "Kernel dependencies" if table is KERNEL_DEPENDENCY else f"`[{table.name}]`"
+    return table_section(table, "Kernel dependencies" if table is KERNEL_DEPENDENCY else f"`[{table.name}]`")
+
+
+def table_section(table: Table, title: str) -> str:
+    """The part of a page that is about ``table``: its keys, with an example and a sentence for each."""
     rows = [f"## {title}", "", table.summary, "", "| Key | Value | Example |", "|---|---|---|"]
     rows += [f"| `{key.name}`{_marks(key)} | {_kind(key)} | `{_example(key)}` |" for key in table.keys]
     rows.append("")

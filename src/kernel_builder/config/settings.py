@@ -62,6 +62,8 @@ _CHECK = Table(
 )
 _REQUIRES = settings_key("requires", Kind.TEXTS, "Packages that tests need besides torch.", '["numpy>=2", "scipy"]')
 _TEST = Table(name="test", model="SettingsFile", summary="What the tests of this project need.", keys=(_REQUIRES,))
+TABLES = (TOP, _CHECK, _TEST)
+"""All that is read here, for the reference."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -181,6 +181,8 @@ _LOCAL = Table(
         ),
     ),
 )
+TABLES = (_INDEX, _REDISTRIB, _DEBIAN, _LOCAL)
+"""All that is read here, for the reference."""
 
 
 @dataclass(frozen=True, kw_only=True)

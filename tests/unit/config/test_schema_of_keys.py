@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from types import ModuleType
 
 import jsonschema
 import pytest
@@ -115,20 +113,6 @@ def test_every_key_has_an_effect() -> None:
 
 
 # What is generated.
-
-
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate_reference", ROOT / "scripts" / "generate_reference.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_generated_files_are_up_to_date() -> None:
-    for path, text in generator().generated().items():
-        assert path.read_text(encoding="utf-8") == text, "run: python scripts/generate_reference.py"
 
 
 def test_the_command_prints_the_schema(capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,41 @@
+"""What ``mkdocs`` does to pages besides: ``mkdocs.yml`` names this file.
+
+Pages are read in the repository, too, where links may lead to files that the site does not have: README.md becomes the
+site's first page, and any other file is named by its path. Comments that say how tests run a block are left out.
+Pages fetch nothing from elsewhere.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Any
+
+_LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>(?:\.\./)+[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+_COMMENT = re.compile(r"^[ ]*<!-- (?:run|not run|page)\b.*? -->\n", re.MULTILINE | re.DOTALL)
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
+    """The page as the site shows it."""
+    folder = posixpath.dirname(page.file.src_uri)
+
+    def link(found: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join("docs", folder, found["target"]))
+        if target.startswith("docs/"):
+            return found[0]
+        if target == "README.md":
+            return f"[{found['text']}]({posixpath.relpath('index.md', folder or '.')})"
+        return f"{found['text']} (`{target}`)"
+
+    return _LINK.sub(link, _COMMENT.sub("", markdown))
+
+
+def on_post_page(output: str, *, page: Any, **_: object) -> str:
+    """The page with docs/site-worker.js in the place of the script of that purpose that would be fetched."""
+    own = posixpath.relpath("site-worker.js", posixpath.dirname(page.url) or ".")
+    return output.replace("https://unpkg.com/iframe-worker/shim", own)
+
+
+def on_post_template(output_content: str, **_: object) -> str:
+    """The same for the page that says that there is none."""
+    return output_content.replace("https://unpkg.com/iframe-worker/shim", "site-worker.js")
