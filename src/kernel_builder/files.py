@@ -8,12 +8,11 @@ import json
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from kernel_builder.errors import BuildError
 
@@ -96,27 +95,38 @@ def _short(word: str) -> int:
     return int(word)
 
 
+class Sink(Protocol):
+    """Where bytes go, piece by piece."""
+
+    def write(self, data: bytes, /) -> object:
+        """Take a piece."""
+        ...
+
+
 @contextmanager
-def replacing(path: Path, *, follow_links: bool = True) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, follow_links: bool = True, durable: bool = True) -> Iterator[BinaryIO]:
     """A file to write, which takes the place of ``path`` in one step when the block ends.
 
     A link is followed, so that what it points to is replaced and not the link, unless ``follow_links`` says otherwise:
     then nothing is written outside of the directory. Permissions of a file that is there are kept. What is no ordinary
-    file (a pipe, ``/dev/stdout``) is written to directly. Raises ``OSError``; then, and when the block raises, the file
-    is as it was.
+    file (a pipe, ``/dev/stdout``) is written to directly. Unless it is ``durable``, a power cut may leave less of it.
+    Raises ``OSError``; then, and when the block raises, the file is as it was.
     """
     if follow_links and path.exists() and not path.is_file():
         with path.open("wb") as file:
             yield file
         return
     target = path.resolve() if follow_links else path
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    mode = _mode(target)
+    handle, name = _open_beside(target, 0o666 if mode is None else 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(_mode(target))
+            if durable:
+                os.fsync(file.fileno())
+        if mode is not None:
+            Path(name).chmod(mode)
         Path(name).replace(target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -124,15 +134,23 @@ def replacing(path: Path, *, follow_links: bool = True) -> Iterator[BinaryIO]:
         raise
 
 
-def _mode(target: Path) -> int:
-    """The permissions of ``target``, or those that a new file gets."""
+def _open_beside(target: Path, mode: int) -> tuple[int, str]:
+    """A new file in the directory of ``target``, open: its descriptor, and its name. What ``mode`` says is reduced by
+    the kernel, for which no thread must change the process's mask.
+    """
+    while True:
+        name = f"{target.parent}/.{target.name[:40]}.{os.urandom(4).hex()}"
+        with contextlib.suppress(FileExistsError):
+            return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), name
+
+
+def _mode(target: Path) -> int | None:
+    """The permissions of ``target``; ``None``, those that a new file gets."""
     with contextlib.suppress(FileNotFoundError):
         status = target.lstat()
         if stat.S_ISREG(status.st_mode):
             return stat.S_IMODE(status.st_mode)
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+    return None
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -34,8 +34,11 @@ def stamp(status: os.stat_result) -> list[int]:
     return [status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
-def _changed_at(shown: list[int]) -> int:
-    return max(shown[3], shown[4])
+def changed_at(shown: list[int]) -> int:
+    """When an inode with that stamp changed last. The kernel says so by ``ctime``. The time of contents can be set to
+    anything, so it counts only where it is past: some file systems have no other.
+    """
+    return max(shown[4], shown[3] if shown[3] <= time.time_ns() else 0)
 
 
 def _digest(path: str) -> str:
@@ -52,7 +55,8 @@ def _names(path: str, passed_over: Collection[str]) -> str:
     return _digest_of_names(os.listdir(path), passed_over)  # noqa: PTH208
 
 
-def _stamp_of(path: str) -> list[int] | None:
+def stamp_of(path: str) -> list[int] | None:
+    """:func:`stamp` of what is there, links followed; ``None`` where there is nothing."""
     try:
         return stamp(os.stat(path))  # noqa: PTH116  (there may be thousands)
     except OSError:
@@ -77,11 +81,11 @@ class Sighting:
 
     def file(self, path: Path | str, *, own: bool = False) -> None:
         """Look at a file, or at its absence. ``own`` are those that the maker itself may have written."""
-        self._file(str(path), _stamp_of(str(path)), own=own)
+        self._file(str(path), stamp_of(str(path)), own=own)
 
     def read(self, path: str, shown: list[int], sha256: str) -> None:
         """Note a file whose content, with that digest, was read when it had the stamp ``shown``."""
-        self.files[path] = [shown, sha256 if _changed_at(shown) >= self.since - YOUNG_NS else None]
+        self.files[path] = [shown, sha256 if changed_at(shown) >= self.since - YOUNG_NS else None]
 
     def _file(self, path: str, shown: list[int] | None, *, own: bool) -> None:
         if path in self.files:
@@ -90,8 +94,8 @@ class Sighting:
             # That something is a directory is all that matters here.
             self.files[path] = None if shown is None else [shown[:2], None]
             return
-        young = _changed_at(shown) >= self.since - YOUNG_NS
-        if not own and _changed_at(shown) >= self.since:
+        young = changed_at(shown) >= self.since - YOUNG_NS
+        if not own and changed_at(shown) >= self.since:
             self.disturbed = path
         self.files[path] = [shown, _digest(path) if young else None]
 
@@ -100,7 +104,7 @@ class Sighting:
         name also: a program may have taken the place of another.
         """
         text = str(path)
-        shown = _stamp_of(text)
+        shown = stamp_of(text)
         if shown is None or not stat.S_ISDIR(shown[0]):
             self.folders[text] = None
             return
@@ -110,7 +114,7 @@ class Sighting:
 
     def names(self, path: Path | str, passed_over: Collection[str] = ()) -> tuple[str, ...]:
         """Look at the names in a directory, but for those ``passed_over``, or at its absence."""
-        shown = _stamp_of(str(path))
+        shown = stamp_of(str(path))
         if shown is None or not stat.S_ISDIR(shown[0]):
             self.folders[str(path)] = None
             return ()
@@ -139,7 +143,7 @@ class Sighting:
         self.links[str(path)] = _target(str(path))
 
     def _is_old(self, shown: list[int]) -> bool:
-        return _changed_at(shown) < self.since - YOUNG_NS
+        return changed_at(shown) < self.since - YOUNG_NS
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values, which :func:`look_again` takes."""
@@ -187,7 +191,7 @@ _CHANGED: list[Any] = []
 
 
 def _file_now(path: str, entry: list[Any] | None, now: int) -> list[Any] | None:
-    shown = _stamp_of(path)
+    shown = stamp_of(path)
     if shown is None or entry is None:
         return None if shown is entry else _CHANGED
     before, sha256 = entry
@@ -197,11 +201,11 @@ def _file_now(path: str, entry: list[Any] | None, now: int) -> list[Any] | None:
         return entry
     if _digest_or_nothing(path) != sha256:
         return _CHANGED
-    return [before, None] if _changed_at(shown) < now - YOUNG_NS else entry
+    return [before, None] if changed_at(shown) < now - YOUNG_NS else entry
 
 
 def _folder_now(path: str, entry: list[Any] | None, now: int) -> list[Any] | None:
-    shown = _stamp_of(path)
+    shown = stamp_of(path)
     if shown is not None and not stat.S_ISDIR(shown[0]):
         shown = None
     if shown is None or entry is None:
@@ -216,7 +220,7 @@ def _folder_now(path: str, entry: list[Any] | None, now: int) -> list[Any] | Non
             return _CHANGED
     except OSError:
         return _CHANGED
-    return [shown, names, passed_over, _changed_at(shown) < now - YOUNG_NS]
+    return [shown, names, passed_over, changed_at(shown) < now - YOUNG_NS]
 
 
 def _digest_or_nothing(path: str) -> str | None:

@@ -39,8 +39,11 @@ COMPILER_ENVIRONMENT = (
 """What compilers and linkers see of the user's environment.
 
 They need it to find their parts and to use a compiler cache. What would change the result behind the plan's back stays
-out: ``CPATH`` brings foreign headers, ``LD_RUN_PATH`` a run path, ``LIBRARY_PATH`` other libraries.
+out: ``CPATH`` brings foreign headers, ``LD_RUN_PATH`` a run path, ``LIBRARY_PATH`` other libraries. The wrappers of Nix
+find the C library by theirs.
 """
+DECIDING_VARIABLES = ("NIX_",)
+"""How names begin of variables that compilers see and that decide what they make, so their values count."""
 
 
 class ActionKind(StrEnum):

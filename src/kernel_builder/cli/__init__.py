@@ -123,7 +123,7 @@ def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> in
         error.show()
         return ExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient second Ctrl-C has nothing left to stop
+        ignore_signals()
         click.echo("interrupted", err=True)
         return ExitCode.INTERRUPTED
     except KernelBuilderError as error:
@@ -150,6 +150,12 @@ def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> in
         )
         return ExitCode.INTERNAL
     return result if isinstance(result, int) else ExitCode.OK
+
+
+def ignore_signals() -> None:
+    """At the end of a command that was stopped: an impatient second Ctrl-C has nothing left to stop."""
+    for wanted in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(wanted, signal.SIG_IGN)
 
 
 def snapshot_of(environ: Mapping[str, str] | None = None) -> Mapping[str, str]:

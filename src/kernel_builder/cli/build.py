@@ -42,9 +42,12 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
 
 
 def handle_signals() -> None:
-    """A command that is stopped from outside ends like an interrupted one: in order."""
+    """A command that is stopped from outside ends like an interrupted one: in order. What ``nohup`` has it ignore, it
+    ignores.
+    """
     for wanted in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(wanted, _stop)
+        if signal.getsignal(wanted) is not signal.SIG_IGN:
+            signal.signal(wanted, _stop)
 
 
 def project_root(directory: Path | None, *, quiet: bool) -> Path:
@@ -345,7 +348,7 @@ def _show_plan(request: BuildRequest, *, quiet: bool, as_json: bool) -> None:
 
     with errors_as_json(as_json), open_run(quiet=quiet) as run:
         prepared = prepare_build(request, run)
-        forecasts = forecast(prepared)
+        forecasts = forecast(prepared, run.environ)
     if as_json:
         click.echo(json.dumps(dry_run_json(prepared, forecasts), indent=2))
         return

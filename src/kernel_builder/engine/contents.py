@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_builder.files import parse_json, write_text
-from kernel_builder.seen import YOUNG_NS, stamp
+from kernel_builder.seen import YOUNG_NS, changed_at, stamp, stamp_of
 
+DIGEST_BYTES = 20
+_TIMED = "@"
 _MOST = 50_000
 _COMMENTED = (".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".hip", ".inl", ".inc", ".mm")
 _TOKEN = re.compile(
@@ -32,7 +34,8 @@ that none ends (in text that ``#if`` leaves out, or after ``#error``), which is 
 """
 _NOT_LINE_END = re.compile(rb"[^\n]")
 _TRAILING = re.compile(rb"[ \t\r\f\v]+$", re.MULTILINE)
-_MARKERS = re.compile(rb"^(?:#[ ][^\n]*)?\n", re.MULTILINE)
+_MARKERS = re.compile(rb'^(?:#(?:line)?[ ]\d+[ ]"[^\n]*)?\n', re.MULTILINE)
+_ASKS_WHERE = re.compile(rb"\b__builtin_(?:LINE|COLUMN|FILE|FILE_NAME|source_location)\b")
 _RAW = re.compile(rb'\b(?:u8|[uUL])?R"([^()\\\s]{0,16})\(.*?\)\1"', re.DOTALL)
 _UNSURE = re.compile(
     rb"""\?\?/ | %: | \\[ \t\r\f\v]+\n | \r(?!\n) | [^\s\\]\\\n\S | \\\n\\\n
@@ -46,19 +49,35 @@ which hardly anybody writes: all of such a file counts.
 
 def blob_digest(data: bytes) -> str:
     """The digest of some bytes."""
-    return hashlib.blake2b(data, digest_size=20).hexdigest()
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
+
+
+def tells_its_time(digest: str) -> bool:
+    """Whether the source with that digest asks for the time of the file that it is compiled from."""
+    return digest.endswith(_TIMED)
+
+
+def file_digest(path: Path) -> str:
+    """:func:`blob_digest` of a file of any size. Raises ``OSError``."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=DIGEST_BYTES)).hexdigest()
 
 
 def text_digest(data: bytes) -> str:
-    """The digest of preprocessed text without the markers that say which file and line it came from."""
+    """The digest of preprocessed text without the markers that say which file and line it came from; with them, where
+    it asks for these in a way that only compilers answer, as ``std::source_location::current()`` does.
+    """
+    if _ASKS_WHERE.search(data):
+        return blob_digest(data)
     raw = (match[0] for match in _RAW.finditer(data))  # in which such lines, and empty ones, are what it says
     return blob_digest(b"\0".join([_MARKERS.sub(b"", data), *raw]))
 
 
 def source_digest(data: bytes) -> str:
     """The digest of a source in C, C++ or CUDA: equal for two that differ in what their comments say."""
+    timed = _TIMED if b"__TIMESTAMP__" in data else ""
     if _UNSURE.search(data):
-        return blob_digest(data)
+        return blob_digest(data) + timed
 
     raw: list[bytes] = []
 
@@ -71,7 +90,7 @@ def source_digest(data: bytes) -> str:
         return match[0]
 
     code = _TRAILING.sub(b"", _TOKEN.sub(blank, data))
-    return blob_digest(b"\0".join([code, *raw]))
+    return blob_digest(b"\0".join([code, *raw])) + timed
 
 
 @dataclass(frozen=True)
@@ -121,12 +140,16 @@ class Contents:
             status = Path(path).stat()
         except OSError:
             return None
-        if moment is not None and max(status.st_mtime_ns, status.st_ctime_ns) >= moment:
+        if moment is not None and changed_at(stamp(status)) >= moment:
             return None
-        known = self._known.get(path)
-        if path not in self._fresh or known is None or known.stamp != stamp(status):
-            self.forget(path)
+        self.look_again(path)
         return self.digest(path)
+
+    def look_again(self, path: str) -> None:
+        """The file may have changed since it was looked at."""
+        known = self._known.get(path)
+        if known is None or known.stamp != stamp_of(path):
+            self.forget(path)
 
     def forget(self, path: str) -> None:
         """The file is made anew."""
@@ -152,21 +175,22 @@ class Contents:
             if known is not None and known.stamp == shown:
                 return known.digest
             read_at = time.time_ns()
-            data = Path(path).read_bytes()
-        except OSError:
+            digest = self._digest(path, Path(path).read_bytes()) if self._is_text(path) else file_digest(Path(path))
+        except (OSError, ValueError):  # a name with a zero byte names no file
             return None
-        digest = self._digest(path, data)
         with self._lock:
             self._known[path] = _Known(shown, digest, read_at)
             self._changed = True
         return digest
 
     def _digest(self, path: str, data: bytes) -> str:
-        """What compilers made has no comments."""
-        is_source = path.endswith(_COMMENTED) and not path.startswith(f"{self.file.parent}/")
-        return source_digest(data) if is_source else blob_digest(data)
+        return source_digest(data) if self._is_text(path) else blob_digest(data)
+
+    def _is_text(self, path: str) -> bool:
+        """Whether it is a source: what compilers made has no comments."""
+        return path.endswith(_COMMENTED) and not path.startswith(f"{self.file.parent}/")
 
 
 def _is_old(known: _Known) -> bool:
     """Whether the file was not just being written when it was read: its times tell if it is written again."""
-    return known.read_at == 0 or max(known.stamp[3:]) < known.read_at - YOUNG_NS
+    return known.read_at == 0 or changed_at(known.stamp) < known.read_at - YOUNG_NS

@@ -11,15 +11,17 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.actions.model import Action, ActionKind
-from kernel_builder.engine.contents import Contents
+from kernel_builder.engine.interrupts import deferred
 from kernel_builder.engine.perform import Done, Performer
 from kernel_builder.engine.processes import Processes, end_what_is_left
 from kernel_builder.engine.protocol import ActionResult, ActionStatus, EngineOptions, EngineResult
-from kernel_builder.engine.records import Record, Records, find_outdated, is_current, needs_of, open_contents
+from kernel_builder.engine.records import Conditions, Record, Records, needs_of, open_contents
 from kernel_builder.engine.resources import measure
 from kernel_builder.engine.schedule import Bounds, Costs, Running, fits, may_pass, ranks
 from kernel_builder.engine.timeline import Span, Timeline
@@ -39,42 +41,57 @@ class LocalEngine:
         """See :class:`~kernel_builder.engine.protocol.Engine`."""
         if not plan.actions:
             return EngineResult(results={})
-        end_what_is_left(plan.places.work, options.reporter)
+        work = plan.places.work
+        end_what_is_left(work, options.reporter)
         write_generated((plan.places.path(file.path), file.content) for file in plan.generated)
-        records, contents = Records(plan.places.work), open_contents(plan)
-        processes = Processes(plan.places.work)
-        performer = Performer(plan=plan, contents=contents, cache=options.cache, processes=processes)
-        run = _Run(plan, options, records, contents, performer)
-        try:
-            run.go()
-        except BaseException:
-            processes.stop()
-            run.wait()
-            raise
-        finally:
-            processes.close()
-            contents.save()
-            records.compact()
-            if options.cache is not None:
-                options.cache.close()
+        records, contents = Records(work), open_contents(plan)
+        conditions = Conditions(plan=plan, contents=contents, environ=options.environ)
+        processes = Processes(work)
+        run = _Run(conditions, options, records, processes)
+        with deferred(run.interrupt):
+            try:
+                run.go()
+            except BaseException as error:
+                processes.stop()
+                run.wait()
+                if isinstance(error, OSError):
+                    # Of a write into an open file, nobody says which it was.
+                    raise BuildError(f"{error.filename or work}: {error.strerror}") from error
+                raise
+            finally:
+                processes.close()
+                with suppress(OSError):  # they save time, and nothing else
+                    contents.save()
+                    records.compact()
+                if options.cache is not None:
+                    options.cache.close()
         return run.result()
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """An action, by its id, and what became of it."""
+
+    name: str
+    done: Done | BaseException
+    record: Record | None
 
 
 class _Run:
     """One run. Only the thread that calls :meth:`go` changes it; others do actions and hand in what became of them."""
 
-    def __init__(
-        self, plan: BuildPlan, options: EngineOptions, records: Records, contents: Contents, performer: Performer
-    ) -> None:
-        self._plan, self._options, self._records, self._contents = plan, options, records, contents
-        self._performer = performer
+    def __init__(self, conditions: Conditions, options: EngineOptions, records: Records, processes: Processes) -> None:
+        plan = conditions.plan
+        self._plan, self._options, self._records, self._conditions = plan, options, records, conditions
+        self._processes = processes
+        self._performer = Performer(conditions=conditions, cache=options.cache, processes=processes)
         self._actions = {action.id: action for action in plan.actions}
         self._needs = needs_of(plan.actions)
         self._users: dict[str, list[str]] = {}
         for name, needs in self._needs.items():
             for need in needs:
                 self._users.setdefault(need, []).append(name)
-        self._expected = find_outdated(plan, records, contents)
+        self._expected = conditions.outdated(records)
         self._left = len(self._expected)
         self._open = Counter(action.variant for action in plan.actions)
         self._results: dict[str, ActionResult] = {}
@@ -84,8 +101,16 @@ class _Run:
         self._noticed: dict[str, float] = {}
         self._begun: dict[str, float] = {}
         self._threads: list[threading.Thread] = []
-        self._ended: queue.SimpleQueue[tuple[str, Done | BaseException, Record | None]] = queue.SimpleQueue()
+        self._ended: queue.SimpleQueue[_Ended | Callable[[], None]] = queue.SimpleQueue()
         self._stopped = False
+        self._is_interrupted = False
+
+    def interrupt(self, act: Callable[[], None]) -> None:
+        """Have ``act``, which may raise, called at the next moment that suits; once asked, be quick."""
+        if self._is_interrupted:
+            self._processes.hurry.set()
+        self._is_interrupted = True
+        self._ended.put(act)
 
     def go(self) -> None:
         """Run all that is out of date, or as much of it as can be."""
@@ -129,7 +154,7 @@ class _Run:
         """The turn of an action has come: what it needs is there."""
         action, record = self._actions[name], self._records[name]
         # What was up to date before anything ran needs nothing that ran since.
-        if name not in self._expected or is_current(self._plan, action, record, self._contents):
+        if name not in self._expected or self._conditions.is_current(action, record):
             fell_back = record.fell_back if record is not None else None
             self._settle(ActionResult(action=action, status=ActionStatus.UP_TO_DATE, fell_back=fell_back))
         else:
@@ -210,23 +235,18 @@ class _Run:
         try:
             done, record = self._performer.perform(action, environment)
         except BaseException as error:  # noqa: BLE001  (it is raised where it can be dealt with)
-            self._ended.put((action.id, error, None))
+            self._ended.put(_Ended(action.id, error, None))
         else:
-            self._ended.put((action.id, done, record))
+            self._ended.put(_Ended(action.id, done, record))
 
     def _take(self) -> None:
         """Wait for an action to end, and note it."""
-        while True:
-            try:
-                name, done, record = self._ended.get(timeout=_POLL_SECONDS)
-                break
-            except queue.Empty:
-                self._notice()
+        ended = self._next()
+        if not isinstance(ended, _Ended):
+            ended()
+            return
+        name, done, record = ended.name, ended.done, ended.record
         del self._running[name], self._noticed[name]
-        if isinstance(done, OSError):
-            # Of a write into an open file, nobody says which it was.
-            place = done.filename or self._plan.places.work
-            raise BuildError(f"{place}: {done.strerror}") from done
         if isinstance(done, BaseException):
             raise done
         action = self._actions[name]
@@ -239,6 +259,13 @@ class _Run:
         self._stopped |= result.status is ActionStatus.FAILED and not self._options.keep_going and not is_check
         self._settle(result)
         self._tell(action)
+
+    def _next(self) -> _Ended | Callable[[], None]:
+        while True:
+            try:
+                return self._ended.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                self._notice()
 
     def _tell(self, action: Action) -> None:
         done = len(self._finished)

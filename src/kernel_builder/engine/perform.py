@@ -16,12 +16,12 @@ from pathlib import Path
 
 from kernel_builder.actions.model import Action, ActionKind, Step
 from kernel_builder.engine.cache import ActionCache, Made
-from kernel_builder.engine.contents import Contents, blob_digest, text_digest
+from kernel_builder.engine.contents import blob_digest, file_digest, tells_its_time, text_digest
 from kernel_builder.engine.processes import Processes
-from kernel_builder.engine.records import Record, digest_of, headers
+from kernel_builder.engine.records import TIME_OF, Conditions, Record, headers
 from kernel_builder.plan.model import BuildPlan
 
-_FORMAT = 2
+_FORMAT = 3
 _LONGEST = 1_000_000
 """Linux takes about two megabytes of arguments; linkers read more than that from a file."""
 
@@ -41,41 +41,67 @@ class Done:
 
 @dataclass(frozen=True, kw_only=True)
 class Performer:
-    """Does actions of ``plan``. Safe for concurrent threads; two of them never do the same action."""
+    """Does the actions of a plan. Safe for concurrent threads; two of them never do the same action."""
 
-    plan: BuildPlan
-    contents: Contents
+    conditions: Conditions
     cache: ActionCache | None
     processes: Processes
 
+    @property
+    def plan(self) -> BuildPlan:
+        """The plan."""
+        return self.conditions.plan
+
     def perform(self, action: Action, environment: Mapping[str, str]) -> tuple[Done, Record | None]:
         """Make the outputs of ``action``; the record of it, if it ended well. A failing one leaves no output behind."""
-        begun, began = time.monotonic(), time.time_ns()
         made = [*self._made(action), *action.scratch]
         for folder in {self._path(word, action).parent for word in made}:
             folder.mkdir(parents=True, exist_ok=True)
+        try:
+            done, record = self._recalled_or_run(action, environment)
+        except BaseException:
+            self._remove(action, (*action.makes, *action.scratch))
+            raise
+        if done.code != 0:
+            self._remove(action, action.outputs)
+        return done, record
+
+    def _recalled_or_run(self, action: Action, environment: Mapping[str, str]) -> tuple[Done, Record | None]:
+        begun, began = time.monotonic(), time.time_ns()
         self._remove(action, action.makes)
-        key = self._key(action, environment)
-
-        def current(word: str) -> str | None:
-            own = word.replace("{own}/", f"{{work}}/{action.variant}/")
-            return self.contents.digest(str(self._path(own, action)))
-
-        found = self.cache.find(key, current) if self.cache is not None else None
+        for word in action.makes:
+            self.conditions.contents.forget(str(self._path(word, action)))
+        key = self._key(action)
+        found = self._find(action, key)
         if found is not None and self._restore(action, found):
             done = Done(code=0, seconds=found.seconds, memory=found.memory, recalled=True, fell_back=found.fell_back)
-            return done, self._record(action, done, began)
+            # What it was made of is what was found, whatever is written there now.
+            reads = {self._local_name(action, word): digest for word, digest in found.reads.items()}
+            return done, self._record(action, done, reads)
         try:
             done = self._run(action, environment, begun)
         finally:
             self._remove(action, action.scratch)
-        if done.code != 0:
-            self._remove(action, action.outputs)
-            return done, None
-        record = self._record(action, done, began)
+        read = self._read_since(action, began) if done.code == 0 else None
+        record = self._record(action, done, read) if read is not None else None
         if record is not None:
             self._keep(key, action, record)
         return done, record
+
+    def _find(self, action: Action, key: str) -> Made | None:
+        """What the cache has for the files as they are this moment: some may have changed since they were looked at."""
+        if self.cache is None:
+            return None
+
+        def current(word: str) -> str | None:
+            try:
+                name = self._local_name(action, word)
+            except KeyError:  # a tool or tree that others have
+                return None
+            self.conditions.contents.look_again(name)
+            return self.conditions.now(name)
+
+        return self.cache.find(key, current)
 
     def _run(self, action: Action, environment: Mapping[str, str], begun: float) -> Done:
         code, memory = self._steps(action, action.steps, environment)
@@ -117,14 +143,14 @@ class Performer:
         arguments.write_text(text, encoding="utf-8", errors="surrogateescape")
         return command[0], f"@{arguments}"
 
-    def _key(self, action: Action, environment: Mapping[str, str]) -> str:
+    def _key(self, action: Action) -> str:
         facts = [
             _FORMAT,
             action.kind.value,
             [[self._neutral(action, word) for word in step.command] for step in (*action.steps, *action.fallback)],
             [self._neutral(action, word) for word in action.outputs],
             action.identity,
-            environment.get("SOURCE_DATE_EPOCH"),
+            self.conditions.deciding(action),
         ]
         return blob_digest(json.dumps(facts).encode("utf-8", "surrogateescape"))
 
@@ -134,19 +160,32 @@ class Performer:
             return None
         reads = []
         for word in step.reads:
+            path = self._path(word, action)
             try:
-                data = self._path(word, action).read_bytes()
+                reads.append(text_digest(path.read_bytes()) if word in step.texts else file_digest(path))
             except OSError:
                 return None
-            reads.append(text_digest(data) if word in step.texts else blob_digest(data))
         tools = [f"{tool.name} {tool.digest}" for tool in action.tools]
         command = [self._neutral(action, word) for word in step.command]
-        facts = [_FORMAT, "step", command, [self._neutral(action, word) for word in step.writes], reads, tools]
+        writes = [self._neutral(action, word) for word in step.writes]
+        facts = [_FORMAT, "step", command, writes, reads, tools, self.conditions.deciding(action)]
         return blob_digest(json.dumps(facts).encode("utf-8", "surrogateescape"))
 
     def _neutral(self, action: Action, word: str) -> str:
         """A word without the name of the variant: others make the same of the same."""
         return word.replace(f"{{work}}/{action.variant}/", "{own}/")
+
+    def _local_name(self, action: Action, word: str) -> str:
+        """What a neutral word for something that was read names here. Raises ``KeyError`` for what ``action`` lacks."""
+        prefix, _, own = word.rpartition(TIME_OF)
+        own = own.replace("{own}/", f"{{work}}/{action.variant}/")
+        return f"{prefix}{TIME_OF if TIME_OF in word else ''}{self._path(own, action)}"
+
+    def _name_for_all(self, action: Action, name: str) -> str:
+        """The neutral word for something that was read."""
+        prefix, _, path = name.rpartition(TIME_OF)
+        word = self._neutral(action, self.plan.places.word(Path(path), action.trees))
+        return f"{prefix}{TIME_OF if TIME_OF in name else ''}{word}"
 
     def _recall_step(self, action: Action, step: Step, key: str) -> bool:
         found = self.cache.find(key, lambda _: None) if self.cache is not None else None
@@ -163,40 +202,45 @@ class Performer:
         return (*action.makes, action.log)
 
     def _write_all(self, action: Action, found: Made, words: Iterable[str]) -> bool:
+        """Write what was found. Raises ``OSError``."""
         assert self.cache is not None  # noqa: S101  (where it was found)
         for word in words:
-            digest = found.blobs.get(self._neutral(action, word))
-            data = self.cache.blob(digest) if digest is not None else None
-            if data is None:
+            digest, path = found.blobs.get(self._neutral(action, word)), self._path(word, action)
+            if digest is None:
                 return False
-            path = self._path(word, action)
+            if word not in (action.log, action.depfile):
+                if not self.cache.restore(digest, path):
+                    return False
+                continue
+            text = self.cache.blob(digest)
+            if text is None:
+                return False
             with path.open("ab" if word == action.log else "wb") as file:
-                file.write(self._local(data) if word in (action.log, action.depfile) else data)
+                file.write(self._local(text))
         return True
 
-    def _contents_of(self, action: Action, words: Iterable[str]) -> dict[str, bytes]:
-        """What files hold, by neutral words; texts with words for directories. Raises ``OSError``."""
-        found = {}
+    def _contents_of(self, action: Action, words: Iterable[str]) -> dict[str, Path | bytes]:
+        """What has the contents of files, by neutral words; texts have words for directories. Raises ``OSError``."""
+        found: dict[str, Path | bytes] = {}
         for word in words:
-            data = self._path(word, action).read_bytes()
-            found[self._neutral(action, word)] = self._portable(data) if word in (action.log, action.depfile) else data
+            path = self._path(word, action)
+            is_text = word in (action.log, action.depfile)
+            found[self._neutral(action, word)] = self._portable(path.read_bytes()) if is_text else path
         return found
 
     def _keep(self, key: str, action: Action, record: Record) -> None:
         if self.cache is None:
             return
-        places = self.plan.places
-        reads = {
-            self._neutral(action, places.word(Path(path), action.trees)): digest
-            for path, digest in record.reads.items()
-        }
+        reads = {self._name_for_all(action, name): digest for name, digest in record.reads.items()}
         kept = Made(reads=reads, blobs={}, seconds=record.seconds, memory=record.memory, fell_back=record.fell_back)
         with contextlib.suppress(OSError):
             self.cache.keep(key, self._contents_of(action, self._made(action)), kept)
 
-    def _record(self, action: Action, done: Done, began: int) -> Record | None:
-        """What the action read and made. ``None`` where a file changed while it ran: nobody knows what was read."""
-        places = self.plan.places
+    def _read_since(self, action: Action, began: int) -> dict[str, str] | None:
+        """Digests of what the action read, which began at that time, by name. ``None`` where a file changed while it
+        ran: nobody knows what was read.
+        """
+        places, contents = self.plan.places, self.conditions.contents
         read = [str(places.path(word, action)) for word in action.takes]
         if action.depfile is not None:
             # Programs run in the work directory, wherever links to it lead.
@@ -208,20 +252,26 @@ class Performer:
         # What is in the store never changes; work directories of projects that cannot be written are there, too.
         for path in dict.fromkeys(path for path in read if path.startswith(work) or not path.startswith(store)):
             # What other actions made was there when this one began.
-            digest = self.contents.digest_before(path, None if path.startswith(work) else began)
+            digest = contents.digest_before(path, None if path.startswith(work) else began)
             if digest is None:
                 return None
             reads[path] = digest
+        if any(map(tells_its_time, reads.values())):
+            names = [f"{TIME_OF}{path}" for path in reads]
+            reads |= {name: digest for name in names if (digest := self.conditions.now(name)) is not None}
+        return reads
+
+    def _record(self, action: Action, done: Done, reads: Mapping[str, str]) -> Record | None:
+        """The record of an action that read that and ended well; ``None`` where something is not there."""
         makes: dict[str, str] = {}
         for word in action.makes:
-            path = str(places.path(word, action))
-            self.contents.forget(path)
-            digest = self.contents.digest(path)
+            path = str(self._path(word, action))
+            digest = self.conditions.contents.digest(path)
             if digest is None:
                 return None
             makes[path] = digest
         return Record(
-            digest=digest_of(self.plan, action),
+            digest=self.conditions.digest_of(action),
             reads=reads,
             makes=makes,
             seconds=round(done.seconds, 3),

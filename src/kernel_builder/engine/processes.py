@@ -1,5 +1,9 @@
-"""The programs that an engine runs: each in a group of its own, so that all of it can be stopped, and known to the next
-build if this one is killed.
+"""The programs that an engine runs, each in a group of its own. All of them can be stopped, with whatever they started,
+also by the next build if this one is killed.
+
+What they are is not written down: a build may be killed before it has written. They tell themselves apart by how they
+are started, which what they start in turn inherits: in the work directory, without a terminal, and with nothing to
+read. Only that a build runs is noted.
 """
 
 from __future__ import annotations
@@ -10,10 +14,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernel_builder.engine.interrupts import deferred
 from kernel_builder.events import Reporter, Waiting
 
 _STOP_SECONDS = 10.0
@@ -33,19 +38,27 @@ class Ended:
 
 
 class Processes:
-    """The running programs of one engine, listed in the work directory. Safe for concurrent threads."""
+    """The running programs of one engine, in its work directory. Safe for concurrent threads.
+
+    Whoever sets ``hurry`` does not wait until programs have ended in order: they are killed.
+    """
 
     def __init__(self, work: Path) -> None:
         self._work = work
         self._lock = threading.Lock()
         self._running: set[int] = set()
         self._stopping = False
+        self._noted = False
+        self.hurry = threading.Event()
 
     def run(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> Ended:
         """Run a program in the work directory, its output at the end of ``log``, until it ends."""
         with log.open("ab") as output, self._lock:
             if self._stopping:
                 return Ended(code=-signal.SIGTERM, memory=0)
+            if not self._noted:
+                (self._work / _FILE).touch()
+                self._noted = True
             try:
                 process = subprocess.Popen(
                     command,
@@ -60,7 +73,6 @@ class Processes:
                 output.write(f"cannot run {command[0]}: {error.strerror}\n".encode(errors="surrogateescape"))
                 return Ended(code=127, memory=0)
             self._running.add(process.pid)
-            self._list(process.pid)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         with self._lock:
@@ -69,57 +81,74 @@ class Processes:
         return Ended(code=process.returncode, memory=usage.ru_maxrss * 1024, processor_seconds=spent)
 
     def stop(self) -> None:
-        """End all programs, and start none any more. Another Ctrl-C shortens the wait."""
+        """End all programs, and what they started, and start none any more."""
         with self._lock:
             self._stopping = True
-        groups = tuple(self._running)
-        for wanted in (signal.SIGTERM, signal.SIGKILL):
-            for number in groups:  # whose first program may be gone, and others not
-                with contextlib.suppress(ProcessLookupError):
+        groups = tuple(self._running)  # whose first programs may be gone, and others not
+
+        def ask(wanted: signal.Signals) -> None:
+            for number in groups:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(number, wanted)
-            end = time.monotonic() + _STOP_SECONDS
-            with contextlib.suppress(KeyboardInterrupt):
-                while self._running and time.monotonic() < end:
-                    time.sleep(_POLL_SECONDS)
+
+        with deferred(lambda _: self.hurry.set()):
+            _end(self._work, ask, lambda: bool(self._running), self.hurry)
 
     def close(self) -> None:
         """Nothing runs any more."""
         with contextlib.suppress(OSError):
             (self._work / _FILE).unlink()
 
-    def _list(self, number: int) -> None:
-        born = _born(number)
-        if born is not None:
-            with (self._work / _FILE).open("a", encoding="ascii") as file:
-                file.write(f"{number} {born}\n")
-
-
-def _born(number: int) -> str | None:
-    """When a process started, in ticks since the machine did: its number may be another's by now."""
-    try:
-        text = Path(f"/proc/{number}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    state, *facts = text.rpartition(")")[2].split()
-    return None if state == "Z" else facts[18]
-
 
 def end_what_is_left(work: Path, reporter: Reporter) -> None:
     """End programs of a build that was killed: they would write into what is built now."""
-    try:
-        lines = (work / _FILE).read_text(encoding="ascii").splitlines()
-    except (OSError, UnicodeDecodeError):
+    if not (work / _FILE).exists():
         return
-    pairs = [line.split(" ") for line in lines]
-    left = [int(pair[0]) for pair in pairs if len(pair) == 2 and pair[0].isdigit() and _born(int(pair[0])) == pair[1]]
-    if left:
+    if _left_in(work):
         reporter.emit(Waiting(reason="an earlier build was killed; stopping its compilers"))
-    for wanted in (signal.SIGTERM, signal.SIGKILL):
-        for number in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(number, wanted)
-        end = time.monotonic() + _STOP_SECONDS
-        while any(_born(number) is not None for number in left) and time.monotonic() < end:
-            time.sleep(_POLL_SECONDS)
+        _end(work, lambda _: None, lambda: False, threading.Event())
     with contextlib.suppress(OSError):
         (work / _FILE).unlink()
+
+
+def _end(
+    work: Path, ask: Callable[[signal.Signals], None], is_more: Callable[[], bool], hurry: threading.Event
+) -> None:
+    """Ask, or make, all programs in ``work`` end, and others by ``ask``, as long as there is any, or ``is_more`` so."""
+    for wanted in (signal.SIGTERM, signal.SIGKILL):
+        ask(wanted)
+        end = time.monotonic() + _STOP_SECONDS
+        asked: set[int] = set()
+        while time.monotonic() < end:
+            left = _left_in(work)
+            for number in left - asked if wanted is signal.SIGTERM else left:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(number, wanted)
+            asked |= left
+            if not left and not is_more():
+                return
+            if wanted is signal.SIGTERM and hurry.is_set():
+                break
+            time.sleep(_POLL_SECONDS)
+
+
+def _left_in(work: Path) -> set[int]:
+    """The processes that programs of an engine are, or that these started."""
+    here = os.path.realpath(work)
+    found = set()
+    with contextlib.suppress(OSError):
+        for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208  (pathlib takes its time)
+            with contextlib.suppress(OSError):
+                if _link(name, "cwd") == here and _link(name, "fd/0") == os.devnull and not _terminal(name):
+                    found.add(int(name))
+    return found - {os.getpid()}
+
+
+def _link(process: str, name: str) -> str:
+    return os.readlink(f"/proc/{process}/{name}")  # noqa: PTH115
+
+
+def _terminal(process: str) -> int:
+    """The terminal that a process belongs to; 0 for none."""
+    text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    return int(text.rpartition(")")[2].split()[4])

@@ -8,15 +8,21 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_builder.actions.model import Action
+from kernel_builder.actions.model import DECIDING_VARIABLES, Action
+from kernel_builder.engine.cache import cost_of, texts_of
 from kernel_builder.engine.contents import Contents, blob_digest
+from kernel_builder.engine.work import EPOCH, environment_for
 from kernel_builder.files import parse_json, write_text
 from kernel_builder.plan.model import BuildPlan
+from kernel_builder.seen import stamp_of
 
 _FILE = "actions.jsonl"
+TIME_OF = "time of "
+"""Before the name of a file that was read: not what is in it, but when that was written. ``__TIMESTAMP__`` says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,16 +50,16 @@ class Records:
         self._known: dict[str, Record] = {}
         self._lines = 0
         try:
-            lines = self._file.read_bytes().split(b"\n")
+            data = self._file.read_bytes()
         except OSError:
-            lines = []
-        for line in filter(None, lines):
+            data = b""
+        # What a killed build wrote last may be half a line.
+        self._is_cut = bool(data) and not data.endswith(b"\n")
+        for line in filter(None, data.split(b"\n")):
             self._lines += 1
-            try:
-                name, entry = parse_json(line)
-                self._known[name] = Record(**entry)
-            except (ValueError, TypeError):
-                continue
+            with suppress(ValueError):
+                name, record = _read_line(line)
+                self._known[name] = record
 
     def __getitem__(self, name: str) -> Record | None:
         return self._known.get(name)
@@ -69,13 +75,24 @@ class Records:
             self._known[name] = record
             self._lines += 1
             with self._file.open("a", encoding="utf-8") as file:
-                file.write(line)
+                file.write(f"\n{line}" if self._is_cut else line)
+            self._is_cut = False
 
     def compact(self) -> None:
         """Write each action once, when there are many lines of old runs."""
         if self._lines > 2 * len(self._known) + 20:
             entries = (json.dumps([name, vars(one)], separators=(",", ":")) for name, one in self._known.items())
             write_text(self._file, "".join(f"{entry}\n" for entry in entries))
+
+
+def _read_line(line: bytes) -> tuple[str, Record]:
+    """A line of :class:`Records`. Raises ``ValueError`` for one that is damaged, or of another version."""
+    entry = parse_json(line)
+    if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
+        raise ValueError("no record")
+    name, value = entry
+    reads, makes = texts_of(value, "reads"), texts_of(value, "makes")
+    return name, Record(digest=str(value.get("digest")), reads=reads, makes=makes, **cost_of(value))
 
 
 def headers(depfile: Path) -> tuple[str, ...]:
@@ -94,52 +111,75 @@ def headers(depfile: Path) -> tuple[str, ...]:
     )
 
 
-def digest_of(plan: BuildPlan, action: Action) -> str:
-    """A digest over what ``action`` is: its commands, and the identity of what it runs and reads."""
-    places = plan.places
-    facts = [
-        [list(step.command) for step in (*action.steps, *action.fallback)],
-        action.identity,
-        [str(tool.path) for tool in action.tools],
-        [str(tree.root) for tree in action.trees],
-        [str(places.root), str(places.work), str(places.store)],
-        action.outputs,
-    ]
-    return blob_digest(json.dumps(facts).encode("utf-8", "surrogateescape"))
-
-
-def is_current(plan: BuildPlan, action: Action, record: Record | None, contents: Contents) -> bool:
-    """Whether nothing that decides ``action`` has changed since ``record``, and all that it made is there."""
-    return (
-        record is not None
-        and record.digest == digest_of(plan, action)
-        and all(contents.digest(path) == digest for path, digest in record.makes.items())
-        and all(contents.digest(path) == digest for path, digest in record.reads.items())
-    )
-
-
 def needs_of(actions: Sequence[Action]) -> dict[str, set[str]]:
     """The actions that must have ended before each, all by their ids."""
     makers = {word: action.id for action in actions for word in action.makes}
     return {action.id: {makers[word] for word in action.takes if word in makers} for action in actions}
 
 
-def find_outdated(plan: BuildPlan, records: Records, contents: Contents) -> frozenset[str]:
-    """The ids of the actions of ``plan`` that may have to run; fewer will where some make what they made before."""
-    needs = needs_of(plan.actions)
-    found: set[str] = set()
-    for action in plan.actions:
-        if needs[action.id] & found or not is_current(plan, action, records[action.id], contents):
-            found.add(action.id)
-    return frozenset(found)
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """What actions run under: their plan, the ``contents`` of files as they are, and the user's variables."""
+
+    plan: BuildPlan
+    contents: Contents
+    environ: Mapping[str, str]
+
+    def deciding(self, action: Action) -> dict[str, str]:
+        """The variables that ``action`` sees and that decide what it makes."""
+        return {
+            name: value
+            for name, value in sorted(environment_for(self.environ, action.environment).items())
+            if name == EPOCH or name.startswith(DECIDING_VARIABLES)
+        }
+
+    def digest_of(self, action: Action) -> str:
+        """A digest over what ``action`` is: its commands, and the identity of what it runs and reads."""
+        places = self.plan.places
+        facts = [
+            [list(step.command) for step in (*action.steps, *action.fallback)],
+            action.identity,
+            [str(tool.path) for tool in action.tools],
+            [str(tree.root) for tree in action.trees],
+            [str(places.root), str(places.work), str(places.store)],
+            action.outputs,
+            self.deciding(action),
+        ]
+        return blob_digest(json.dumps(facts).encode("utf-8", "surrogateescape"))
+
+    def now(self, name: str) -> str | None:
+        """The digest of something that an action read, as it is: of a file, or of the time of one (:data:`TIME_OF`);
+        ``None`` where it is gone.
+        """
+        if not name.startswith(TIME_OF):
+            return self.contents.digest(name)
+        shown = stamp_of(name.removeprefix(TIME_OF))
+        return None if shown is None else str(shown[3] // 10**9)
+
+    def is_current(self, action: Action, record: Record | None) -> bool:
+        """Whether nothing that decides ``action`` has changed since ``record``, and all that it made is there."""
+        return (
+            record is not None
+            and record.digest == self.digest_of(action)
+            and all(self.now(path) == digest for path, digest in (*record.makes.items(), *record.reads.items()))
+        )
+
+    def outdated(self, records: Records) -> frozenset[str]:
+        """The ids of the actions that may have to run; fewer will where some make what they made before."""
+        needs = needs_of(self.plan.actions)
+        found: set[str] = set()
+        for action in self.plan.actions:
+            if needs[action.id] & found or not self.is_current(action, records[action.id]):
+                found.add(action.id)
+        return frozenset(found)
 
 
-def outdated(plan: BuildPlan) -> frozenset[str]:
-    """:func:`find_outdated` before a build, which will write the generated files."""
+def outdated(plan: BuildPlan, environ: Mapping[str, str]) -> frozenset[str]:
+    """:meth:`Conditions.outdated` before a build, which will write the generated files."""
     contents = open_contents(plan)
     for file in plan.generated:
         contents.assume(str(plan.places.path(file.path)), file.content)
-    return find_outdated(plan, Records(plan.places.work), contents)
+    return Conditions(plan=plan, contents=contents, environ=environ).outdated(Records(plan.places.work))
 
 
 def open_contents(plan: BuildPlan) -> Contents:

@@ -21,6 +21,8 @@ _KEY = "builds.key"
 """A secret in the store: whoever sends a project cannot know it."""
 _MARK = "made-by"
 _LOCK = "lock"
+EPOCH = "SOURCE_DATE_EPOCH"
+"""The variable with the time that compilers take for now: https://reproducible-builds.org/specs/source-date-epoch/"""
 
 
 def claim(work: Path, store: Path, reporter: Reporter) -> None:
@@ -129,5 +131,4 @@ def environment_for(environ: Mapping[str, str], allowed: Iterable[str]) -> dict[
     exact = frozenset(name for name in names if not name.endswith("*"))
     prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
     kept = {name: value for name, value in environ.items() if name in exact or name.startswith(prefixes)}
-    epoch = environ.get("SOURCE_DATE_EPOCH", "0")
-    return {**kept, "LC_ALL": "C.UTF-8", "TERM": "dumb", "SOURCE_DATE_EPOCH": epoch}
+    return {**kept, "LC_ALL": "C.UTF-8", "TERM": "dumb", EPOCH: environ.get(EPOCH, "0")}

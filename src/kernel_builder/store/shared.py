@@ -6,14 +6,16 @@ environment. What cannot be read or written is not: a build goes on without it.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kernel_builder.errors import UsageError
 from kernel_builder.events import Notice, Reporter
-from kernel_builder.files import write_bytes
+from kernel_builder.files import Sink, replacing
 from kernel_builder.store.settings import redact
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ _AWS = (
     "AWS_SKIP_SIGNATURE",
 )
 _SECONDS = 20
+_PIECE = 1 << 20
 _PATIENCE = 3
 """After so many failures in a row it is not asked again."""
 
@@ -43,22 +46,21 @@ class SharedFolder:
     root: Path
     writes: bool
 
-    def get(self, name: str) -> bytes | None:
+    def get(self, name: str, into: Sink) -> bool:
         """See :class:`~kernel_builder.engine.cache.SharedStore`."""
-        try:
-            return (self.root / name).read_bytes()
-        except OSError:
-            return None
+        with suppress(OSError), (self.root / name).open("rb") as file:
+            shutil.copyfileobj(file, into, _PIECE)
+            return True
+        return False
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, file: Path) -> None:
         """See :class:`~kernel_builder.engine.cache.SharedStore`."""
         if not self.writes:
             return
-        try:
+        with suppress(OSError):
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(self.root / name, data)
-        except OSError:
-            return
+            with file.open("rb") as opened, replacing(self.root / name) as target:
+                shutil.copyfileobj(opened, target, _PIECE)
 
 
 @dataclass(kw_only=True)
@@ -71,30 +73,32 @@ class SharedServer:
     reporter: Reporter
     failures: int = 0
 
-    def get(self, name: str) -> bytes | None:
+    def get(self, name: str, into: Sink) -> bool:
         """See :class:`~kernel_builder.engine.cache.SharedStore`."""
         import obstore  # noqa: PLC0415  (optional)
 
         if self.failures >= _PATIENCE:
-            return None
+            return False
+        found = True
         try:
-            data = bytes(obstore.get(self.store, name).bytes())
+            for piece in obstore.get(self.store, name).stream():
+                into.write(bytes(piece))
         except FileNotFoundError:
-            data = None
+            found = False
         except Exception as error:  # noqa: BLE001  (its errors share no class but this)
             self._note(error)
-            return None
+            return False
         self.failures = 0
-        return data
+        return found
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, file: Path) -> None:
         """See :class:`~kernel_builder.engine.cache.SharedStore`."""
         import obstore  # noqa: PLC0415  (optional)
 
         if not self.writes or self.failures >= _PATIENCE:
             return
         try:
-            obstore.put(self.store, name, data, use_multipart=False)
+            obstore.put(self.store, name, file, use_multipart=False)
         except Exception as error:  # noqa: BLE001
             self._note(error)
         else:

@@ -6,6 +6,7 @@ Nothing is written, and of what is missing only the directories of wheels are re
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernel_builder.actions.host import MODULE_SOURCE
@@ -46,10 +47,10 @@ class VariantForecast:
         }
 
 
-def forecast(prepared: Prepared) -> tuple[VariantForecast, ...]:
-    """What building ``prepared`` would do, by variant, in plan order."""
+def forecast(prepared: Prepared, environ: Mapping[str, str]) -> tuple[VariantForecast, ...]:
+    """What building ``prepared`` with the variables ``environ`` would do, by variant, in plan order."""
     plan = prepared.plan
-    due = outdated(plan)
+    due = outdated(plan, environ)
     counted: set[tuple[str, str]] = set()
     named: set[str] = set()
     found: list[VariantForecast] = []

@@ -15,6 +15,7 @@ from engine_actions import action, plan_of, run, shell, statuses
 from kernel_builder.actions.model import Action, ActionKind, Step, Tool, Tree
 from kernel_builder.engine.cache import ActionCache, Made
 from kernel_builder.engine.protocol import EngineResult
+from kernel_builder.files import Sink
 from kernel_builder.plan.model import BuildPlan
 
 PREPROCESS = "sed 's|//.*||' ../a.cu > a.i; printf 'a.i: ../a.cu ../a.h\\n' > a.d"
@@ -270,11 +271,13 @@ class Shared:
     def __init__(self) -> None:
         self.stored: dict[str, bytes] = {}
 
-    def get(self, name: str) -> bytes | None:
-        return self.stored.get(name)
+    def get(self, name: str, into: Sink) -> bool:
+        for byte in self.stored.get(name, b""):
+            into.write(bytes([byte]))
+        return name in self.stored
 
-    def put(self, name: str, data: bytes) -> None:
-        self.stored[name] = data
+    def put(self, name: str, file: Path) -> None:
+        self.stored[name] = file.read_bytes()
 
 
 def test_what_others_made_is_fetched_and_checked(tmp_path: Path) -> None:
