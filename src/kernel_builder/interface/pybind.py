@@ -12,6 +12,16 @@ from dataclasses import dataclass
 from kernel_builder.interface.native import NativeText, arguments, closing, literal_at, unescaped
 
 _MODULE = re.compile(r"\bPYBIND11_MODULE\s*\(")
+_HELPER = re.compile(r"\bvoid\s+\w+\s*\(\s*(?:pybind11|py)\s*::\s*module_?\s*&\s*\w+\s*\)\s*\{")
+"""A function that the module's block calls, and that defines a part of it."""
+_REGISTRY = re.compile(r"\bRegisterOperators\s*\(\s*\)")
+"""How operators were registered with torch before TORCH_LIBRARY: their schemas are worked out, too."""
+_ENTRY = re.compile(r"(?:\bPyMODINIT_FUNC|\bPyObject\s*\*)\s*PyInit_\w+\s*\([^()]*\)\s*\{")
+"""The module of an extension that registers its ops by itself: nothing is in it."""
+_EXTERN_C = re.compile(r"extern\s*\"[^\"]*\"\s*\{\s*$")
+_SUBMODULE = re.compile(r"\b(\w+)\s*=\s*\w+\s*\.\s*def_submodule\s*\(")
+_AUTOGRAD = re.compile(r"\b\w+\s*::\s*apply\s*\(")
+_MACROS = re.compile(r"\b[A-Z][A-Z0-9]*_(?:API|EXPORT|EXPORTS|INLINE|HOST_DEVICE)\b")
 _FUNCTION = re.compile(r"&?\s*((?:\w+\s*::\s*)*)(\w+)\s*$")
 _ARGUMENT = re.compile(
     r'(?:(?:\w+::)*arg\s*\(\s*"(?P<a>\w+)"\s*\)|"(?P<b>\w+)"\s*_a)\s*(?:=\s*(?P<default>.+))?$', re.DOTALL
@@ -64,7 +74,10 @@ class BoundParameter:
 
 @dataclass(frozen=True, kw_only=True)
 class BoundFunction:
-    """A function as an op: ``name`` in Python, ``function`` in C++, in ``namespace``, ``result`` as written."""
+    """A function as an op: ``name`` in Python, ``function`` in C++, in ``namespace``, ``result`` as written.
+
+    ``has_gradient``: it has a gradient of its own, ``torch::autograd::Function``, so it is for every device.
+    """
 
     name: str
     function: str
@@ -73,12 +86,13 @@ class BoundFunction:
     result: str
     returns: Converted
     defined_in: str | None
+    has_gradient: bool = False
 
     @property
     def schema(self) -> str:
         """``f(Tensor x, int n=0) -> Tensor``."""
         given = ", ".join(
-            f"{parameter.type.schema}{'!' if parameter.is_mutable else ''} {parameter.name}"
+            f"{_written(parameter)} {parameter.name}"
             + (f"={parameter.default}" if parameter.default is not None else "")
             for parameter in self.parameters
         )
@@ -90,24 +104,61 @@ class BoundFunction:
         return any("Tensor" in parameter.type.schema for parameter in self.parameters)
 
 
+def _written(parameter: BoundParameter) -> str:
+    """The type in a schema: ``Tensor!``, ``Tensor!?``."""
+    kind = parameter.type.schema
+    return kind.replace("Tensor", "Tensor!", 1) if parameter.is_mutable else kind
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModuleBlock:
-    """One ``PYBIND11_MODULE``: where it is in the text of its file, from ``start`` to ``end``."""
+    """One ``PYBIND11_MODULE``, a function that adds to one, a statement that registers operators (``is_registry``), or
+    a module without anything in it (``is_empty``): where it is in the text of its file, from ``start`` to ``end``.
+    """
 
     path: str
     start: int
     end: int
+    is_registry: bool = False
+    is_empty: bool = False
 
 
 def module_blocks(files: Mapping[str, NativeText]) -> tuple[ModuleBlock, ...]:
-    """All modules that ``files`` define."""
+    """All modules that ``files`` define, with the functions that define parts of them."""
     found = []
     for path, native in files.items():
-        for match in _MODULE.finditer(native.bare):
-            brace = native.bare.find("{", closing(native.bare, match.end() - 1))
+        bare = native.bare
+        for match in _MODULE.finditer(bare):
+            brace = bare.find("{", closing(bare, match.end() - 1))
             if brace >= 0:
-                found.append(ModuleBlock(path=path, start=match.start(), end=closing(native.bare, brace)))
+                found.append(ModuleBlock(path=path, start=match.start(), end=closing(bare, brace)))
+        found += [
+            ModuleBlock(path=path, start=match.start(), end=closing(bare, match.end() - 1))
+            for match in _HELPER.finditer(bare)
+        ]
+        for match in _REGISTRY.finditer(bare):
+            start = max(bare.rfind(mark, 0, match.start()) for mark in ";{}") + 1
+            start += len(bare[start:]) - len(bare[start:].lstrip())
+            found.append(ModuleBlock(path=path, start=start, end=_statement_end(bare, match.end()), is_registry=True))
+        found += [_entry(path, bare, match) for match in _ENTRY.finditer(bare)]
     return tuple(found)
+
+
+def _entry(path: str, bare: str, match: re.Match[str]) -> ModuleBlock:
+    """The function that makes a module, with the ``extern "C"`` that has nothing else."""
+    start, end = match.start(), closing(bare, match.end() - 1)
+    around = _EXTERN_C.search(bare[:start])
+    after = bare[end:]
+    if around is not None and after.lstrip().startswith("}"):
+        start, end = around.start(), end + after.index("}") + 1
+    return ModuleBlock(path=path, start=start, end=end, is_empty=True)
+
+
+def _statement_end(bare: str, at: int) -> int:
+    """The position behind the ``;`` that ends a statement which ``at`` is in."""
+    while at < len(bare) and bare[at] != ";":
+        at = closing(bare, at) if bare[at] in "({[" else at + 1
+    return at + 1
 
 
 def bound_functions(
@@ -118,8 +169,20 @@ def bound_functions(
     decisions: list[str] = []
     for block in blocks:
         native = files[block.path]
-        variable = arguments(native.code, native.bare.find("(", block.start))[-1]
-        uses = re.compile(rf"\b{re.escape(variable)}\s*\.\s*(\w+)\s*\(|\bpy(?:bind11)?\s*::\s*(class_|enum_)")
+        if block.is_empty:
+            continue
+        if block.is_registry:
+            _take_registry(block, files, functions, decisions)
+            continue
+        first = arguments(native.code, native.bare.find("(", block.start))[-1]
+        variable = re.findall(r"\w+", first)[-1]
+        parts = _SUBMODULE.findall(native.bare[block.start : block.end])
+        if parts:
+            decisions.append(
+                f"{block.path}: {', '.join(parts)}: functions of a module in the module became ops beside the others"
+            )
+        names = "|".join(map(re.escape, (variable, *parts)))
+        uses = re.compile(rf"\b(?:{names})\s*\.\s*(\w+)\s*\(|\bpy(?:bind11)?\s*::\s*(class_|enum_)")
         at = block.start
         chained = re.compile(r"\s*\.\s*(def)\s*\(")
         while (match := uses.search(native.bare, at, block.end)) is not None:
@@ -134,9 +197,27 @@ def bound_functions(
                 _take(arguments(native.code, open_at), where, files, functions, decisions)
                 at = closing(native.bare, open_at)
                 call = chained.match(native.bare, at)
-            if match[1] not in {"def", "doc"}:
+            if match[1] not in {"def", "doc", "def_submodule"}:
                 decisions.append(f"{where}: {variable}.{match[1]}(...) has no counterpart: write it in Python")
     return tuple(functions.values()), tuple(decisions)
+
+
+def _take_registry(
+    block: ModuleBlock,
+    files: Mapping[str, NativeText],
+    functions: dict[str, BoundFunction],
+    decisions: list[str],
+) -> None:
+    """The operators of one statement: ``RegisterOperators().op("space::name", &function)``."""
+    native, at = files[block.path], block.start
+    call = re.compile(r"\.\s*op\s*\(")
+    while (match := call.search(native.bare, at, block.end)) is not None:
+        where = f"{block.path}:{native.line(match.start())}"
+        given = arguments(native.code, match.end() - 1)
+        at = closing(native.bare, match.end() - 1)
+        text = literal_at(given[0], 0)[0] if given else ""
+        name = (text or "").partition("(")[0].rpartition("::")[2].strip()
+        _take((f'"{name}"', *given[1:]), where, files, functions, decisions)
 
 
 def _take(
@@ -188,7 +269,7 @@ def _signature(name: str, files: Mapping[str, NativeText]) -> _Signature | None:
                 continue
             brace = native.bare.find("{", end)
             found = _Signature(
-                result=" ".join(_QUALIFIERS.sub(" ", before).split()),
+                result=" ".join(_MACROS.sub(" ", _QUALIFIERS.sub(" ", before)).split()),
                 parameters=arguments(native.code, match.end() - 1),
                 body=native.bare[brace : closing(native.bare, brace)] if after.startswith("{") else "",
                 path=path,
@@ -244,6 +325,7 @@ def _function(
         result=found.result,
         returns=returns,
         defined_in=found.path if found.body else None,
+        has_gradient=_AUTOGRAD.search(found.body) is not None,
     )
 
 
@@ -260,15 +342,13 @@ def _parameter(text: str, index: int, named: re.Match[str] | None, body: str) ->
     kind = _converted(cxx)
     name = (named["a"] or named["b"]) if named is not None else own
     writes = re.search(rf"(?<![\w.]){re.escape(own)}{_IN_PLACE}", body) is not None
-    is_mutable = kind.schema.startswith("Tensor") and (_is_reference(cxx) or writes)
-    if is_mutable and kind.schema == "Tensor?":
-        raise ValueError(f"{name} is an optional tensor that is written to: take a tensor")
+    is_mutable = kind.schema in {"Tensor", "Tensor?"} and (_is_reference(cxx) or writes)
     return BoundParameter(
         name=name,
         cxx=cxx,
         type=kind,
         default=_default(named["default"] if named is not None else None),
-        is_mutable=is_mutable and kind.schema == "Tensor",
+        is_mutable=is_mutable,
     )
 
 
@@ -312,9 +392,11 @@ def _returns(result: str) -> Converted:
     group = re.fullmatch(r"(?:tuple|pair)\s*<(.+)>", bare)
     if group is not None:
         items = [_converted(item) for item in arguments(f"({group[1]})", 0)]
-        if any(item.expression != "{}" for item in items):
-            raise ValueError(f"it returns {result}: return tensors, int64_t and double")
-        return Converted(schema=f"({', '.join(item.schema for item in items)})", native=result)
+        # A tuple converts to one whose items its own convert to: int to int64_t, float to double.
+        native = f"std::tuple<{', '.join(item.native for item in items)}>"
+        if any(item.schema.endswith("[]") for item in items):
+            native = result
+        return Converted(schema=f"({', '.join(item.schema for item in items)})", native=native)
     kind = _converted(result)
     native = result if kind.schema.endswith("[]") else kind.native
     return Converted(schema=kind.schema, native=native)

@@ -30,7 +30,30 @@ _PYTHON_NAMESPACE = re.compile(
     r"^[ \t]*(?:namespace\s+py\s*=\s*pybind11|using\s+namespace\s+pybind11[\w:]*)\s*;.*\n?", re.MULTILINE
 )
 _SPACE = re.compile(r"torch\.ops\.(?!load_library|aten|prim)(\w+)")
-_REGISTERED = re.compile(r"\b(?:TORCH_LIBRARY\w*\s*\(|RegisterOperators\b)")
+_LIBRARY = re.compile(
+    r"^([ \t]*)((?:STABLE_)?TORCH_LIBRARY(?:_FRAGMENT|_IMPL)?)([ \t]*\([ \t]*)(\w+)([ \t]*,)", re.MULTILINE
+)
+_OF_TORCH = frozenset({"_", "aten", "prim", "prims", "c10d"})
+"""Namespaces that are torch's own."""
+_CLASSIFIERS = {
+    "MIT License": "MIT",
+    "Apache Software License": "Apache-2.0",
+    "BSD License": "BSD-3-Clause",
+    "ISC License (ISCL)": "ISC",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
+}
+_TEXTS = {
+    "Apache-2.0": ("Apache License", "Version 2.0, January 2004"),
+    "MIT": (
+        "Permission is hereby granted, free of charge, to any person obtaining a copy",
+        "The above copyright notice",
+    ),
+    "BSD-3-Clause": ("Redistributions of source code must retain", "Neither the name of"),
+    "BSD-2-Clause": ("Redistributions of source code must retain", "in binary form must reproduce"),
+    "ISC": ("Permission to use, copy, modify, and/or distribute this software for any purpose",),
+    "MPL-2.0": ("Mozilla Public License Version 2.0",),
+}
+"""What texts of licenses say, the more particular first."""
 _TESTS = ("tests", "test")
 LIST = "CONVERSION.md"
 
@@ -60,25 +83,30 @@ def convert(source: Path, name: str, *, repo_id: str | None, license_id: str | N
     texts = dict(_native(source, setup.extensions, decisions))
     read = {path: read_native(text) for path, text in texts.items()}
     blocks = module_blocks(read)
-    if not blocks:
-        decisions.append("no PYBIND11_MODULE was found: register the ops in torch-ext/torch_binding.cpp by hand")
-    decisions += [
-        f"{path} registers ops with torch by itself: move that to torch-ext/torch_binding.cpp"
-        for path, native in read.items()
-        if _REGISTERED.search(native.bare)
-    ]
+    spaces = _spaces(read)
+    if not any(not block.is_empty for block in blocks) and not spaces:
+        decisions.append(
+            "no PYBIND11_MODULE and no TORCH_LIBRARY was found: register the ops in torch-ext/torch_binding.cpp by hand"
+        )
     functions, undecided = bound_functions(read, blocks)
     decisions += undecided
-    native = {path: _without_python(path, text, read[path], blocks, decisions) for path, text in texts.items()}
-    package, tests = _package(source, setup, name, functions, decisions)
-    license_id = license_id or spdx_of(setup.license or "")
+    native = {
+        path: _own_space(path, _without_python(path, text, read[path], blocks, decisions), decisions)
+        for path, text in texts.items()
+    }
+    # Statements that register operators name the namespace in each: those of Python are found by what is in use.
+    registered = spaces | {match for text in texts.values() for match in re.findall(r'\.op\(\s*"(\w+)::', text)}
+    package, tests = _package(source, setup, name, functions, registered, decisions)
+    license_id = license_id or _license(source, setup)
     if license_id is None:
-        decisions.append("the license is not written as an SPDX identifier in setup.py: set general.license")
+        decisions.append(
+            "the license is neither an SPDX identifier in setup.py nor a text that is known: set general.license"
+        )
     files = {
         **native,
         **package,
         **tests,
-        "torch-ext/torch_binding.cpp": _binding(setup, functions),
+        "torch-ext/torch_binding.cpp": _binding(setup, functions, is_fragment=bool(spaces)),
         "build.toml": _configuration(setup, name, repo_id, native, license_id or "other", decisions),
         ".gitignore": "__pycache__/\n/build/\n/.kernel-builder/\n/compile_commands.json\n",
         **_texts_of(source, ("LICENSE", "LICENSE.txt", "LICENSE.md", "README.md")),
@@ -87,6 +115,41 @@ def convert(source: Path, name: str, *, repo_id: str | None, license_id: str | N
     schemas = tuple(function.schema for function in functions)
     files[LIST] = _render("CONVERSION.md.j2", schemas=schemas, decisions=told, source=source.resolve().name)
     return Conversion(files=dict(sorted(files.items())), schemas=schemas, decisions=told)
+
+
+def _license(source: Path, setup: SetupFile) -> str | None:
+    """The license that setup.py names, else the one whose text is in the directory."""
+    for word in (setup.license or "", *setup.classifiers):
+        found = spdx_of(word.strip()) or _CLASSIFIERS.get(word.rpartition("::")[2].strip())
+        if found is not None:
+            return found
+    for file in sorted(source.glob("LICEN[SC]E*")):
+        text = " ".join(_read(file).split()) if file.is_file() else ""
+        for license_id, words in _TEXTS.items():
+            if all(word in text for word in words):
+                return license_id
+    return None
+
+
+def _spaces(read: Mapping[str, NativeText]) -> set[str]:
+    """The namespaces that sources register ops in by themselves."""
+    found = {match[4] for native in read.values() for match in _LIBRARY.finditer(native.code)}
+    return found - _OF_TORCH
+
+
+def _own_space(path: str, text: str, decisions: list[str]) -> str:
+    """A source whose ops go to the kernel's own namespace, which is another one in every build."""
+
+    def expanded(match: re.Match[str]) -> str:
+        if match[4] in _OF_TORCH:
+            decisions.append(f"{path} changes ops of torch ({match[4]}) for every user of the process: remove that")
+            return match[0]
+        return f"{match[1]}{match[2]}_EXPAND{match[3]}TORCH_EXTENSION_NAME{match[5]}"
+
+    changed = _LIBRARY.sub(expanded, text)
+    if "_EXPAND" not in changed or changed == text:
+        return text
+    return f'#include "registration.h"\n{changed}'
 
 
 def _python_name(name: str) -> str:
@@ -109,13 +172,18 @@ def _native(source: Path, extensions: tuple[ExtensionModule, ...], decisions: li
     """Sources and the headers of the extension that they include, each once."""
     wanted: list[str] = []
     for extension in extensions:
-        for word in extension.unknown:
-            decisions.append(
-                f"setup.py: {word} of {extension.name or 'an extension'} is computed or has no counterpart"
-            )
+        owner = extension.name or "an extension"
+        decisions += [f"setup.py: {word} of {owner} is computed" for word in extension.unknown]
+        decisions += [f"setup.py: {word} of {owner} has no counterpart" for word in extension.foreign]
         decisions += [
-            f"setup.py adds {text} under a condition: write it where it holds" for text in extension.conditional
+            f"setup.py adds {text} under a condition: write it where it holds"
+            for text in extension.conditional
+            if not _chooses_architectures(text) and not _macros_of_device(text, extension.backends)
         ]
+        decisions += [f"setup.py: {text}" for text in extension.assumed]
+        absent = [path for path in extension.include if not (source / path).is_dir()]
+        if absent:
+            decisions.append(f"setup.py: these directories of headers do not exist: {', '.join(absent)}")
         if extension.libraries:
             decisions.append(f"setup.py: kernels link no libraries of the system: {', '.join(extension.libraries)}")
         missing = [path for path in extension.sources if not (source / path).is_file()]
@@ -143,6 +211,29 @@ def _native(source: Path, extensions: tuple[ExtensionModule, ...], decisions: li
                     break
 
 
+def _chooses_architectures(text: str) -> bool:
+    """Whether what ``setup.py`` adds only says which devices are compiled for."""
+    words = re.findall(r"""['"]([^'"]+)['"]""", text)
+    patterns = [backend.architectures.flags for backend in Backend if backend.architectures]
+    return bool(words) and all(
+        any(re.match(pattern, word) or re.match(pattern, f"-{word}") for pattern in patterns if pattern)
+        for word in words
+    )
+
+
+def _macros_of_device(text: str, backends: tuple[Backend, ...]) -> Mapping[Backend, tuple[str, ...]]:
+    """What is defined for one device alone, where the names say which: ``[("WITH_CUDA", None)]``."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return {}
+    names = [pair[0] for pair in value if isinstance(pair, tuple) and len(pair) == 2 and pair[1] is None]
+    if not names or len(names) != len(value):
+        return {}
+    owners = [backend for backend in backends if all(f"WITH_{backend.value.upper()}" == str(name) for name in names)]
+    return {owners[0]: tuple(f"-D{name}" for name in names)} if len(owners) == 1 else {}
+
+
 def _without_python(
     path: str, text: str, native: NativeText, blocks: tuple[ModuleBlock, ...], decisions: list[str]
 ) -> str:
@@ -168,25 +259,27 @@ def _of_devices(path: str) -> tuple[Backend, ...]:
     return tuple(backend for backend in Backend if path.endswith(backend.sources or ("\0",)))
 
 
-def _binding(setup: SetupFile, functions: tuple[BoundFunction, ...]) -> str:
+def _binding(setup: SetupFile, functions: tuple[BoundFunction, ...], *, is_fragment: bool) -> str:
     backends = _backends(setup)
     registered = {
         backend: [
             function
             for function in functions
-            if function.has_tensors and (not (own := _of_devices(function.defined_in or "")) or backend in own)
+            if _has_implementations(function)
+            and (not (own := _of_devices(function.defined_in or "")) or backend in own)
         ]
         for backend in backends
     }
     return _render(
         "torch_binding.cpp.j2",
+        is_fragment=is_fragment,
         functions=[
             {
                 "declaration": _declaration(function),
                 "name": function.name,
                 "schema": json.dumps(function.schema),
                 "adapter": _adapter(function),
-                "has_tensors": function.has_tensors,
+                "has_implementations": _has_implementations(function),
             }
             for function in functions
         ],
@@ -199,6 +292,11 @@ def _binding(setup: SetupFile, functions: tuple[BoundFunction, ...]) -> str:
             for backend in backends
         ],
     )
+
+
+def _has_implementations(function: BoundFunction) -> bool:
+    """Whether torch chooses one by the arguments; else the function is what it is for every device."""
+    return function.has_tensors and not function.has_gradient
 
 
 def _declaration(function: BoundFunction) -> str:
@@ -224,15 +322,18 @@ def _adapter(function: BoundFunction) -> str:
 def _configuration(
     setup: SetupFile, name: str, repo_id: str | None, native: Mapping[str, str], license_id: str, decisions: list[str]
 ) -> str:
-    include = sorted({path for extension in setup.extensions for path in extension.include})
+    include = sorted({path for extension in setup.extensions for path in extension.include if _has(native, path)})
     sections = []
     for backend in _backends(setup):
         own = [extension for extension in setup.extensions if backend in extension.backends]
         flags = [flag for extension in own for flag in extension.flags.get("cxx", ())]
         defines = [flag for extension in own for flag in extension.defines]
+        for extension in own:
+            for text in extension.conditional:
+                defines += _macros_of_device(text, extension.backends).get(backend, ())
         device = [flag for extension in own for key, given in extension.flags.items() if key != "cxx" for flag in given]
         pattern = backend.architectures.flags if backend.architectures else None
-        chosen = [flag for flag in device if pattern and re.match(pattern, flag)]
+        chosen = [flag for flag in device if pattern and (re.match(pattern, flag) or re.match(pattern, f"-{flag}"))]
         if chosen:
             decisions.append(f"setup.py chooses architectures ({' '.join(chosen)}), which kernels are built for anyway")
         key = backend.key(Role.FLAGS)
@@ -258,6 +359,11 @@ def _configuration(
     )
 
 
+def _has(native: Mapping[str, str], folder: str) -> bool:
+    """Whether a source or header of the kernel is below ``folder``."""
+    return any(path.startswith(f"{folder}/") for path in native)
+
+
 def _belongs(path: str, backend: Backend) -> bool:
     own = _of_devices(path)
     return not own or backend in own
@@ -271,6 +377,7 @@ def _package(
     setup: SetupFile,
     name: str,
     functions: tuple[BoundFunction, ...],
+    spaces: set[str],
     decisions: list[str],
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The Python package in its new place, and its tests."""
@@ -295,7 +402,7 @@ def _package(
                 tests[f"tests/{file.name if file.name.startswith('test_') else f'test_{file.name}'}"] = _read(file)
             else:
                 where = f"{target}/{path}"
-                files[where] = _rewritten(_read(file), where, path, package.name, modules, decisions)
+                files[where] = _rewritten(_read(file), where, path, package.name, modules, spaces, decisions)
     if tests:
         tests["tests/conftest.py"] = _render("conftest.py.j2", name=old)
     else:
@@ -313,8 +420,10 @@ def _package_directory(source: Path, setup: SetupFile, modules: set[str]) -> Pat
     return None
 
 
-def _rewritten(text: str, where: str, path: str, package: str, modules: set[str], decisions: list[str]) -> str:
-    """A module with imports that hold wherever the kernel is loaded from."""
+def _rewritten(
+    text: str, where: str, path: str, package: str, modules: set[str], spaces: set[str], decisions: list[str]
+) -> str:
+    """A module with imports that hold wherever the kernel is loaded from, and ops of its own namespace."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -322,24 +431,64 @@ def _rewritten(text: str, where: str, path: str, package: str, modules: set[str]
         return text
     dots = "." * (path.count("/") + 1)
     lines = text.splitlines(keepends=True)
-    named: dict[str, list[str]] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            new = _import(node, dots, package, modules)
+    needed = _take_own_ops(tree, lines, where, spaces, decisions)
+    for statement in ast.walk(tree):
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            new = _import(statement, dots, package, modules)
             if new is None:
-                decisions.append(f"{where}:{node.lineno}: make this import relative, or take ops from ._ops")
+                decisions.append(f"{where}:{statement.lineno}: make this import relative, or take ops from ._ops")
             elif new:
-                start, end = node.lineno - 1, (node.end_lineno or node.lineno) - 1
-                indent = lines[start][: node.col_offset]
+                start, end = statement.lineno - 1, (statement.end_lineno or statement.lineno) - 1
+                indent = lines[start][: statement.col_offset]
                 lines[start : end + 1] = [f"{indent}{new}\n", *[""] * (end - start)]
-        elif isinstance(node, ast.Attribute) and (match := _SPACE.fullmatch(ast.unparse(node))) is not None:
-            named.setdefault(match[1], []).append(str(node.lineno))
-    for space, found in named.items():
-        decisions.append(
-            f"{where}: write ops, of ._ops, instead of torch.ops.{space}, which has another name in every build"
-            f" (lines {', '.join(sorted(set(found), key=int))})"
-        )
+    if needed:
+        lines.insert(_first_statement(tree), f"from {dots}_ops import {', '.join(sorted(needed))}\n")
     return "".join(lines)
+
+
+def _take_own_ops(tree: ast.Module, lines: list[str], where: str, spaces: set[str], decisions: list[str]) -> set[str]:
+    """Let ``lines`` name the ops of ``spaces`` as those of the kernel's own namespace. What that needs of ``._ops``."""
+    changes: list[tuple[ast.expr, str]] = []
+    foreign: dict[str, set[int]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and (match := _SPACE.fullmatch(ast.unparse(node))) is not None:
+            if match[1] in spaces:
+                changes.append((node, "ops"))
+            else:
+                foreign.setdefault(match[1], set()).add(node.lineno)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            space, mark, op = node.value.partition("::")
+            if mark and space in spaces and re.fullmatch(r"[\w.]+", op):
+                changes.append((node, f'add_op_namespace_prefix("{op}")'))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.ops.load_library":
+            decisions.append(f"{where}:{node.lineno} loads a library by itself: remove that, importing ops does it")
+    decisions += [
+        f"{where}: write ops, of ._ops, instead of torch.ops.{space}, which has another name in every build"
+        f" (lines {', '.join(map(str, sorted(found)))})"
+        for space, found in foreign.items()
+    ]
+    for node, new in sorted(changes, key=lambda change: (change[0].lineno, change[0].col_offset), reverse=True):
+        _replace(lines, node, new)
+    return {new.partition("(")[0] for _, new in changes}
+
+
+def _replace(lines: list[str], node: ast.expr, new: str) -> None:
+    """Write ``new`` where ``node`` is; its lines stay as many as they are. Columns of a syntax tree count bytes."""
+    first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+    head = lines[first].encode()[: node.col_offset].decode()
+    tail = lines[last].encode()[node.end_col_offset :].decode()
+    lines[first : last + 1] = [*[""] * (last - first), f"{head}{new}{tail}"]
+
+
+def _first_statement(tree: ast.Module) -> int:
+    """The index of the line where an import can be added: behind the text of the module and ``__future__``."""
+    at = 0
+    for node in tree.body:
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if not is_text and not (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+            break
+        at = node.end_lineno or at
+    return at
 
 
 def _import(node: ast.Import | ast.ImportFrom, dots: str, package: str, modules: set[str]) -> str | None:
@@ -362,15 +511,19 @@ def _import(node: ast.Import | ast.ImportFrom, dots: str, package: str, modules:
         return f"from {dots}_ops import ops; {taken}"
     extensions = [alias for alias in node.names if f"{inside}.{alias.name}" in modules]
     if extensions:
-        return (
-            None
-            if len(node.names) > 1
-            else f"from {dots}_ops import ops as {node.names[0].asname or node.names[0].name}"
-        )
-    if node.level:
-        return ""
-    rest = full.removeprefix(package).removeprefix(".")
-    return f"from {dots}{rest} import {names}"
+        statements = [f"from {dots}_ops import ops as {alias.asname or alias.name}" for alias in extensions]
+        rest = [alias for alias in node.names if alias not in extensions]
+        if rest:
+            names = ", ".join(alias.name + (f" as {alias.asname}" if alias.asname else "") for alias in rest)
+            statements.append(f"from {_relative(node, dots, package)} import {names}")
+        return "; ".join(statements)
+    return "" if node.level else f"from {_relative(node, dots, package)} import {names}"
+
+
+def _relative(node: ast.ImportFrom, dots: str, package: str) -> str:
+    """Where it imports from, seen from the module that it is in."""
+    module = node.module or ""
+    return f"{'.' * node.level}{module}" if node.level else f"{dots}{module.removeprefix(package).removeprefix('.')}"
 
 
 def _render(template: str, **values: object) -> str:

@@ -31,6 +31,9 @@ def converted(functions: str, definitions: str) -> tuple[list[str], list[str]]:
         ("at::Tensor f(at::Tensor x, at::ScalarType t)", "f(Tensor x, ScalarType t) -> Tensor"),
         ("at::Tensor f(at::Tensor)", "f(Tensor arg0) -> Tensor"),
         ("int64_t f()", "f() -> int"),
+        ("std::tuple<int, float, at::Tensor> f(at::Tensor x)", "f(Tensor x) -> (int, float, Tensor)"),
+        ("void f(at::Tensor x, std::optional<at::Tensor> &out)", "f(Tensor x, Tensor!? out) -> ()"),
+        ("MY_API torch::Tensor f(at::Tensor x)", "f(Tensor x) -> Tensor"),
     ],
 )
 def test_types(cxx: str, schema: str) -> None:
@@ -86,3 +89,59 @@ def test_definitions_count_only_where_a_compiler_sees_them() -> None:
         '/* m.def("g", &g); */ m.def("f", &f).def("h", f);',
     )
     assert schemas == ["f(float a) -> int", "h(float a) -> int"]
+
+
+def test_functions_that_add_to_the_module_count_as_it_does() -> None:
+    files = {
+        "a.cpp": read_native(MODULE.format("bind(m);")),
+        "b.cpp": read_native('int f(int a) { return a; }\nvoid bind(py::module_ &mod) {\n  mod.def("f", &f);\n}\n'),
+    }
+    found, decisions = bound_functions(files, module_blocks(files))
+    assert [function.schema for function in found] == ["f(int a) -> int"]
+    assert decisions == ()
+
+
+def test_functions_of_modules_in_the_module_become_ops_and_that_is_told() -> None:
+    schemas, decisions = converted(
+        "int f(int a) { return a; }\nint g(int a) { return a; }",
+        'm.def("f", &f); auto sub = m.def_submodule("sub", "more"); sub.def("g", &g);',
+    )
+    assert schemas == ["f(int a) -> int", "g(int a) -> int"]
+    assert decisions == ["a.cpp: sub: functions of a module in the module became ops beside the others"]
+
+
+def test_operators_of_a_registry_are_worked_out_as_those_of_a_module() -> None:
+    text = """
+    namespace a { at::Tensor f(at::Tensor x, int64_t n) { return F::apply(x, n)[0]; } }
+    at::Tensor g(at::Tensor x) { return x; }
+    #ifdef WITH_PYTHON
+    #endif
+    static auto registry = torch::RegisterOperators()
+        .op("space::f", &a::f)
+        .op("space::g(Tensor x) -> Tensor", &g)
+        .op("space::h", [] { return 1; });
+    int after;
+    """
+    files = {"a.cpp": read_native(text)}
+    (block,) = module_blocks(files)
+    shown = files["a.cpp"].code[block.start : block.end]
+    assert shown.startswith("static auto registry")
+    assert shown.endswith("return 1; });")
+    (f, g), decisions = bound_functions(files, (block,))
+    assert (f.schema, f.namespace, f.has_gradient) == ("f(Tensor x, int n) -> Tensor", "a", True)
+    assert (g.schema, g.namespace, g.has_gradient) == ("g(Tensor x) -> Tensor", "", False)
+    assert [decision.partition(" ")[2] for decision in decisions] == [
+        "h is not a plain function: write one, and register it"
+    ]
+
+
+@pytest.mark.parametrize("entry", ["PyMODINIT_FUNC PyInit__C(void)", "PyObject* PyInit__C()"])
+def test_an_empty_module_goes_with_what_is_around_it(entry: str) -> None:
+    for head, tail in (('extern "C" {\n', "}\n"), ("", "")):
+        text = f"int a;\n{head}{entry} {{ if (x) {{ }} return NULL; }}\n{tail}namespace n {{}}\n"
+        files = {"a.cpp": read_native(text)}
+        (block,) = module_blocks(files)
+        assert block.is_empty
+        code = files["a.cpp"].code
+        assert (code[: block.start] + code[block.end :]).split() == ["int", "a;", "namespace", "n", "{}"]
+        assert bound_functions(files, (block,)) == ((), ())

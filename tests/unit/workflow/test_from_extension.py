@@ -9,7 +9,7 @@ import pytest
 
 from kernel_builder.cli import run
 from kernel_builder.errors import ExitCode
-from kernel_builder.interface.extension import read_setup
+from kernel_builder.interface.extension import ExtensionModule, read_setup
 from kernel_trees import write
 
 SETUP = """
@@ -101,12 +101,143 @@ def test_a_directory_without_an_extension_is_refused(
         ("CUDAExtension(name='a', sources=glob.glob(os.path.join(here, '*.cu')))", ("x.cu", "z.cu")),
         ("Extension(name='a', sources=[f'{base}.cu'])", ("x.cu",)),
         ("CUDAExtension(name='a', sources=[str(Path(__file__).parent)])", ()),
+        ("CUDAExtension(name='a', sources=list(glob.glob(os.path.join(os.curdir, '*.cu'))))", ("x.cu", "z.cu")),
+        ("CUDAExtension(name='a', sources=[str(Path(__file__).parent / 'x.cu')])", ("x.cu",)),
+        ("CUDAExtension(name='a', sources=appended)", ("y.cpp", "x.cu")),
+        ("CUDAExtension(name='a', sources=[*appended, 'z.cu'])", ("y.cpp", "x.cu", "z.cu")),
     ],
 )
 def test_sources_are_read_off(tmp_path: Path, code: str, sources: tuple[str, ...]) -> None:
     write(tmp_path, {"x.cu": "", "z.cu": ""})
-    head = "here = os.path.dirname(__file__)\nbase = 'x'\nExtension = CUDAExtension if cuda else CppExtension\n"
+    head = "here = os.path.dirname(__file__)\nbase, appended = 'x', ['y.cpp']\nappended.append('x.cu')\n"
+    head += "Extension = CUDAExtension if cuda else CppExtension\n"
     (tmp_path / "setup.py").write_text(f"{head}setup(ext_modules=[{code}])\n")
     (extension,) = read_setup(tmp_path).extensions
     assert extension.sources == sources
     assert len(extension.backends) == (2 if code.startswith("Extension") else 1)
+
+
+def read(tmp_path: Path, text: str) -> ExtensionModule:
+    (tmp_path / "setup.py").write_text(text)
+    (extension,) = read_setup(tmp_path).extensions
+    return extension
+
+
+def test_flags_that_are_computed_in_part_are_read_in_part(tmp_path: Path) -> None:
+    text = """
+flags = []
+if version > 12:
+    flags.append("-gencode")
+    flags.append("arch=compute_90,code=sm_90")
+if hip:
+    args = {"cxx": ["-fhip"]}
+else:
+    args = {"cxx": ["-fa", unknown], "nvcc": with_threads(["--use_fast_math", "-I" + here + "third_party"] + flags)}
+setup(ext_modules=[CUDAExtension("a", ["a.cu"], extra_compile_args=args, extra_link_args=["-s"], py_limited_api=yes,
+                                 include_dirs=[Path(here) / "csrc"], library_dirs=["/usr/lib"])])
+"""
+    found = read(tmp_path, f"here = os.path.dirname(os.path.abspath(__file__)) + '/'\n{text}")
+    assert found.flags["cxx"] == ("-fa",)
+    assert found.flags["nvcc"][0] == "--use_fast_math"
+    assert found.include == ("csrc", "third_party")
+    assert found.unknown == ()
+    assert found.foreign == ("library_dirs",)
+    assert any("with_threads" in text for text in found.assumed)
+    assert any("args is set in 2 places" in text for text in found.assumed)
+    assert "unknown" in found.conditional
+
+
+def test_sources_of_a_device_that_are_added_under_a_condition_are_taken(tmp_path: Path) -> None:
+    write(tmp_path, {"b.cu": "", "windows.cpp": ""})
+    text = "s: list[str] = ['a.cpp']\nif use_cuda:\n    s += ['b.cu']\nif os.name == 'nt':\n    s += ['windows.cpp']\n"
+    found = read(tmp_path, f"{text}setup(ext_modules=[CUDAExtension('a', s)])\n")
+    assert found.sources == ("a.cpp", "b.cu")
+    assert found.assumed == ("['b.cu'] is added under a condition: it was taken",)
+    assert found.conditional == ("['windows.cpp']",)
+
+
+REGISTERED = {
+    "setup.py": """
+sources, macros = ["csrc/ops.cpp"], [("A", None)]
+Extension = CppExtension
+if torch.cuda.is_available():
+    Extension = CUDAExtension
+    sources += ["csrc/ops.cu"]
+    macros += [("WITH_CUDA", None)]
+setup(name="ext", classifiers=["License :: OSI Approved :: MIT License"],
+      ext_modules=[Extension("ext._C", sources, define_macros=macros)])
+""",
+    "csrc/ops.cpp": """#include <Python.h>
+#include <torch/library.h>
+extern "C" {
+PyObject *PyInit__C(void) { return nullptr; }
+}
+at::Tensor old(at::Tensor x) { return x; }
+TORCH_LIBRARY(ext, m) { m.def("twice(Tensor x) -> Tensor"); }
+TORCH_LIBRARY_IMPL(ext, CPU, m) { m.impl("twice", &twice); }
+static auto registry = torch::RegisterOperators().op("ext::old", &old);
+""",
+    "csrc/ops.cu": '#include <torch/library.h>\nTORCH_LIBRARY_IMPL(ext, CUDA, m) { m.impl("twice", &twice); }\n'
+    "TORCH_LIBRARY_IMPL(aten, CUDA, m) { }\n",
+    "ext/__init__.py": '"""Text."""\nfrom __future__ import annotations\nimport torch\nfrom . import _C, more\n',
+    "ext/more.py": 'import torch\n@torch.library.register_fake("ext::twice")\ndef _(x):\n    return x\n'
+    'é = "é", torch.ops.ext.twice.default, torch.ops.ext.old\ntorch.ops.load_library("x.so")\n',
+}
+
+
+def test_ops_that_sources_register_go_to_the_namespace_of_the_kernel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, root = write(tmp_path / "ext", REGISTERED), tmp_path / "my-ext"
+    assert run(["init", str(root), "--from-extension", str(source)]) == ExitCode.OK
+    out = capsys.readouterr().out
+    cpp = (root / "csrc/ops.cpp").read_text()
+    assert cpp.splitlines()[0] == '#include "registration.h"'
+    assert "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, m)" in cpp
+    assert "TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CPU, m)" in cpp
+    for gone in ("PyInit", "extern", "Python.h", "RegisterOperators"):
+        assert gone not in cpp
+    assert "TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CUDA, m)" in (root / "csrc/ops.cu").read_text()
+    assert "csrc/ops.cu changes ops of torch (aten)" in out
+    # One library of a namespace defines it, and that is in the sources.
+    assert (
+        "TORCH_LIBRARY_FRAGMENT_EXPAND(TORCH_EXTENSION_NAME, ops)" in (root / "torch-ext/torch_binding.cpp").read_text()
+    )
+    config = tomllib.loads((root / "build.toml").read_text())
+    assert config["general"]["license"] == "MIT"
+    assert config["kernel"]["my_ext_cpu"]["cxx-flags"] == ["-DA"]
+    assert config["kernel"]["my_ext_cuda"]["cxx-flags"] == ["-DA", "-DWITH_CUDA"]
+    assert "csrc/ops.cu" not in config["kernel"]["my_ext_cpu"]["src"]
+    package = root / "torch-ext" / "my_ext"
+    assert (package / "__init__.py").read_text().splitlines()[2:] == [
+        "import torch",
+        "from ._ops import ops as _C; from . import more",
+    ]
+    assert (package / "more.py").read_text().splitlines() == [
+        "from ._ops import add_op_namespace_prefix, ops",
+        "import torch",
+        '@torch.library.register_fake(add_op_namespace_prefix("twice"))',
+        "def _(x):",
+        "    return x",
+        'é = "é", ops.twice.default, ops.old',
+        'torch.ops.load_library("x.so")',
+    ]
+    assert "torch-ext/my_ext/more.py:6 loads a library by itself" in out
+
+
+@pytest.mark.parametrize(
+    ("files", "license_id"),
+    [
+        ({"LICENSE": "Permission is hereby granted, free of charge, to any person obtaining a copy\nThe above copyright"
+          " notice"}, "MIT"),
+        ({"LICENSE.txt": "Redistributions of source code must retain\n in binary form must reproduce"}, "BSD-2-Clause"),
+        ({"pyproject.toml": '[project]\nlicense = "ISC"\n'}, "ISC"),
+        ({"pyproject.toml": '[project]\nlicense = {text = "BSD-3-Clause"}\n'}, "BSD-3-Clause"),
+        ({"LICENSE": "Ask us."}, "other"),
+    ],
+)  # fmt: skip
+def test_the_license_is_found_where_it_is_said(tmp_path: Path, files: dict[str, str], license_id: str) -> None:
+    setup = "setup(ext_modules=[CppExtension('ext', ['a.cpp'])])\n"
+    source = write(tmp_path / "ext", {"setup.py": setup, "a.cpp": "", **files})
+    assert run(["init", str(tmp_path / "new"), "--name", "me/ext", "--from-extension", str(source)]) == ExitCode.OK
+    assert tomllib.loads((tmp_path / "new/build.toml").read_text())["general"]["license"] == license_id
