@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from kernel_builder.actions.places import Places
@@ -17,6 +18,7 @@ from kernel_builder.project.survey import survey
 from kernel_builder.toolchain.model import (
     FrameworkSdk,
     HostCompiler,
+    LibraryHeaders,
     PythonHeaders,
     Sysroot,
     Toolchain,
@@ -80,8 +82,39 @@ FILES = {
 GXX = HostCompiler(cxx=Path("/usr/bin/g++"), version="12.2.0", target="x86_64-linux-gnu", library=12)
 
 
-def make_plan(root: Path, names: tuple[str, ...], host: HostCompiler, narrowing: Narrowing = NOT_NARROWED) -> BuildPlan:
+CUDA = ToolkitSdk(
+    toolkit=Toolkit(backend=Backend("cuda"), version="13.0"),
+    compiler=STORE / "cuda" / "bin" / "nvcc",
+    include=(STORE / "cuda" / "include",),
+    libraries=STORE / "cuda-stubs",
+    exports=(STORE / "cuda" / "exports" / "libcudart.so.13.txt",),
+    identity="cuda-13.0-0123456789abcdef",
+)
+
+
+def oneapi(version: str = "2026.0") -> ToolkitSdk:
+    """Intel's compiler of a release."""
+    return ToolkitSdk(
+        toolkit=Toolkit(backend=Backend("xpu"), version=version),
+        compiler=STORE / "xpu" / "bin" / "icpx",
+        include=(STORE / "xpu" / "include",),
+        libraries=STORE / "xpu-stubs",
+        exports=(STORE / "xpu" / "exports" / "libsycl.so.9.txt",),
+        identity=f"xpu-{version}-0123456789abcdef",
+    )
+
+
+def make_plan(
+    root: Path,
+    names: tuple[str, ...],
+    host: HostCompiler,
+    narrowing: Narrowing = NOT_NARROWED,
+    *,
+    toolkits: Sequence[ToolkitSdk] = (CUDA,),
+    libraries: Sequence[LibraryHeaders] = (),
+) -> BuildPlan:
     project, _ = load_project(root)
+    known = {sdk.toolkit.compute: sdk for sdk in toolkits}
     torch = FrameworkSdk(
         version="2.13.0",
         include=(STORE / "torch" / "include", STORE / "torch" / "include" / "api"),
@@ -90,14 +123,6 @@ def make_plan(root: Path, names: tuple[str, ...], host: HostCompiler, narrowing:
             STORE / "torch" / "exports" / f"{name}.so.txt" for name in ("libc10", "libtorch", "libtorch_cpu")
         ),
         identity="torch-2.13.0-0123456789abcdef",
-    )
-    toolkit = ToolkitSdk(
-        toolkit=Toolkit(backend=Backend("cuda"), version="13.0"),
-        compiler=STORE / "cuda" / "bin" / "nvcc",
-        include=(STORE / "cuda" / "include",),
-        libraries=STORE / "cuda-stubs",
-        exports=(STORE / "cuda" / "exports" / "libcudart.so.13.txt",),
-        identity="cuda-13.0-0123456789abcdef",
     )
     table = load_support()
     everything = all_variants(project, table, Platform.parse("x86_64-linux"))
@@ -112,7 +137,8 @@ def make_plan(root: Path, names: tuple[str, ...], host: HostCompiler, narrowing:
                 others=("libmvec.so.1",),
             ),
             framework=torch,
-            toolkit=toolkit if "-cu" in kept.name else None,
+            toolkit=next((sdk for compute, sdk in known.items() if f"-{compute}-" in kept.name), None),
+            libraries=tuple(libraries),
             python=PythonHeaders(include=Path("/python/include"), version="3.11", identity="3.11.7"),
         )
         for kept in matrix.kept

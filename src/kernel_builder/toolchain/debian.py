@@ -303,6 +303,17 @@ class DebianArchive:
         index = self._packages(suite, self._release(suite))
         return tuple(self._find_in(index, package, suite) for package in packages)
 
+    def look_for(self, packages: Sequence[str], suite: str) -> Mapping[str, DebPackage | str]:
+        """:meth:`find_all`, with the reason in the place of a package that is not there."""
+        index = self._packages(suite, self._release(suite))
+        found: dict[str, DebPackage | str] = {}
+        for package in packages:
+            try:
+                found[package] = self._find_in(index, package, suite)
+            except ToolchainError as error:
+                found[package] = error.message
+        return found
+
     def _find_in(self, index: str, package: str, suite: str) -> DebPackage:
         try:
             newest = newest_package(index, package, {self._architecture, "all"})

@@ -155,7 +155,7 @@ class Toolchains:
                     sources = self._sources.frameworks[request.framework]
                     choose_framework(request, [source for source in sources if asked(source.label)])
                 else:
-                    self._choose_toolkit(request, asked)
+                    self._choose_toolkit(request, asked, part=refusal.part)
         except ToolchainError:
             return False
         except NetworkError:
@@ -299,11 +299,20 @@ class Toolchains:
             unreachable=tuple(sorted({*framework.unreachable, *toolkit.unreachable})),
         )
 
-    def _choose_toolkit(self, request: ToolchainRequest, asked: Callable[[str], bool] = lambda _: True) -> Chain:
+    def _choose_toolkit(
+        self, request: ToolchainRequest, asked: Callable[[str], bool] = lambda _: True, *, part: str | None = None
+    ) -> Chain:
+        """A source for each component (of ``part`` alone, and what belongs together with it) of those that ``asked``
+        admits.
+        """
         assert request.toolkit is not None  # noqa: S101  (callers ask for what has one)
         sources = self._sources.toolkits[request.toolkit.backend]
+        components = self._components(request)
+        if part is not None:
+            in_compiler = any(component.compiler for component in components if component.name == part)
+            components = tuple(one for one in components if one.name == part or (in_compiler and one.compiler))
         return choose_components(
-            self._components(request),
+            components,
             request.toolkit,
             request.machine,
             [source for source in sources if asked(source.label)],

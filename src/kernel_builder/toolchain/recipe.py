@@ -209,6 +209,7 @@ class _ComponentRow:
     debian: bool
     version: str
     package: str
+    package_root: str
     optional: bool
 
 
@@ -277,7 +278,7 @@ class ToolkitRecipe:
                     redistrib=row.redistrib.get(major),
                     debian=row.debian,
                     package=fill(row.package, self.backend, version) or None,
-                    package_root=fill(self.package_root, self.backend, version),
+                    package_root=fill(row.package_root or self.package_root, self.backend, version),
                     optional=row.optional,
                 )
             )
@@ -445,6 +446,7 @@ def _component(table: Mapping[str, object], majors: Sequence[int], backend: Back
         debian=table.get("debian") is True,
         version=_text(table, "version", f"=={{{backend.value}}}.*"),
         package=_text(table, "package", ""),
+        package_root=_text(table, "package-root", ""),
         optional=table.get("optional") is True,
     )
 

@@ -7,10 +7,8 @@ import hashlib
 import lzma
 import os
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,51 +34,11 @@ from kernel_builder.toolchain.host import Limits
 from kernel_builder.toolchain.model import Family
 from kernel_builder.toolchain.settings import FurtherRepository, Place, ToolchainSettings
 from published import LoopbackSite, make_deb, make_tar, serve_folder
+from signing import Signer, end, new_signer
 
 needs_gpg = pytest.mark.skipif(
     shutil.which("gpg") is None or shutil.which("gpgv") is None, reason="needs gpg and gpgv (apt-get install gpg gpgv)"
 )
-
-
-@dataclass(frozen=True)
-class Signer:
-    """A key of the test's own. ``keyring`` is what gpgv is given."""
-
-    home: Path
-    keyring: Path
-
-    def gpg(self, *arguments: str, data: bytes = b"") -> bytes:
-        """Run gpg with this key's home."""
-        command = [
-            "gpg",
-            "--homedir",
-            str(self.home),
-            "--batch",
-            "--quiet",
-            "--pinentry-mode",
-            "loopback",
-            "--passphrase",
-            "",
-        ]
-        return subprocess.run([*command, *arguments], input=data, capture_output=True, check=True).stdout
-
-    def sign(self, text: str, *options: str) -> bytes:
-        """``text`` with a clear signature."""
-        return self.gpg(*options, "--clearsign", data=text.encode())
-
-
-def new_signer(expires: str = "never", *options: str) -> Signer:
-    home = Path(tempfile.mkdtemp(prefix="kb-gpg-"))  # short: the agent's socket lies in it
-    home.chmod(0o700)
-    signer = Signer(home=home, keyring=home / "keys.gpg")
-    signer.gpg(*options, "--quick-gen-key", "Test <test@example.invalid>", "ed25519", "sign", expires)
-    signer.keyring.write_bytes(signer.gpg("--export"))
-    return signer
-
-
-def end(signer: Signer) -> None:
-    subprocess.run(["gpgconf", "--homedir", str(signer.home), "--kill", "gpg-agent"], check=False, capture_output=True)
-    shutil.rmtree(signer.home, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
