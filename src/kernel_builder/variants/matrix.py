@@ -173,8 +173,7 @@ def why_not_compiled(variant: ArchVariant) -> str | None:
     if variant.system is not System.LINUX:
         return f"this version of kernel-builder compiles only for Linux, not for {variant.system.value}"
     if variant.backend not in COMPILED_BACKENDS:
-        known = " and ".join(backend.value for backend in COMPILED_BACKENDS)
-        return f"this version of kernel-builder compiles only {known} kernels"
+        return f"this version of kernel-builder cannot compile {variant.backend.value} kernels"
     return None
 
 
