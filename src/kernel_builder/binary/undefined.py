@@ -81,6 +81,12 @@ def unsupplied(elf: ElfFile, supply: Supply) -> tuple[Unsupplied, ...]:
     return unsupplied_names(elf.undefined, supply, needs_cxx=needs_cxx, machine=elf.machine)
 
 
+def has_unbound(elf: ElfFile) -> bool:
+    """Whether ``elf`` lacks names that glibc has, without saying from which version on."""
+    since = offered_since(elf.machine)
+    return any(symbol.version is None and symbol.name in since for symbol in elf.undefined)
+
+
 def unsupplied_names(
     symbols: Iterable[Symbol], supply: Supply, *, needs_cxx: bool = False, machine: str | None = None
 ) -> tuple[Unsupplied, ...]:

@@ -9,7 +9,7 @@ from functools import partial
 from kernel_builder.binary.elf import Symbol
 from kernel_builder.binary.mangled import readable
 from kernel_builder.binary.stable_abi import looks_like_torch, stable_functions, why_not_stable
-from kernel_builder.binary.undefined import Cause, Supply, Unsupplied, unsupplied, unsupplied_names
+from kernel_builder.binary.undefined import Cause, Supply, Unsupplied, has_unbound, unsupplied, unsupplied_names
 from kernel_builder.check.library_versions import TOO_NEW, several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.policies import find_policy
@@ -58,6 +58,8 @@ UNSTABLE = rule(
 )
 # The names that runtimes which torch depends on have.
 _RUNTIMES = {backend.value: re.compile(backend.symbols) for backend in Backend if backend.symbols is not None}
+_TOLD_BY_NAME = frozenset({Cause.NOT_LIMITED_API, Cause.NEWER_PYTHON, Cause.LLVM_OPENMP})
+"""Causes for which it does not matter who has a name."""
 _TVM_FFI = re.compile(r"TVMFFI\w+|_ZN?K?\w*3tvm3ffi\w+")
 
 
@@ -78,7 +80,8 @@ def _exports(library: LibraryFile, settings: Settings) -> frozenset[str] | None:
 def unsupplied_by(library: LibraryFile, settings: Settings, *causes: Cause) -> tuple[Unsupplied, ...]:
     """Undefined names of a library of any format that are refused for one of ``causes``, sorted."""
     runtimes = [_RUNTIMES[backend] for backend in _backends(library) if backend in _RUNTIMES]
-    known = _exports(library, settings)
+    # Reading what torch exports takes half a second.
+    known = None if _TOLD_BY_NAME.issuperset(causes) else _exports(library, settings)
     target = _stable_target(library, settings)
     limits = find_policy(settings.policy).limits.get(library.elf.machine) if library.elf is not None else None
     supply = Supply(
@@ -101,8 +104,9 @@ def unsupplied_by(library: LibraryFile, settings: Settings, *causes: Cause) -> t
 @checks(LibraryFile, TOO_NEW)
 def without_version(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     """Names of a glibc newer than the policy's that are bound to no version, so that no loader refuses the library."""
-    newer = unsupplied_by(library, settings, Cause.NEWER_C_LIBRARY) if library.elf is not None else ()
-    for entry in newer:
+    if library.elf is None or not has_unbound(library.elf):
+        return
+    for entry in unsupplied_by(library, settings, Cause.NEWER_C_LIBRARY):
         yield TOO_NEW.at(library, f"{entry.symbol} has no version; {entry.reason}", symbol=entry.symbol)
 
 

@@ -42,8 +42,9 @@ _WARNED_OF = ("KB470",)
 """Those of them that read every source, and stop no build."""
 _PACKAGE_RULES = ("KB411", "KB412", "KB416", "KB430", "KB450", "KB455", "KB456", "KB457", "KB458")
 """What can be known of a variant from the files that it is packed from."""
-# The variant's Python files are the package's, which were checked as sources.
-_CHECKED_BEFORE = ("KB201", "KB202", "KB203", "KB3")
+# The variant's Python files are the package's, which were checked as sources. What its library leaves undefined was
+# compared with the tables of the very release that it is for, right after it was linked.
+_CHECKED_BEFORE = ("KB131", "KB132", "KB133", "KB134", "KB201", "KB202", "KB203", "KB3")
 _LOADED = "KB5"
 _NEVER = frozenset({"secret"})
 """Rules that nobody is told to ignore."""
