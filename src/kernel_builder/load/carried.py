@@ -2,16 +2,19 @@
 
 A variant that was loaded leaves, beside its proof, which code of its Python files ran meanwhile, when it was imported
 and when its ops and layers were called. Another one with the same native code, whose files differ only in functions
-that did not run, runs the same code when it is loaded. Loading it takes seconds, most of which torch takes to be
-imported; so while somebody edits such functions, the former proof is carried over, and it is said that it was.
-Whatever is published is loaded in any case.
+that did not run, or have one more or less of which nothing else says the name, runs the same code when it is loaded.
+Loading it takes seconds, most of which torch takes to be imported; so while somebody edits such functions, the former
+proof is carried over, and it is said that it was. Whatever is published is loaded in any case.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
 import hashlib
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from inspect import CO_OPTIMIZED
@@ -21,7 +24,7 @@ from typing import Any
 
 from kernel_builder.files import parse_json, write_text
 from kernel_builder.load.client import Environment, Loadable, NoEnvironment
-from kernel_builder.load.evidence import LoadResult
+from kernel_builder.load.evidence import NOT_AGAIN, LoadResult
 from kernel_builder.walking import BYTECODE
 
 _FILE = "proven.json"
@@ -30,7 +33,13 @@ _OWN_NAME = "{ops-id}"
 _CHANGING = ("id", "digest", "provenance")
 """What metadata say that follows from the sources alone."""
 
+_ASKS = re.compile(r"\b(?:dir|globals|locals|vars|eval|exec|inspect|__dict__|getattr|hasattr)\b|\bimport[ \t(]+\*")
+"""What tells code which names there are."""
+_ASKED_FOR = frozenset({"layers"})
+"""What the client, and what loads a kernel here, look for in it."""
+
 Ran = frozenset[tuple[str, int, str]]
+Files = Mapping[str, str]
 
 
 def keep(
@@ -68,14 +77,17 @@ def carried(kernel: Loadable, native: str, environment: Environment | NoEnvironm
         if before.keys() != now.keys():
             return None
         changed = sorted(path for path, text in now.items() if text != before[path])
-        functions = [name for path in changed for name in _changed_functions(path, before[path], now[path], ran)]
+        shim = f"{kernel.python_name}/__init__.py"  # generated: it runs what is beside it
+        if shim not in changed:
+            before, now = ({name: text for name, text in files.items() if name != shim} for files in (before, now))
+        functions = [name for path in changed for name in _changed_functions(path, before, now, ran)]
         result = LoadResult.from_json(known["result"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, _DiffersError):
         return None
     if not functions:
         return result if not changed else None
     shown = ", ".join(functions[:3]) + (", ..." if len(functions) > 3 else "")
-    return replace(result, reason=f"not again: only what loading it did not run was changed ({shown})")
+    return replace(result, reason=f"{NOT_AGAIN}only what loading it did not run was changed ({shown})")
 
 
 def _files(kernel: Loadable) -> dict[str, str]:
@@ -102,7 +114,7 @@ class _DiffersError(Exception):
     """Something that ran is not what it was."""
 
 
-def _changed_functions(path: str, before: str, now: str, ran: Ran) -> Iterator[str]:
+def _changed_functions(path: str, before: Files, now: Files, ran: Ran) -> Iterator[str]:
     """The functions of a Python file whose code changed, none of which ran. Raises :class:`_DiffersError` where more
     changed, or where it does not parse.
     """
@@ -110,10 +122,84 @@ def _changed_functions(path: str, before: str, now: str, ran: Ran) -> Iterator[s
         raise _DiffersError
     try:
         # As identifiers, so that both parse; no code is run.
-        one, other = (compile(text.replace(_OWN_NAME, "_ops_id"), path, "exec") for text in (before, now))
-    except SyntaxError as error:
+        one, other = (ast.parse(files[path].replace(_OWN_NAME, "_ops_id"), path) for files in (before, now))
+        gone, new = _only_in(one, other), _only_in(other, one)
+        if not all(_is_apart(before, now, name) for name in gone) or not all(
+            _is_apart(now, before, name) for name in new
+        ):
+            raise _DiffersError
+        if any((path, node.lineno, name) in ran for name, node in gone.items()):
+            raise _DiffersError
+        if gone or new:
+            lists = _lists_names(before) and _lists_names(now)
+            _leave_out(one, gone.values(), lists=lists)
+            _leave_out(other, new.values(), lists=lists)
+        yield from (f"{path}: {name}" for name in sorted({*gone, *new}))
+        yield from _compare(path, compile(one, path, "exec"), compile(other, path, "exec"), ran)
+    except (SyntaxError, RecursionError) as error:
         raise _DiffersError from error
-    yield from _compare(path, one, other, ran)
+
+
+def _only_in(tree: ast.Module, other: ast.Module) -> dict[str, ast.FunctionDef]:
+    """The functions at the top of ``tree`` that ``other`` has not and that do nothing but exist when it is imported:
+    what they say of their arguments is constant, or ``other`` says it, too.
+    """
+    theirs = [node for node in other.body if isinstance(node, ast.FunctionDef)]
+    names = {node.name for node in theirs}
+    known = {ast.dump(annotation) for node in theirs for annotation in _annotations(node)}
+    return {
+        node.name: node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+        and node.name not in names
+        and not node.decorator_list
+        and all(isinstance(one, ast.Constant | None) for one in (*node.args.defaults, *node.args.kw_defaults))
+        and all(isinstance(one, ast.Constant) or ast.dump(one) in known for one in _annotations(node))
+        and not getattr(node, "type_params", ())
+    }
+
+
+def _annotations(node: ast.FunctionDef) -> Iterator[ast.expr]:
+    given = node.args
+    for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
+        if one is not None and one.annotation is not None:
+            yield one.annotation
+    if node.returns is not None:
+        yield node.returns
+
+
+def _is_apart(having: Files, lacking: Files, name: str) -> bool:
+    """Whether nobody can tell at import if the function ``name`` is there: where it is not, no file says the name, and
+    none asks which names there are, be it the client's.
+    """
+    if name.startswith("__") or name in _ASKED_FOR or hasattr(builtins, name):
+        return False
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    python = [text for files in (having, lacking) for path, text in files.items() if path.endswith(".py")]
+    return not any(map(word.search, lacking.values())) and not any(map(_ASKS.search, python))
+
+
+def _lists_names(files: Files) -> bool:
+    """Whether ``__all__`` is there for people alone: each is a plain list, which nothing in the package reads."""
+    for path, text in files.items():
+        if not path.endswith(".py") or "__all__" not in text:
+            continue
+        lists = [node for node in ast.parse(text.replace(_OWN_NAME, "_ops_id")).body if _is_list(node)]
+        if len(re.findall(r"\b__all__\b", text)) != len(lists):
+            return False
+    return True
+
+
+def _is_list(node: ast.stmt) -> bool:
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.List | ast.Tuple):
+        return False
+    named = [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return named == ["__all__"] and all(isinstance(one, ast.Constant) for one in node.value.elts)
+
+
+def _leave_out(tree: ast.Module, functions: Collection[ast.FunctionDef], *, lists: bool) -> None:
+    """Take ``functions`` out of ``tree``, and with ``lists`` those of names."""
+    tree.body = [node for node in tree.body if node not in functions and not (lists and _is_list(node))]
 
 
 def _compare(path: str, one: CodeType, other: CodeType, ran: Ran) -> Iterator[str]:

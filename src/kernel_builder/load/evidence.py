@@ -24,6 +24,10 @@ _NEITHER = frozenset(
 _LAYOUTS = ("", "Sparse", "SparseCsr", "Quantized", "NestedTensor")
 
 
+NOT_AGAIN = "not again: "
+"""How the reason begins of a proof that is carried over from another variant."""
+
+
 class LoadStatus(StrEnum):
     """What came of loading a variant. ``STOOD_IN`` is the second level of proof: what only the device's own machine
     has was stood in for, so nothing of it was called.
@@ -243,6 +247,11 @@ class LoadResult:
         return self.status in {LoadStatus.LOADED, LoadStatus.STOOD_IN}
 
     @property
+    def is_carried(self) -> bool:
+        """Whether another variant was loaded, which does the very same then."""
+        return self.loaded and (self.reason or "").startswith(NOT_AGAIN)
+
+    @property
     def told(self) -> str:
         """The proof for people: ``loaded with stand-ins: 2 ops, implemented for CUDA``."""
         if not self.loaded:
@@ -256,7 +265,8 @@ class LoadResult:
         if self.refused:
             ops += f" ({count - len(self.refused)} of {count} called, the others refuse made-up arguments)"
         separator = ": " if self.status is LoadStatus.STOOD_IN else ", "
-        return f"{self.status}{separator}{ops}" if ops else str(self.status)
+        status = f"{self.status} earlier" if self.is_carried else str(self.status)
+        return f"{status}{separator}{ops}" if ops else status
 
     @property
     def refused(self) -> tuple[str, ...]:

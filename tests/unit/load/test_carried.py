@@ -91,6 +91,13 @@ HOLDS: dict[str, tuple[str, str]] = {
     "a function's body": ("return ops.op(values, out)", "return ops.op(values, out) + FACTOR"),
     "what it lists": ("[y for y in x]", "[y + 1 for y in x]"),
     "its words": ('"""Words."""', '"""Other words."""'),
+    "a new function": (
+        "VALUE = called()\n",
+        "VALUE = called()\n\n\ndef unused_too(x, y=1):\n    return unused(x)\n",
+    ),
+    "a new function further up": ("FACTOR = 2\n", "FACTOR = 2\n\n\ndef unused_too():\n    pass\n"),
+    "a function less": (SOURCE[SOURCE.index("def unused(") :], ""),
+    "another name": ("def unused(", "def unused_too("),
     "a method's body": ("return x / FACTOR", "y = x * 7\n        return y / FACTOR"),
 }
 HOLDS_NOT: dict[str, tuple[str, str]] = {
@@ -105,8 +112,16 @@ HOLDS_NOT: dict[str, tuple[str, str]] = {
     "a function that ran": ("    return function", "    print()\n    return function"),
     "a function within one that ran": ("return 1\n", "return 2\n"),
     "a method that was called": ("return x * FACTOR", "return x"),
-    "a new function": ("VALUE = called()\n", "VALUE = called()\n\n\ndef new():\n    pass\n"),
-    "a name": ("def unused(", "def used("),
+    "a new function of a builtin's name": ("def unused(", "def len(x):\n    pass\n\n\ndef unused("),
+    "a new function that the client looks for": ("def unused(", "def layers():\n    pass\n\n\ndef unused("),
+    "a new function that is asked for": ("def unused(", "def __getattr__(x):\n    pass\n\n\ndef unused("),
+    "a new function that runs": ("VALUE = called()\n", "def new():\n    pass\n\n\nVALUE = called()\nnew()\n"),
+    "a new function with a decorator": ("def unused(", "@decorated\ndef new():\n    pass\n\n\ndef unused("),
+    "a new function whose default runs": ("def unused(", "def new(x=called()):\n    pass\n\n\ndef unused("),
+    "a new function with a new annotation": ("def unused(", "def new(x: Tensr):\n    pass\n\n\ndef unused("),
+    "a new function where names are asked for": ("VALUE = called()\n", "VALUE = dir()\n\n\ndef new():\n    pass\n"),
+    "a new class": ("def unused(", "class New:\n    pass\n\n\ndef unused("),
+    "a function that ran less": ("def called():\n    def within():\n        return 1\n\n    return within()\n", ""),
     "no Python": ("FACTOR = 2", "FACTOR ="),
 }
 
@@ -121,6 +136,36 @@ def test_what_did_not_run_may_change(tmp_path: Path, edit: str) -> None:
     assert "not again" in found.reason
     assert ("backward" if "method" in edit else "unused") in found.reason
     assert (found.status, found.ops) == (RESULT.status, RESULT.ops)
+
+
+@pytest.mark.parametrize(
+    ("more", "holds"),
+    [
+        ({}, True),
+        ({"other.py": "from . import *\n"}, False),
+        ({"other.py": "from . import __all__ as names\n"}, False),
+        ({"other.py": "def __getattr__(name):\n    return name\n\n\nunused_too = 1\n"}, False),
+    ],
+)
+def test_what_a_package_lists_for_people_may_change_with_its_functions(
+    tmp_path: Path, more: dict[str, str], holds: bool
+) -> None:
+    source = f'{SOURCE}\n\n__all__ = ["called"]\n'
+    keep(kernel(tmp_path / "one", BEFORE, source, **more), "native", environment(), RESULT, tmp_path / "work")
+    new = source.replace('["called"]', '["called", "unused_too"]') + "\n\ndef unused_too():\n    pass\n"
+    found = carried(kernel(tmp_path / "two", AFTER, new, **more), "native", environment(), tmp_path / "work")
+    assert (found is not None) is holds
+
+
+def test_what_makes_the_package_importable_by_name_asks_for_nothing(tmp_path: Path) -> None:
+    shim = {"__init__.py": "exec(compile(code, path, 'exec'), globals())\n"}
+    folders = tmp_path / "one", tmp_path / "two"
+    kernels = [kernel(folders[0], BEFORE), kernel(folders[1], AFTER, f"{SOURCE}\n\ndef unused_too():\n    pass\n")]
+    for folder in folders:
+        (folder / "k").mkdir()
+        (folder / "k" / "__init__.py").write_text(shim["__init__.py"], encoding="utf-8")
+    keep(kernels[0], "native", environment(), RESULT, tmp_path / "work")
+    assert carried(kernels[1], "native", environment(), tmp_path / "work") is not None
 
 
 @pytest.mark.parametrize("edit", HOLDS_NOT)
