@@ -6,12 +6,10 @@ they differ.
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -21,10 +19,12 @@ from kernel_builder.check.engine import all_rules
 from kernel_builder.check.metadata import KEYS
 from kernel_builder.check.model import Rule
 from kernel_builder.cli import COMMANDS, TASKS, cli
+from kernel_builder.cli.meanings import exit_codes as meanings_of_exit_codes
 from kernel_builder.config import settings
 from kernel_builder.config.jsonschema import json_schema
 from kernel_builder.config.reference import reference, table_section
 from kernel_builder.toolchain import settings as toolchain_settings
+from kernel_builder.workflow.troubleshooting import topics
 
 DOCS = Path(__file__).parent.parent / "docs"
 WRITTEN = "<!-- Written by scripts/generate_reference.py: edit {source} instead. -->"
@@ -35,6 +35,7 @@ def generated() -> dict[Path, str]:
     return {
         DOCS / "build-toml.md": reference(),
         DOCS / "build-toml.schema.json": json.dumps(json_schema(), indent=2) + "\n",
+        DOCS / "troubleshooting.md": _page(troubleshooting(), "src/kernel_builder/data/troubleshooting.toml"),
         DOCS / "reference" / "cli.md": _page(command_line(), "the commands in src/kernel_builder/cli/"),
         DOCS / "reference" / "settings.md": _page(settings_file(), "the tables in the two modules settings.py"),
         DOCS / "reference" / "rules.md": _page(rules(), "the rules in src/kernel_builder/check/"),
@@ -126,9 +127,9 @@ def rules() -> Iterator[str]:
     yield "# Rules"
     yield from (
         "",
-        "What `kernel-builder check` looks for, and `build` and `upload` with it. `kernel-builder check --explain`",
+        "What `kernel-builder check` looks for, and `build` and `upload` with it. `kernel-builder explain` with",
     )
-    yield "with a code prints the same. [check](../check.md) says how rules are selected and accepted."
+    yield "its code prints the same. [check](../check.md) says how rules are selected and accepted."
     for rule in all_rules():
         yield from _rule(rule)
 
@@ -170,23 +171,35 @@ def exit_codes() -> Iterator[str]:
     yield "# Exit codes"
     yield from ("", "Every command exits with one of these. They are part of the interface.")
     yield from ("", "| Code | Name | Meaning |", "|---|---|---|")
-    meanings = _docstrings(errors.ExitCode)
+    meanings = meanings_of_exit_codes()
     for code in errors.ExitCode:
-        yield f"| {int(code)} | {code.name.lower()} | {_cell(meanings.get(code.name, 'All went well.'))} |"
+        yield f"| {int(code)} | {code.name.lower()} | {_cell(meanings[code])} |"
     yield from ("", "What a code means for one command is on that command's page: [test](../testing.md),")
     yield "[upload](../upload.md), [doctor](../doctor.md), [check](../check.md)."
 
 
-def _docstrings(of: type) -> dict[str, str]:
-    """The strings that stand below the members of a class."""
-    body = ast.parse(inspect.getsource(of)).body[0]
-    members = body.body if isinstance(body, ast.ClassDef) else []
-    found = {}
-    for member, below in pairwise(members):
-        match member, below:
-            case ast.Assign(targets=[ast.Name(id=name)]), ast.Expr(value=ast.Constant(value=str(text))):
-                found[name] = " ".join(text.replace("``", "`").split())
-    return found
+# Troubleshooting.
+
+
+def troubleshooting() -> Iterator[str]:
+    """Every topic, by group."""
+    yield "# Troubleshooting"
+    yield from (
+        "",
+        "By the words of the message. `kernel-builder explain` prints the same without a network: give it the",
+    )
+    yield "name that the line `more:` below an error has, or words of the message as they were printed."
+    yield "[Rules](reference/rules.md) and [exit codes](reference/exit-codes.md) have pages of their own."
+    groups = dict.fromkeys(topic.group for topic in topics())
+    for group in groups:
+        yield from ("", f"## {group}")
+        for topic in topics():
+            if topic.group == group:
+                yield from ("", f"### {_prose(topic.title)} {{ #{topic.name} }}", "")
+                yield f"`kernel-builder explain {topic.name}`"
+                for piece in re.split(r"\n\s*\n(?=\S|    )", topic.text):
+                    fenced = piece.startswith("    ")
+                    yield from ("", "```text", *inspect.cleandoc(piece).split("\n"), "```") if fenced else ("", piece)
 
 
 def _sentence(text: str) -> str:

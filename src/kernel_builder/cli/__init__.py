@@ -33,6 +33,7 @@ COMMANDS: dict[str, Entry] = {
     "environment": Entry("environment", "List and remove the environments that tests and shells run in."),
     "list-variants": Entry("list_variants", "List the variants that the project builds."),
     "check": Entry("check", "Check sources, variants and libraries against the Hub's requirements."),
+    "explain": Entry("explain", "Explain a rule, an exit code or a message."),
     "check-abi": Entry("check_abi", "Check only the libraries of built variants."),
     "check-builds": Entry("check_builds", "Check only names, files and metadata of built variants."),
     "check-config": Entry("check_config", "Check build.toml and report all errors at once."),
@@ -59,7 +60,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "Start": ("init", "doctor", "update-build", "check-config"),
     "Build": ("build", "build-and-copy", "list-variants", "timing", "lock", "toolchain", "cache"),
     "Test and try": ("test", "ci-test", "watch", "devshell", "testshell", "environment"),
-    "Check": ("check", "check-abi", "check-builds", "api-diff"),
+    "Check": ("check", "explain", "check-abi", "check-builds", "api-diff"),
     "Publish": ("card", "hash", "attest", "upload", "build-and-upload"),
     "Other tools": ("create-pyproject", "clean-pyproject", "compile-commands", "schema", "completions", "man"),
 }
@@ -196,3 +197,8 @@ def _show(error: KernelBuilderError) -> None:
     click.echo(f"error: {error.message}", err=True)
     if error.hint:
         click.echo(f"  hint: {error.hint}", err=True)
+    from kernel_builder.workflow.troubleshooting import topic_of  # noqa: PLC0415  (start-up time)
+
+    topic = topic_of(error.message)
+    if topic is not None:
+        click.echo(f"  more: kernel-builder explain {topic.name}", err=True)

@@ -65,3 +65,12 @@ def _sources(_: click.Context) -> Found:
 
 
 VARIANT, RULE, SOURCE = OneOf(_variants), OneOf(_rules), OneOf(_sources)
+
+
+def _explained(context: click.Context) -> Found:
+    from kernel_builder.workflow.troubleshooting import topics  # noqa: PLC0415  (start-up time)
+
+    return [*_rules(context), *((topic.name, topic.title) for topic in topics())]
+
+
+EXPLAINED = OneOf(_explained)
