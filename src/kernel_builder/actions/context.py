@@ -46,7 +46,8 @@ class Context:
     ``precompiled`` are the sources whose first headers of the framework are precompiled, with the names of these.
     ``slim`` are the sources whose device code is compiled with slim headers of the framework, with what is defined for
     these; where ``verify`` is set, that must make the same code as the whole headers.
-    ``sources`` is the tree of the project's own files: its identity says which names can be included.
+    ``sources`` is the tree of the project's own files: its identity says which names can be included. ``included`` are
+    these files: those that compilers may read.
     """
 
     variant: str
@@ -59,6 +60,7 @@ class Context:
     heavy: frozenset[str]
     precompiled: Mapping[str, tuple[str, ...]]
     sources: Tree
+    included: tuple[str, ...] = ()
     slim: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     verify: bool = False
 

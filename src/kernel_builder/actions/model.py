@@ -49,6 +49,8 @@ DECIDING_VARIABLES = ("NIX_",)
 class ActionKind(StrEnum):
     """What an action does, as progress shows it."""
 
+    TRANSLATE = "translate"
+    """Turns sources into another language of the same kind (``hipify``)."""
     PREPROCESS = "preprocess"
     SPLIT = "split"
     """Separates device code from host code (``cudafe++``)."""

@@ -17,6 +17,7 @@ from kernel_builder.engine.resources import Resources
 _LAST = (ActionKind.LINK, ActionKind.INSPECT)
 _HEAVY = 2 << 30
 _SECONDS = {
+    ActionKind.TRANSLATE: 1.0,
     ActionKind.PREPROCESS: 3.0,
     ActionKind.SPLIT: 25.0,
     ActionKind.DEVICE: 20.0,

@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import tempfile
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -193,6 +193,13 @@ def newest_package(index: str, package: str, architectures: Collection[str]) -> 
     return max(found, key=lambda fields: debian_version(fields.get("Version", "")), default=None)
 
 
+def packages_in(index: str, packages: Iterable[str]) -> str:
+    """The paragraphs of ``packages`` alone, out of the text of a ``Packages`` file: for many, one reading of it."""
+    names = "|".join(map(re.escape, packages))
+    wanted = re.compile(rf"^Package: (?:{names})\n(?:.+\n?)*", re.MULTILINE)
+    return "\n".join(match[0] for match in wanted.finditer(index))
+
+
 def find_keyring(named: Path | None = None) -> Path:
     """The archive keyring: ``named``, or where Debian's package puts it. Raises :class:`ToolchainError`."""
     for path in KEYRINGS if named is None else (named,):
@@ -300,7 +307,7 @@ class DebianArchive:
 
     def find_all(self, packages: Sequence[str], suite: str) -> tuple[DebPackage, ...]:
         """:meth:`find` for several packages, out of one reading of the index."""
-        index = self._packages(suite, self._release(suite))
+        index = packages_in(self._packages(suite, self._release(suite)), packages)
         return tuple(self._find_in(index, package, suite) for package in packages)
 
     def look_for(self, packages: Sequence[str], suite: str) -> Mapping[str, DebPackage | str]:

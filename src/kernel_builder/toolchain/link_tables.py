@@ -154,6 +154,11 @@ def write_table(entry: Path, soname: str, symbols: Iterable[Symbol]) -> None:
     (entry / _SYMBOLS / f"{soname}{_SUFFIX}").write_bytes(packed)
 
 
+def table_of(entry: Path, soname: str) -> Path:
+    """What :func:`write_table` kept for the stub of ``soname``."""
+    return entry / _SYMBOLS / f"{soname}{_SUFFIX}"
+
+
 def read_table(file: Path) -> list[Symbol]:
     """Read what :func:`write_table` kept for stubs. Raises :class:`IntegrityError` when it is damaged."""
     try:

@@ -129,7 +129,7 @@ class FrameworkSdk:
     ``libc10_cuda.so``, ``libtorch_cuda.so``); ``exports`` text files, one symbol a line, sorted, one file per
     library, named ``<soname>.txt``. ``identity`` changes with every header: it is the key of an entry of the store, or
     was measured. ``slim`` is the directory of its slim headers (:mod:`kernel_builder.toolchain.torch_slim`), where they
-    are used.
+    are used. ``made``: its headers were made of those of a build for another backend.
     """
 
     version: str
@@ -139,6 +139,7 @@ class FrameworkSdk:
     identity: str
     kind: FrameworkKind = FrameworkKind.TORCH
     slim: Path | None = None
+    made: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +177,7 @@ class ToolkitSdk:
     exports: tuple[Path, ...]
     identity: str
     gpu_codes: Path | None = None
+    unfit: str | None = None
 
     def known_codes(self) -> tuple[str, ...] | None:
         """The codes in ``gpu_codes``; ``None`` while the compiler was not asked yet."""

@@ -122,6 +122,7 @@ class Describer:
             exports=tuple(entry / EXPORTS / f"{name}.txt" for name in names),
             identity=entry.name,
             kind=request.framework,
+            made=self._sources.must_be_made(taken),
         )
 
     def _stubs_key(self, tables: StoreKey, host: HostCompiler) -> StoreKey:
