@@ -67,6 +67,19 @@ include = ["src"]
 cuda-flags = ["--maxrregcount=64"]
 cuda-capabilities = ["7.0", "8.0", "9.0a", "9.0", "12.0+PTX"]
 """
+FOR_ROCM = (
+    TOML.replace('"metal"]', '"rocm"]')
+    + """
+[kernel.amd]
+backend = "rocm"
+depends = ["torch"]
+src = ["src/device.cu", "src/own.hip", "src/launch.cc"]
+include = ["src"]
+hip-flags = ["-munsafe-fp-atomics", "--offload-compress"]
+rocm-archs = ["gfx942", "gfx940", "gfx90a", "gfx1100"]
+"""
+)
+ROCM_NAMES = ("torch213-cxx11-rocm72-x86_64-linux",)
 NAMES = ("torch213-cxx11-cpu-x86_64-linux", "torch213-cxx11-cu130-x86_64-linux", "torch-metal")
 FILES = {
     "torch-ext/bind.cpp": "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, m) {}",
@@ -74,6 +87,7 @@ FILES = {
     "src/plain.c": "",
     "src/device.cu": "",
     "src/launch.cc": "",
+    "src/own.hip": "",
     "csrc/shared.h": "",
     "torch-ext/two_halves/notes.txt": "",
 }
@@ -101,6 +115,19 @@ def oneapi(version: str = "2026.0") -> ToolkitSdk:
         libraries=STORE / "xpu-stubs",
         exports=(STORE / "xpu" / "exports" / "libsycl.so.9.txt",),
         identity=f"xpu-{version}-0123456789abcdef",
+    )
+
+
+def amd(unfit: str | None = None) -> ToolkitSdk:
+    """A ROCm toolkit."""
+    return ToolkitSdk(
+        toolkit=Toolkit(backend=Backend("rocm"), version="7.2"),
+        compiler=STORE / "rocm" / "lib" / "llvm" / "wrap" / "clang++",
+        include=(STORE / "rocm" / "include",),
+        libraries=STORE / "rocm-stubs",
+        exports=(STORE / "rocm" / "exports" / "libamdhip64.so.7.txt",),
+        identity="rocm-7.2-0123456789abcdef",
+        unfit=unfit,
     )
 
 

@@ -35,6 +35,7 @@ OPEN_CONNECTIONS = {"store", "hub"}
 START_PROCESSES = {"git", "engine", "toolchain", "backends", "load", "environments"}
 PRINT = {
     "cli",
+    "backends/rocm/hipify.py",
     "engine/inspect.py",
     "engine/precompiled.py",
     "load/probe/answers.py",

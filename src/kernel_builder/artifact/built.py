@@ -80,6 +80,12 @@ class BuiltVariant:
         return tuple(str(arch) for arch in archs) if isinstance(archs, list) else ()
 
     @property
+    def trial(self) -> str:
+        """Why it must not be published, as it records that it was built to be tried alone; empty where it was not."""
+        reason = _table(_table(self.metadata, "provenance"), "trial").get("reason", "")
+        return reason if isinstance(reason, str) else ""
+
+    @property
     def sources(self) -> Mapping[str, object]:
         """What it records of the sources that it was built from; empty where it records nothing."""
         return _table(_table(self.metadata, "provenance"), "sources")

@@ -3,26 +3,23 @@
 fatbin (CUDA): ``.nv_fatbin`` holds fat binaries one after another. Each has a header (magic, version, header size, size
 of the rest) and entries: kind (1 PTX, 2 machine code), header size, size, and the number of the architecture. How
 ``a`` and ``f`` architectures are marked was measured with nvcc 13.0: bits 20 and 21 of the entry's flags.
-offload-bundle (ROCm): ``.hip_fatbin`` holds clang's offload bundles ("Clang Offload Bundler", LLVM's documentation).
+offload-bundle (ROCm): ``.hip_fatbin`` holds clang's offload bundles (:mod:`kernel_builder.binary.offload_bundle`).
 """
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kernel_builder.binary.elf import Buffer, NamedSection
+from kernel_builder.binary.offload_bundle import code_objects
 
 _FATBIN_MAGIC = b"\x50\xed\x55\xba"
 _FATBIN = struct.Struct("<4sHHQ")
 _ENTRY = struct.Struct("<HHIQIIHHIIIQ")
 _PTX, _SASS = 1, 2
 _ARCH_SPECIFIC, _FAMILY_SPECIFIC = 1 << 20, 1 << 21
-_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
-_COMPRESSED_BUNDLE = b"CCOB"
-_TARGET = re.compile(r"hip(?:v4)?-amdgcn-amd-amdhsa-{1,2}(gfx[0-9a-f]+)")
 _MAX_ENTRIES = 1 << 18
 
 
@@ -31,11 +28,12 @@ class DeviceCode:
     """The architectures that a library has code for.
 
     ``machine_code`` are capabilities (``9.0a``) or ROCm architectures (``gfx90a``), ``ptx`` capabilities alone.
-    ``unread`` says what could not be told, one sentence each.
+    ``versions`` are those of AMD's code objects. ``unread`` says what could not be told, one sentence each.
     """
 
     machine_code: frozenset[str]
     ptx: frozenset[str] = frozenset()
+    versions: frozenset[int] = frozenset()
     unread: tuple[str, ...] = ()
 
 
@@ -106,37 +104,13 @@ def read_offload_bundle(data: Buffer, sections: tuple[NamedSection, ...]) -> Dev
     areas = [(s.offset, min(s.offset + s.size, len(data))) for s in sections if s.name == ".hip_fatbin" and s.occupies]
     if not areas:
         return None
-    found: set[str] = set()
-    unread: dict[str, None] = {}
-    for start, end in areas:
-        if data.find(_COMPRESSED_BUNDLE, start, min(end, start + 16)) >= 0:
-            unread["its bundles of GPU code are compressed"] = None
-        at = data.find(_BUNDLE, start, end)
-        for _ in range(_MAX_ENTRIES):
-            if at < 0:
-                break
-            found |= set(_bundle_targets(data, at, end))
-            at = data.find(_BUNDLE, at + len(_BUNDLE), end)
-    return DeviceCode(machine_code=frozenset(found), unread=tuple(unread))
-
-
-def _bundle_targets(data: Buffer, at: int, end: int) -> Iterator[str]:
-    at += len(_BUNDLE)
-    if at + 8 > end:
-        return
-    (count,) = struct.unpack_from("<Q", data, at)
-    at += 8
-    for _ in range(min(count, 1024)):
-        if at + 24 > end:
-            return
-        _, _, length = struct.unpack_from("<QQQ", data, at)
-        at += 24
-        if length > 256 or at + length > end:
-            return
-        match = _TARGET.match(data[at : at + length].decode("ascii", "replace"))
-        if match is not None:
-            yield match[1]
-        at += length
+    unread: list[str] = []
+    found = [one for start, end in areas for one in code_objects(data, start, end, unread.append)]
+    return DeviceCode(
+        machine_code=frozenset(one.architecture for one in found),
+        versions=frozenset(one.version for one in found),
+        unread=tuple(dict.fromkeys(unread)),
+    )
 
 
 READERS: Mapping[str, Callable[[Buffer, tuple[NamedSection, ...]], DeviceCode | None]] = {

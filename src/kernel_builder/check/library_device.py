@@ -12,6 +12,7 @@ from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import VariantDir, join
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import is_architecture
+from kernel_builder.variants.names import ArchVariant
 
 NO_CODE = rule(
     "KB141",
@@ -40,6 +41,17 @@ UNREAD_CODE = rule(
     remedy="Inspect it with the GPU vendor's tools.",
     source="kernel-builder",
 )
+OLD_LOADERS = rule(
+    "KB144",
+    "code-object-version",
+    Severity.WARNING,
+    summary="GPU code is of a version that the variant's toolkit can load",
+    rationale="Loaders refuse code objects of a version that they do not know; the first launch fails.",
+    remedy="Compile with that toolkit's own compiler, without -mcode-object-version.",
+    source='LLVM, "User Guide for AMDGPU Backend", code object versions',
+)
+_LOADED = {4: (4, 5), 5: (6, 0), 6: (6, 4)}
+"""Version of AMD's code objects -> the first release of ROCm whose own compiler makes it."""
 
 
 def _archs(variant: VariantDir) -> list[str] | None:
@@ -62,7 +74,7 @@ def _code(variant: VariantDir, reader: str) -> list[DeviceCode]:
     return found
 
 
-@checks(VariantDir, NO_CODE, UNNAMED_CODE, UNREAD_CODE)
+@checks(VariantDir, NO_CODE, UNNAMED_CODE, UNREAD_CODE, OLD_LOADERS)
 def device_code(variant: VariantDir, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
     """Compares the GPU code in a variant's libraries with the metadata."""
     archs = _archs(variant)
@@ -74,6 +86,7 @@ def device_code(variant: VariantDir, settings: Settings) -> Iterator[Finding]:  
     unread = sorted({reason for part in code for reason in part.unread})
     for reason in unread:
         yield UNREAD_CODE.at(place, f"cannot read all GPU code of its libraries: {reason}")
+    yield from _versions(variant, frozenset[int]().union(*(part.versions for part in code)))
     machine_code = frozenset[str]().union(*(part.machine_code for part in code))
     ptx = frozenset[str]().union(*(part.ptx for part in code))
     if archs is None or not all(is_architecture(backend, arch) for arch in archs):
@@ -97,3 +110,19 @@ def device_code(variant: VariantDir, settings: Settings) -> Iterator[Finding]:  
 
 def _them(items: list[str]) -> str:
     return "it" if len(items) == 1 else "them"
+
+
+def _versions(variant: VariantDir, versions: frozenset[int]) -> Iterator[Finding]:
+    """Versions of code objects that the toolkit of the variant's name does not make."""
+    named = variant.variant
+    toolkit = named.compute.version if isinstance(named, ArchVariant) else None
+    for version in sorted(versions):
+        since = _LOADED.get(version)
+        if since is None:
+            yield OLD_LOADERS.at(variant.shown, f"its GPU code is of version {version}, which is no longer made")
+        elif toolkit is not None and toolkit < since:
+            first, has = (".".join(map(str, numbers)) for numbers in (since, toolkit))
+            yield OLD_LOADERS.at(
+                variant.shown,
+                f"its GPU code is of version {version}, which came with {first}; it is for {has}",
+            )

@@ -165,6 +165,15 @@ PARTIAL = rule(
     remedy="Build it whole with: kernel-builder build.",
     source="kernel-builder",
 )
+TRIAL = rule(
+    "KB435",
+    "trial-build",
+    Severity.WARNING,
+    summary="Variants are built with a toolkit of the release that they name",
+    rationale="It was built to see that it compiles, links and loads. Users' machines have the release itself.",
+    remedy="Build it with a toolkit of that release: kernel-builder toolchain explain shows where it can come from.",
+    source="kernel-builder",
+)
 SHARED_ID = rule(
     "KB440",
     "id-shared",
@@ -543,6 +552,15 @@ def whole(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
             line=_line_of(variant, "partial"),
             hint=f"build it whole with: kernel-builder build --variant {variant.name}",
         )
+
+
+@checks(VariantDir, TRIAL)
+def tried(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
+    """Whether it was built to be tried alone."""
+    reason = BuiltVariant(path=variant.path, metadata=variant.metadata or {}).trial
+    if reason:
+        said = f"built to be tried, not to be published: {printable(reason)}"
+        yield TRIAL.at(_place(variant), said, symbol="provenance.trial", line=_line_of(variant, "trial"))
 
 
 @checks(BuildFolder, STALE)

@@ -61,12 +61,13 @@ def check_source(
     What loading the variants shows is judged as well, where ``proving`` says how; what a build has shown counts.
 
     Warnings, and builds from what is in no commit, are told. Raises :class:`BuildError` with the findings that are
-    errors, for variants that lack architectures, and, unless ``allow_stale``, for those that were built from other
-    sources than those beside them.
+    errors, for variants that lack architectures or were built to be tried alone, and, unless ``allow_stale``, for those
+    that were built from other sources than those beside them.
     """
     for note in source.notes:
         reporter.emit(Notice(message=note, warning=True))
     _refuse_partial(source)
+    _refuse_trials(source)
     _judge_age(source, reporter, allow_stale=allow_stale)
     files = tuple(file for variant in source.variants for file in variant_files(variant, source.folder))
     report = check_paths(
@@ -134,6 +135,20 @@ def _refuse_partial(source: UploadSource) -> None:
         raise BuildError(
             f"built for some of their architectures only (--arch or --fast): {told}; nothing was uploaded",
             hint=f"build them whole with: kernel-builder build {source.directory} {wanted}",
+        )
+
+
+def _refuse_trials(source: UploadSource) -> None:
+    trials = {variant.name: variant.trial for variant in source.variants if variant.trial}
+    if trials:
+        reasons: dict[str, list[str]] = {}
+        for name, reason in trials.items():
+            reasons.setdefault(reason, []).append(name)
+        told = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+        raise BuildError(
+            f"built to be tried, not to be published: {told}; nothing was uploaded",
+            hint="build them with a toolkit of that release; 'kernel-builder toolchain explain' shows where it can come"
+            " from",
         )
 
 

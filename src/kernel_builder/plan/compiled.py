@@ -75,6 +75,7 @@ class CompiledVariant:
         by_project = self.toolchain.by_project
         for part in by_project:
             self.remarks.note(str(part))
+        self._tell_trial()
         return VariantPlan(
             variant=self.kept.variant,
             ops_id=ops_id,
@@ -91,6 +92,7 @@ class CompiledVariant:
                 archs=archs,
                 by_project=by_project,
                 left_out=left_out(effective),
+                toolchain=self.toolchain,
                 slim=self.headers if any(tree.name == SLIM for one in actions for tree in one.trees) else None,
             ),
             sections=effective,
@@ -306,6 +308,13 @@ class CompiledVariant:
             built = ", ".join(dict.fromkeys(str(one) for section in sections for one in section.effective))
             text = "{variants}: built for {built} only, which upload refuses; kernel-builder build builds the rest"
             self.remarks.note(text, variants=self.kept.name, built=built)
+
+    def _tell_trial(self) -> None:
+        """What was compiled by a toolkit of no release must not be taken for a build that can be published."""
+        toolkit = self.toolchain.toolkit
+        if toolkit is not None and toolkit.unfit is not None:
+            text = "{variants}: built to be tried, which upload refuses: {reasons}"
+            self.remarks.warn(text, variants=self.kept.name, reasons=toolkit.unfit)
 
     def _is_skipped(self, section: Section) -> bool:
         toolkit, minver = self.toolchain.toolkit, section.toolkit_minver

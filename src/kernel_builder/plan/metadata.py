@@ -15,7 +15,7 @@ from kernel_builder.config.model import KernelDependency, Project
 from kernel_builder.config.settings import FILE_NAME
 from kernel_builder.project.identity import Identity
 from kernel_builder.project.inputs import source_record
-from kernel_builder.toolchain.model import ProjectPart
+from kernel_builder.toolchain.model import ProjectPart, Toolchain
 
 
 def _dependency(dependency: KernelDependency) -> dict[str, object]:
@@ -33,13 +33,15 @@ def provenance(
     by_project: tuple[ProjectPart, ...] = (),
     slim: Headers | None = None,
     left_out: tuple[str, ...] = (),
+    toolchain: Toolchain | None = None,
 ) -> dict[str, object]:
     """Who built it and from which commit; without a commit there is no ``kernel`` entry (contract 4.3).
 
     ``sources`` tell whether a build is one of the sources beside it. What it was compiled with comes from the builder's
     own sources, but for the parts ``by_project``, whose source the project named. ``slim`` is that of :func:`describe`.
-    ``partial`` is there where the architectures ``left_out`` are not. Readers pass over keys that they do not know
-    (contract 4.1).
+    ``partial`` is there where the architectures ``left_out`` are not, ``trial`` where what ``toolchain`` compiles must
+    not be published, ``framework-headers`` where these were made of those of another build. Readers pass over keys that
+    they do not know (contract 4.1).
     """
     document: dict[str, object] = {"kernel-builder": {"version": __version__}}
     if identity.commit is not None:
@@ -51,6 +53,10 @@ def provenance(
         document["device-headers"] = slim.value
     if left_out:
         document["partial"] = {"left-out": sorted(left_out)}
+    if toolchain is not None and toolchain.framework.made:
+        document["framework-headers"] = "made of those of a build for another backend"
+    if toolchain is not None and toolchain.toolkit is not None and toolchain.toolkit.unfit is not None:
+        document["trial"] = {"reason": toolchain.toolkit.unfit}
     return document
 
 
@@ -63,12 +69,13 @@ def describe(
     by_project: tuple[ProjectPart, ...] = (),
     slim: Headers | None = None,
     left_out: tuple[str, ...] = (),
+    toolchain: Toolchain | None = None,
 ) -> dict[str, object]:
     """The document for ``backend``, in the contract's key order, without its digest.
 
     ``archs`` are what the variant has device code for; none means 'unknown'. ``by_project`` is that of its toolchain.
     ``slim`` says how slim headers were used for device code, if they were, ``left_out`` what sections
-    are compiled for in a whole build, but not in this one.
+    are compiled for in a whole build, but not in this one. ``toolchain`` is what it was compiled with.
     """
     options = project.backend_options.get(backend)
     dependencies = [*project.kernel_depends, *(options.kernel_depends if options else ())]
@@ -86,5 +93,5 @@ def describe(
     document["python-depends"] = _unique([*project.python_depends, *(options.python_depends if options else ())])
     document["kernel-depends"] = [_dependency(dependency) for dependency in dict.fromkeys(dependencies)]
     document["backend"] = {"type": backend.value, **({"archs": names} if names else {})}
-    document["provenance"] = provenance(identity, by_project, slim, left_out)
+    document["provenance"] = provenance(identity, by_project, slim, left_out, toolchain)
     return document

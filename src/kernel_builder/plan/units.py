@@ -67,7 +67,8 @@ def merge(backend: Backend, sections: tuple[SectionInput, ...]) -> Units:
     should compile. (That a file has contradicting flags in two sections is said when ``build.toml`` is read.)
     """
     compiling = [other for other in Backend if other.has_module and other is not backend]
-    others = {suffix: other for other in compiling for suffix in other.sources if suffix not in backend.sources}
+    # Of several that compile it, the first in the table: the others make it theirs.
+    others = {suffix: other for other in reversed(compiling) for suffix in other.sources}
     elsewhere = _OTHER_SOURCES.union(*(other.sources for other in Backend))
     units: dict[str, Unit] = {}
     warnings: list[str] = []
@@ -77,7 +78,7 @@ def merge(backend: Backend, sections: tuple[SectionInput, ...]) -> Units:
             source = posixpath.normpath(written)
             suffix = suffix_of(source)
             language = backend.value if suffix in backend.sources else HOST_LANGUAGES.get(suffix)
-            if language is None and suffix in others:
+            if language is None and suffix in others and suffix not in backend.sources:
                 misplaced.append(f"{source} (in {section.id}) is a {others[suffix].label} source")
                 continue
             if language is None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shutil
 import struct
+import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,11 @@ from kernel_builder.binary.device_code import read_fatbin
 from kernel_builder.binary.elf import mapped
 from kernel_builder.check.subject import LibraryFile
 from kernel_libraries import CUDA, ID, INIT, Workshop, messages
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 PTX, SASS, A, F = 1, 2, 1 << 20, 1 << 21
 ROCM = "torch213-cxx11-rocm72-x86_64-linux"
@@ -26,10 +35,38 @@ def fatbin(*entries: tuple[int, int, int], version: int = 1) -> bytes:
     return struct.pack("<IHHQ", 0xBA55ED50, version, 16, len(body)) + body
 
 
-def bundle(*targets: str) -> bytes:
-    """A bundle of clang's with empty code for targets."""
+MACH = {"gfx90a": 0x3F, "gfx942": 0x4C, "gfx950": 0x4F, "gfx1100": 0x41}
+
+
+def code_object(arch: str, abi: int = 4, machine: int = 224) -> bytes:
+    """The beginning of an ELF file for a chip; ``abi`` 2 is code object version 4, 4 is version 6."""
+    ident = b"\x7fELF" + bytes([2, 1, 1, 64, abi]) + bytes(7)
+    return struct.pack(
+        "<16sHHIQQQIHHHHHH", ident, 3, machine, 1, 0, 0, 0, MACH.get(arch, 0), 64, 0, 0, 0, 0, 0
+    ) + bytes(64)
+
+
+def bundle(*targets: str, abi: int = 4, codes: tuple[bytes, ...] = ()) -> bytes:
+    """A bundle of clang's with code for targets; the host's is empty."""
+    made = codes or tuple(
+        b"" if target.startswith("host-") else code_object(re.findall(r"gfx[0-9a-f]+", target)[0], abi)
+        for target in targets
+    )
     head = b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<Q", len(targets))
-    return head + b"".join(struct.pack("<QQQ", 4096, 0, len(t)) + t.encode() for t in targets)
+    at = len(head) + sum(24 + len(target) for target in targets)
+    for target, code in zip(targets, made, strict=True):
+        head += struct.pack("<QQQ", at, len(code), len(target)) + target.encode()
+        at += len(code)
+    return head + b"".join(made)
+
+
+def compressed(inner: bytes, version: int, method: int) -> bytes:
+    """The same, packed as the bundler packs it."""
+    packed = zlib.compress(inner) if method == 0 else zstd.compress(inner)
+    digest = int.from_bytes(hashlib.md5(inner, usedforsecurity=False).digest()[:8], "little")
+    form = {1: "<4sHHIQ", 2: "<4sHHIIQ", 3: "<4sHHQQQ"}[version]
+    total = () if version == 1 else (struct.calcsize(form) + len(packed),)
+    return struct.pack(form, b"CCOB", version, method, *total, len(inner), digest) + packed
 
 
 def with_section(workshop: Workshop, name: str, contents: bytes) -> Path:
@@ -88,19 +125,97 @@ def test_a_cpu_variant_and_malformed_archs_are_not_judged(workshop: Workshop) ->
     assert messages(cuda(workshop, fatbin((SASS, 80, 0)), "sm_80"), "KB14") == []
 
 
-def test_rocm_bundles_are_compared(workshop: Workshop) -> None:
-    code = bundle(
+def rocm(workshop: Workshop, contents: bytes, *archs: str, name: str = ROCM) -> Path:
+    """A ROCm variant with bundles, and these archs in its metadata."""
+    library = with_section(workshop, ".hip_fatbin", contents)
+    return workshop.variant(name, library, backend={"type": "rocm", "archs": list(archs)})
+
+
+THREE = (
+    bundle(
         "host-x86_64-unknown-linux-gnu-", "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-", "hip-amdgcn-amd-amdhsa--gfx1100"
-    )
-    library = with_section(workshop, ".hip_fatbin", code + bytes(64) + bundle("hipv4-amdgcn-amd-amdhsa--gfx942"))
-    right = workshop.variant(ROCM, library, backend={"type": "rocm", "archs": ["gfx1100", "gfx90a", "gfx942"]})
-    assert messages(right, "KB14") == []
-    wrong = workshop.variant(ROCM, library, backend={"type": "rocm", "archs": ["gfx1100", "gfx90a", "gfx950"]})
-    assert len(messages(wrong, "KB141")) == len(messages(wrong, "KB142")) == 1
-    packed = with_section(workshop, ".hip_fatbin", b"CCOB" + bytes(64))
-    unread = workshop.variant(ROCM, packed, backend={"type": "rocm", "archs": ["gfx90a"]})
-    assert len(messages(unread, "KB143")) == 1
-    assert messages(unread, "KB141") == []
+    ),
+    bundle("hipv4-amdgcn-amd-amdhsa--gfx942"),
+)
+PACKED = [(version, method) for version in (1, 2, 3) for method in (0, 1)]
+
+
+def test_rocm_bundles_are_compared(workshop: Workshop) -> None:
+    code = THREE[0] + bytes(4096) + THREE[1]
+    assert messages(rocm(workshop, code, "gfx1100", "gfx90a", "gfx942"), "KB14") == []
+    wrong = rocm(workshop, code, "gfx1100", "gfx90a", "gfx950")
+    assert messages(wrong, "KB141") == ["no GPU code for gfx950; found code for: gfx1100, gfx90a, gfx942"]
+    assert messages(wrong, "KB142") == ["the metadata does not list gfx942, but the libraries have GPU code for it"]
+
+
+@pytest.mark.parametrize(("version", "method"), PACKED)
+def test_compressed_bundles_are_read_behind_each_other(version: int, method: int, workshop: Workshop) -> None:
+    code = compressed(THREE[0], version, method) + bytes(100) + compressed(THREE[1], version, method) + THREE[1]
+    assert messages(rocm(workshop, code, "gfx1100", "gfx90a", "gfx942"), "KB14") == []
+    assert len(messages(rocm(workshop, code, "gfx1100"), "KB142")) == 1
+
+
+@pytest.mark.parametrize(
+    ("damaged", "said"),
+    [
+        (THREE[0][:30], "a bundle of GPU code that is truncated"),
+        (THREE[0][:-70], "a bundle of GPU code that is truncated: hip-amdgcn-amd-amdhsa--gfx1100 ends behind it"),
+        (
+            THREE[0].replace(struct.pack("<Q", 3), struct.pack("<Q", 2**40)),
+            "1099511627776 entries, which is implausible",
+        ),
+        (bundle("hipv4-amdgcn-amd-amdhsa--gfx90a", codes=(b"",)), "no code for gfx90a, but an entry for it"),
+        (bundle("hipv4-amdgcn-amd-amdhsa--gfx90a", codes=(bytes(128),)), "for gfx90a that is not a code object"),
+        (bundle("hipv4-amdgcn-amd-amdhsa--gfx90a", codes=(code_object("gfx90a", machine=62),)), "not a code object"),
+        (
+            bundle("hipv4-amdgcn-amd-amdhsa--gfx90a", codes=(code_object("gfx942"),)),
+            "for gfx90a whose code is for gfx942",
+        ),
+        (bundle("hipv4-amdgcn-amd-amdhsa--gfx90a", abi=9), "a code object for gfx90a of an unknown version"),
+        (
+            bundle("openmp-nvptx64--sm_80", codes=(bytes(64),)),
+            "code for openmp-nvptx64--sm_80, which is not an AMD GPU",
+        ),
+        (b"something else" + bytes(50), "contents that are not bundles of GPU code"),
+        (compressed(THREE[0], 3, 1)[:20], "a compressed bundle of GPU code that is truncated"),
+        (compressed(THREE[0], 3, 1)[:-9], "a compressed bundle of GPU code that is truncated"),
+        (compressed(THREE[0], 2, 0)[:-6] + b"damage", "a compressed bundle of GPU code that is damaged"),
+        (compressed(THREE[0], 2, 1)[:-6] + b"damage", "a compressed bundle of GPU code that is damaged"),
+        (compressed(THREE[0], 3, 0).replace(b"CCOB\3", b"CCOB\7"), "version 7, which is not known"),
+        (compressed(b"not a bundle", 3, 0), "a compressed bundle that holds something else"),
+        (struct.pack("<4sHHQQQ", b"CCOB", 3, 5, 40, 8, 0) + bytes(8), "compressed by method 5, which is not known"),
+    ],
+)
+def test_damaged_bundles_are_notes_and_no_errors(damaged: bytes, said: str, workshop: Workshop) -> None:
+    variant = rocm(workshop, damaged, "gfx90a", "gfx1100")
+    (note,) = messages(variant, "KB143")
+    assert said in note
+    assert messages(variant, "KB141") == []
+
+
+def test_what_follows_a_damaged_bundle_is_read(workshop: Workshop) -> None:
+    broken = compressed(THREE[0], 3, 1)[:-6] + b"damage"
+    for damaged in (b"something else", compressed(b"not a bundle", 3, 0), broken):
+        variant = rocm(workshop, damaged + bytes(16) + THREE[1], "gfx90a")
+        assert len(messages(variant, "KB143")) == 1
+        assert messages(variant, "KB142") == [
+            "the metadata does not list gfx942, but the libraries have GPU code for it"
+        ]
+
+
+@pytest.mark.parametrize(
+    ("abi", "name", "expected"),
+    [
+        (4, ROCM, []),
+        (2, ROCM, []),
+        (4, ROCM.replace("rocm72", "rocm63"), ["its GPU code is of version 6, which came with 6.4; it is for 6.3"]),
+        (3, ROCM.replace("rocm72", "rocm63"), []),
+        (1, ROCM, ["its GPU code is of version 3, which is no longer made"]),
+    ],
+)
+def test_versions_of_code_objects_fit_the_release(abi: int, name: str, expected: list[str], workshop: Workshop) -> None:
+    variant = rocm(workshop, bundle("hipv4-amdgcn-amd-amdhsa--gfx942", abi=abi), "gfx942", name=name)
+    assert messages(variant, "KB144") == expected
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from kernel_builder.toolchain.model import (
     Family,
     HostCompiler,
 )
-from planned import FILES, GXX, NAMES, TOML, make_plan
+from planned import CUDA, FILES, FOR_ROCM, GXX, NAMES, ROCM_NAMES, TOML, amd, make_plan
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden" / "plan"
 
@@ -35,7 +35,7 @@ def plan_for(make_project: ProjectMaker) -> Planner:
     """Plans the project of a ``build.toml`` for the variants that are named."""
 
     def make(toml: str, names: tuple[str, ...], host: HostCompiler = GXX) -> BuildPlan:
-        return make_plan(make_project("two-halves", FILES, toml=toml), names, host)
+        return make_plan(make_project("two-halves", FILES, toml=toml), names, host, toolkits=[CUDA, amd()])
 
     return make
 
@@ -59,7 +59,11 @@ STABLE_NAMES = ("torch-stable-abi211-cpu-x86_64-linux", "torch-stable-abi211-cu1
 
 @pytest.mark.parametrize(
     ("toml", "names", "golden"),
-    [(TOML, NAMES, "two-halves.json"), (STABLE, STABLE_NAMES, "two-halves-stable-abi.json")],
+    [
+        (TOML, NAMES, "two-halves.json"),
+        (STABLE, STABLE_NAMES, "two-halves-stable-abi.json"),
+        (FOR_ROCM, ROCM_NAMES, "two-halves-rocm.json"),
+    ],
 )
 def test_plans_are_the_same_on_every_machine(
     plan_for: Planner, toml: str, names: tuple[str, ...], golden: str, tmp_path: Path

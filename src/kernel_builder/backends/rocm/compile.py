@@ -31,7 +31,6 @@ from kernel_builder.backends.protocol import NOTHING, Selected, UnitActions
 from kernel_builder.backends.rocm import hipify
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import Architecture
-from kernel_builder.errors import ConfigError
 from kernel_builder.toolchain.model import Family, ToolkitSdk
 from kernel_builder.variants.support import SupportTable
 from kernel_builder.versions import Version
@@ -51,7 +50,6 @@ _UNDEFINED = ("__HIP_NO_HALF_CONVERSIONS__", "__HIP_NO_HALF_OPERATORS__")
 _HOST_TARGET, _DEVICE_TARGET = "host-x86_64-unknown-linux-gnu-", "hipv4-amdgcn-amd-amdhsa--"
 _MEMORY = int(1.5 * GIB)
 _SMALL = 1 << 28
-_RELOCATABLE = {"-fgpu-rdc", "--gpu-rdc"}
 _COMPRESS, _PLAIN = {"--offload-compress", "-offload-compress"}, {"--no-offload-compress", "-no-offload-compress"}
 
 
@@ -142,12 +140,6 @@ class _Source:
 
     def __init__(self, context: Context, toolkit: ToolkitSdk, unit: Unit, flags: tuple[str, ...]) -> None:
         self._context, self._unit, self._flags = context, unit, flags
-        relocatable = [flag for flag in flags if flag in _RELOCATABLE]
-        if relocatable:
-            raise ConfigError(
-                f"hip-flags of {unit.source} have {relocatable[0]}: device code that is linked across files is not"
-                " supported"
-            )
         word = context.places.word
         root = _mirror(context) if _is_hipified(unit) else context.layout.root
         self._text = word(root / unit.source)
@@ -190,7 +182,7 @@ class _Source:
         depfile = word(log.with_suffix(".d"))
         # For a device, clang's driver passes on what is asked of dependency files, but not where they go.
         lists = ("-dependency-file", depfile, "-MT", made)
-        listed = ("-MMD", "-MF", depfile, "-MQ", made)
+        listed: tuple[str, ...] = ("-MMD", "-MF", depfile, "-MQ", made)
         if architecture is not None:
             listed = tuple(one for text in lists for one in ("-Xclang", text))
         common = ("-x", "hip", *only, "-c", self._text, "-o", made, *listed)

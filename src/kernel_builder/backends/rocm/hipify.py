@@ -70,9 +70,7 @@ def main(argv: Sequence[str]) -> int:
             continue
         except UnicodeDecodeError as error:
             line = data[: error.start].count(b"\n") + 1
-            sys.stdout.write(
-                f"{path}:{line}: error: hipify takes UTF-8 alone, and this is not: save the file as UTF-8\n"
-            )
+            sys.stdout.write(f"{path}:{line}: error: it is not UTF-8, which hipify needs: save the file as UTF-8\n")
             code = 1
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
