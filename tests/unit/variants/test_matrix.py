@@ -133,7 +133,7 @@ def test_a_tvm_ffi_kernel_has_variants_of_paired_builds_alone() -> None:
 def test_backends_without_a_compiler_are_kept_with_the_obstacle() -> None:
     matrix = all_variants(project(Backend("rocm"), Backend("metal")), TABLE, None)
     obstacles = {entry.name: entry.obstacle or "" for entry in matrix.kept}
-    assert "cannot compile rocm kernels" in obstacles["torch213-cxx11-rocm72-x86_64-linux"]
+    assert obstacles["torch213-cxx11-rocm72-x86_64-linux"] == ""
     assert "only for Linux, not for darwin" in obstacles["torch213-metal-aarch64-darwin"]
 
 
