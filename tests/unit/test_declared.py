@@ -29,6 +29,7 @@ OPTIONAL: Mapping[str, str] = {
 
 ELSEWHERE: Mapping[str, str] = {
     "torch": "only the interpreter that loads a variant imports it; the package itself never needs it",
+    "tvm_ffi": "only the interpreter that loads a tvm-ffi variant imports it",
     "pytest": "only the environment that a kernel's tests run in imports it",
 }
 """Modules that are declared nowhere -> why."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kernel_builder.actions.model import Tool, Tree
 from kernel_builder.actions.places import Places
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.toolchain.model import HostCompiler, Toolchain, ToolkitSdk
 
 
@@ -75,6 +76,11 @@ class Context:
         return Tool(name="c++", path=self.host.cxx, digest=self.host.digest)
 
     @property
+    def is_for_torch(self) -> bool:
+        """Whether the kernel is one of torch's, which gets definitions that others do not (contract 3.5)."""
+        return self.toolchain.framework.kind is FrameworkKind.TORCH
+
+    @property
     def toolkit(self) -> ToolkitSdk | None:
         """The toolkit of the variant's backend, if it has one."""
         return self.toolchain.toolkit
@@ -82,7 +88,12 @@ class Context:
     def trees(self, *libraries: str) -> tuple[Tree, ...]:
         """What a compile may read: the project, the framework, the toolkit, and the named libraries."""
         toolchain = self.toolchain
-        trees = [self.sources, _tree("torch", toolchain.framework.identity, toolchain.framework.include, self.places)]
+        trees = [
+            self.sources,
+            _tree(
+                toolchain.framework.kind.value, toolchain.framework.identity, toolchain.framework.include, self.places
+            ),
+        ]
         if toolchain.toolkit is not None:
             toolkit = toolchain.toolkit
             trees.append(_tree("toolkit", toolkit.identity, toolkit.include, self.places))

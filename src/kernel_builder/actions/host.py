@@ -176,9 +176,9 @@ def module_action(context: Context, generated: Path) -> Action:
 def _libraries(context: Context, framework: str) -> list[str]:
     """What a library is linked with, in order, and where the linker finds it."""
     toolchain, word = context.toolchain, context.places.word
-    sysroot, torch, toolkit = toolchain.sysroot, toolchain.framework, toolchain.toolkit
-    folders = [torch.libraries, *([toolkit.libraries] if toolkit else []), sysroot.libraries]
-    tables = [*torch.exports, *(toolkit.exports if toolkit else ())]
+    sysroot, own, toolkit = toolchain.sysroot, toolchain.framework, toolchain.toolkit
+    folders = [own.libraries, *([toolkit.libraries] if toolkit else []), sysroot.libraries]
+    tables = [*own.exports, *(toolkit.exports if toolkit else ())]
     # A table is named by soname, its stub by the name that -l looks for: libcublas.so.13.txt, libcublas.so.
     needed = [table.name[: table.name.index(".so") + 3] for table in tables]
     return [
@@ -213,7 +213,8 @@ def link_action(context: Context, objects: tuple[str, ...], library: Path, frame
     ``objects`` are words, in plan order. ``framework`` is the library that stays needed even if no symbol of it is
     (``libtorch.so``), because torch's libraries are not in the global scope (F7).
     """
-    layout, sysroot, word = context.layout, context.toolchain.sysroot, context.places.word
+    layout, toolchain, word = context.layout, context.toolchain, context.places.word
+    sysroot = toolchain.sysroot
     exports_map, shim = word(layout.exports_map), word(sysroot.shim)
     command = [
         tool_word(context.cxx),
@@ -245,7 +246,7 @@ def link_action(context: Context, objects: tuple[str, ...], library: Path, frame
         tools=(context.cxx,),
         # What is linked comes from the same places as the headers.
         trees=(
-            *(tree for tree in context.trees() if tree.name in {"torch", "toolkit"}),
+            *(tree for tree in context.trees() if tree.name in {toolchain.framework.kind.value, "toolkit"}),
             Tree(name="glibc", identity=word(sysroot.libraries)),
         ),
     )

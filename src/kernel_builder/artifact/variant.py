@@ -170,7 +170,7 @@ def _fill(stage: Path, plan: VariantPlan, places: Places) -> None:
                 raise BuildError(f"{origin} disappeared while the variant was being installed") from error
         target.chmod(_FILE_MODE)
     if plan.library is not None:
-        target = stage / f"{plan.ops_id}.abi3.so"
+        target = stage / plan.library_name
         _install_library(places.path(plan.library), plan, target)
         target.chmod(_LIBRARY_MODE)
     text = metadata_text(plan, hash_variant(stage))

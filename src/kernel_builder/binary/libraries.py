@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+_OF_TORCH = ("libtorch", "libc10", "libcaffe2")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Allowed:
@@ -21,12 +23,14 @@ class Allowed:
     darwin: frozenset[str]
     windows: frozenset[str]
 
-    def on_linux(self, backend: str | None, *, tvm_ffi: bool) -> frozenset[str]:
-        """Stems for a backend; for every one where it is not known."""
+    def on_linux(self, backend: str | None, *, torch: bool = True, tvm_ffi: bool = False) -> frozenset[str]:
+        """Stems for a backend; for every one where it is not known. ``torch`` and ``tvm_ffi``: whether the library may
+        need that framework's own.
+        """
         stems = self.always | (self.tvm_ffi if tvm_ffi else frozenset())
-        if backend is not None and backend in self.backend:
-            return stems | self.backend[backend]
-        return stems.union(*self.backend.values())
+        own = self.backend.get(backend or "")
+        stems = stems.union(*self.backend.values()) if own is None else stems | own
+        return stems if torch else frozenset(name for name in stems if not name.startswith(_OF_TORCH))
 
 
 @cache

@@ -17,6 +17,9 @@ from kernel_builder.binary.elf import ElfFile, Symbol
 from kernel_builder.binary.glibc import offered_since
 from kernel_builder.binary.mangled import namespace
 from kernel_builder.binary.python_api import is_python, limited_api
+from kernel_builder.binary.stable_abi import looks_like_torch
+from kernel_builder.binary.tvm_ffi import looks_like_tvm_ffi
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.versions import Version
 
 _GNU_OPENMP = re.compile(r"(GOMP|omp)_\w+")
@@ -58,17 +61,24 @@ class Supply:
 
     ``exports`` tells which names the framework of the variant has. It is ``None`` where that release is not at hand;
     then ``looks`` tells what is named like them. ``others`` tells the names of the libraries that come with the
-    framework. ``python`` is the version of the limited API. ``why_not_stable``, where the library keeps to a stable
-    ABI, says why a name of the framework is not part of it; ``None`` when it is. ``c_library`` is the oldest glibc that
-    the library must run on.
+    framework. ``python`` is the version of the limited API; ``None``: it must not need Python. ``why_not_stable``,
+    where the library keeps to a stable ABI, says why a name of the framework is not part of it; ``None`` when it is.
+    ``c_library`` is the oldest glibc that the library must run on. ``openmp``: the framework brings GNU's OpenMP
+    runtime.
     """
 
     exports: Callable[[str], bool] | None
     looks: Callable[[str], bool]
     others: Callable[[str], bool]
-    python: tuple[int, int]
+    python: tuple[int, int] | None
     why_not_stable: Callable[[str], NamedCause | None] | None = None
     c_library: Version | None = None
+    openmp: bool = True
+
+
+def looks_like(framework: FrameworkKind) -> Callable[[str], bool]:
+    """What tells names that are like those of a framework's libraries."""
+    return looks_like_tvm_ffi if framework is FrameworkKind.TVM_FFI else looks_like_torch
 
 
 def unsupplied(elf: ElfFile, supply: Supply) -> tuple[Unsupplied, ...]:
@@ -107,11 +117,18 @@ _Verdict = tuple[Cause, str, str | None] | None
 _NO_PYTHON = (
     "register the ops with TORCH_LIBRARY_EXPAND (see registration.h), and remove pybind11 and Python.h from the sources"
 )
+_NO_MODULE = "it is Python's, but a tvm-ffi kernel must load into any program"
+_TVM_FFI_EXPORTS = (
+    "export the functions with TVM_FFI_DLL_EXPORT_TYPED_FUNC, and remove pybind11 and Python.h from the sources"
+)
+_NO_OPENMP = "it is from GNU's OpenMP runtime, which torch ships, but a tvm-ffi kernel must load without torch"
 
 
 def _limits(name: str, supply: Supply) -> _Verdict:
     """Whether ``name`` is outside of the API that the library keeps to, whoever may have it."""
     if is_python(name):
+        if supply.python is None:
+            return Cause.NOT_LIMITED_API, _NO_MODULE, _TVM_FFI_EXPORTS
         added = limited_api().get(name)
         wanted = f"{supply.python[0]}.{supply.python[1]}"
         if added is None:
@@ -134,8 +151,10 @@ def _is_framework(name: str, supply: Supply) -> bool:
 def _absence(symbol: Symbol, supply: Supply, since: Mapping[str, Version], *, needs_cxx: bool) -> _Verdict:
     """Whether nobody has the name of ``symbol``. ``since``: releases of glibc, by name."""
     name = symbol.name
-    if symbol.binding == "weak" or symbol.version is not None or is_python(name) or _GNU_OPENMP.fullmatch(name):
+    if symbol.binding == "weak" or symbol.version is not None or is_python(name):
         return None
+    if _GNU_OPENMP.fullmatch(name):
+        return None if supply.openmp else (Cause.ABSENT, _NO_OPENMP, "use std::thread, or compile without -fopenmp")
     if _LLVM_OPENMP.fullmatch(name):
         return Cause.LLVM_OPENMP, "it is from LLVM's OpenMP runtime, but torch ships GNU's", "compile with g++"
     if supply.c_library is not None and name in since and not (supply.exports is not None and supply.exports(name)):

@@ -12,7 +12,7 @@ from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.policies import find_policy
 from kernel_builder.check.subject import LibraryFile
 from kernel_builder.toml.nodes import printable
-from kernel_builder.variants.names import ArchVariant, TvmFfiTag
+from kernel_builder.variants.names import ArchVariant
 
 DYNAMIC_CXX = rule(
     "KB105",
@@ -67,8 +67,8 @@ def _allowed_on_linux(library: LibraryFile) -> frozenset[str]:
     """Stems for the backend of the library's variant; for every backend when that is not known."""
     variant = library.variant.variant if library.variant else None
     backend = variant.backend.value if variant is not None else library.variant.backend if library.variant else None
-    tvm_ffi = not isinstance(variant, ArchVariant) or isinstance(variant.tag, TvmFfiTag)
-    return load_allowed().on_linux(backend, tvm_ffi=tvm_ffi)
+    is_tvm_ffi, is_known = library.tvm_ffi is not None, isinstance(variant, ArchVariant)
+    return load_allowed().on_linux(backend, torch=not is_tvm_ffi, tvm_ffi=is_tvm_ffi or not is_known)
 
 
 @checks(LibraryFile, DYNAMIC_CXX, NEEDED)
@@ -85,9 +85,9 @@ def needed(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
         elif own not in allowed:
             yield NEEDED.at(
                 library,
-                f"needs {printable(name)}, which neither torch nor its dependencies provide",
+                f"needs {printable(name)}, which neither {_provider(library)} nor its dependencies provide",
                 symbol=name,
-                hint=_hint(own),
+                hint=_hint(own, library),
             )
 
 
@@ -111,8 +111,16 @@ def libraries_of_old_glibc(library: LibraryFile, settings: Settings) -> Iterator
         yield APART.at(library, text, symbol=soname)
 
 
-def _hint(own: str) -> str | None:
+def _provider(library: LibraryFile) -> str:
+    """The framework that brings what a library may need, for people."""
+    return "tvm-ffi" if library.tvm_ffi else "torch"
+
+
+def _hint(own: str, library: LibraryFile) -> str | None:
     plain = _HASHED.sub("", own)
+    if library.tvm_ffi:
+        of_torch = own in load_allowed().on_linux(None) - load_allowed().on_linux(None, torch=False)
+        return "A tvm-ffi kernel must load without torch; use only tvm-ffi's headers in it." if of_torch else None
     if plain in {"libgomp", "libiomp5", "libomp"}:
         return (
             "A second OpenMP runtime beside torch's own breaks threading. Compile with -fopenmp, but link without it:"

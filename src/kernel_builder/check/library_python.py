@@ -95,6 +95,8 @@ def exported_names(library: LibraryFile) -> frozenset[str]:
 @checks(LibraryFile, TOO_NEW_API, NOT_LIMITED)
 def python_api(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     """Compares the names that a library wants of Python with the limited API of the oldest supported version."""
+    if library.tvm_ffi:  # it may use nothing of Python, as KB126 says
+        return
     floor = ".".join(map(str, settings.python_floor))
     newer: dict[tuple[int, int], list[str]] = defaultdict(list)
     for entry in unsupplied_by(library, settings, Cause.NEWER_PYTHON):
@@ -146,7 +148,7 @@ def _expected(library: LibraryFile) -> str | None:
 @checks(LibraryFile, EXTENSION_NAME, INIT_FUNCTION)
 def extension(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
     """File name and init function of whatever is a Python extension."""
-    if library.error is not None:
+    if library.error is not None or library.tvm_ffi:
         return
     inits = sorted(name for name in exported_names(library) if name.startswith((_INIT, "PyInitU_")))
     module = library.name.split(".", maxsplit=1)[0]

@@ -8,14 +8,24 @@ from functools import partial
 
 from kernel_builder.binary.elf import Symbol
 from kernel_builder.binary.mangled import readable
-from kernel_builder.binary.stable_abi import looks_like_torch, stable_functions, why_not_stable
-from kernel_builder.binary.undefined import Cause, Supply, Unsupplied, has_unbound, unsupplied, unsupplied_names
+from kernel_builder.binary.stable_abi import stable_functions, why_not_stable
+from kernel_builder.binary.tvm_ffi import exported_by_release, looks_like_tvm_ffi
+from kernel_builder.binary.undefined import (
+    Cause,
+    Supply,
+    Unsupplied,
+    has_unbound,
+    looks_like,
+    unsupplied,
+    unsupplied_names,
+)
 from kernel_builder.check.library_versions import TOO_NEW, several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.policies import find_policy
 from kernel_builder.check.subject import LibraryFile
 from kernel_builder.check.torch_names import installed_exports
 from kernel_builder.config.backends import Backend
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.variants.names import ArchVariant, StableAbiTag
 from kernel_builder.versions import Version
 
@@ -60,7 +70,6 @@ UNSTABLE = rule(
 _RUNTIMES = {backend.value: re.compile(backend.symbols) for backend in Backend if backend.symbols is not None}
 _TOLD_BY_NAME = frozenset({Cause.NOT_LIMITED_API, Cause.NEWER_PYTHON, Cause.LLVM_OPENMP})
 """Causes for which it does not matter who has a name."""
-_TVM_FFI = re.compile(r"TVMFFI\w+|_ZN?K?\w*3tvm3ffi\w+")
 
 
 def _backends(library: LibraryFile) -> tuple[str, ...]:
@@ -69,10 +78,12 @@ def _backends(library: LibraryFile) -> tuple[str, ...]:
 
 
 def _exports(library: LibraryFile, settings: Settings) -> frozenset[str] | None:
-    """Names that the torch of the library's variant exports; ``None`` where that release is not at hand."""
+    """Names that the framework of the library's variant exports; ``None`` where that release is not at hand."""
     variant = library.variant.variant if library.variant else None
     if variant is None:
         return None
+    if library.tvm_ffi:
+        return frozenset[str]().union(*exported_by_release().values())
     known = settings.torch_exports(variant) if settings.torch_exports else None
     return installed_exports(variant) if known is None else known
 
@@ -84,11 +95,16 @@ def unsupplied_by(library: LibraryFile, settings: Settings, *causes: Cause) -> t
     known = None if _TOLD_BY_NAME.issuperset(causes) else _exports(library, settings)
     target = _stable_target(library, settings)
     limits = find_policy(settings.policy).limits.get(library.elf.machine) if library.elf is not None else None
+    framework = FrameworkKind.TVM_FFI if library.tvm_ffi else FrameworkKind.TORCH
+    is_unknown = library.variant is None or library.variant.variant is None
     supply = Supply(
         exports=None if known is None else known.__contains__,
-        looks=looks_like_torch,
-        others=lambda name: any(pattern.fullmatch(name) for pattern in (*runtimes, _TVM_FFI)),
-        python=settings.python_floor,
+        looks=looks_like(framework),
+        others=lambda name: (
+            any(pattern.fullmatch(name) for pattern in runtimes) or (is_unknown and looks_like_tvm_ffi(name))
+        ),
+        python=None if framework is FrameworkKind.TVM_FFI else settings.python_floor,
+        openmp=framework is FrameworkKind.TORCH,
         why_not_stable=None if target is None else partial(why_not_stable, target=target),
         c_library=limits.newest.get("GLIBC") if limits is not None else None,
     )

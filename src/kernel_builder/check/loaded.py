@@ -133,6 +133,7 @@ def judge_foreign(place: Placed | str, found: tuple[Foreign, ...], ops_id: str) 
         said = {
             "kernel": f"loading it changes ops of namespace {namespace!r} for the whole process{listed}",
             "class": f"loading it registers classes in namespace {namespace!r} instead of its own, {ops_id!r}{listed}",
+            "global": f"loading it registers functions for the whole process in tvm-ffi's registry{listed}",
             "fallback": f"loading it changes what all ops without a kernel do for a dispatch key{listed}",
         }
         ops = f"loading it registers ops in namespace {namespace!r} instead of its own, {ops_id!r}{listed}"
@@ -147,6 +148,8 @@ def _names(found: Sequence[Foreign]) -> str:
 
 def _remedy(namespace: str, kind: str, ones: list[Foreign]) -> str:
     """What to write instead of registrations of one kind in ``namespace``."""
+    if kind == "global":
+        return "Export the function with TVM_FFI_DLL_EXPORT_TYPED_FUNC; it then belongs to the kernel's own library."
     if kind in {"kernel", "fallback"}:
         return "Define an op of the kernel's own and call that one; other ops belong to everybody in the process."
     first = next((one for one in ones if one.name), ones[0])

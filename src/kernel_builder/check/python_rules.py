@@ -283,6 +283,8 @@ def python_version(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
 # --- imports ---
 
 _TORCH = frozenset({"torch", "functorch", "torchgen"})
+_TVM_FFI_USERS = frozenset({"jax", "jax_tvm_ffi", "numpy"})
+"""What a tvm-ffi kernel may import where it can do without: frameworks that it serves besides torch."""
 TORCH_BRINGS = frozenset({"typing_extensions", "sympy", "networkx", "jinja2", "fsspec", "filelock", "mpmath"}).union(
     *(backend.torch.modules for backend in Backend)
 )
@@ -293,9 +295,12 @@ _WITHOUT_TRITON = frozenset(backend.value for backend in Backend if backend.torc
 
 @dataclass(frozen=True, kw_only=True)
 class AllowedModules:
-    """What one kernel may import. ``backends`` are those that it is for."""
+    """What one kernel may import; ``guarded``: only where importing the kernel does not always run it. ``backends`` are
+    those that it is for.
+    """
 
     modules: frozenset[str]
+    guarded: frozenset[str]
     backends: frozenset[str]
 
 
@@ -310,19 +315,22 @@ def allowed_modules(tree: PythonTree) -> AllowedModules:
         modules.add(package.module if package is not None and package.module else name.replace("-", "_"))
         modules.update(package.brings if package is not None else ())
     backends: set[str] = set()
+    guarded = frozenset[str]()
     if tree.variant is not None:
         if tree.variant.backend is not None:
             backends.add(tree.variant.backend)
         variant = tree.variant.variant
         if isinstance(variant, ArchVariant) and isinstance(variant.tag, TvmFfiTag):
             modules.add("tvm_ffi")
+            guarded = _TVM_FFI_USERS
     elif tree.source is not None and tree.source.project is not None:
         project = tree.source.project
         backends.update(backend.value for backend in project.backends)
         if project.framework.kind is FrameworkKind.TVM_FFI:
             modules.add("tvm_ffi")
+            guarded = _TVM_FFI_USERS
     modules.update(backend.torch.plugin for backend in Backend if backend.torch.plugin and backend in backends)
-    return AllowedModules(modules=frozenset(modules), backends=frozenset(backends))
+    return AllowedModules(modules=frozenset(modules), guarded=guarded, backends=frozenset(backends))
 
 
 @checks(PythonTree, REMOVED_MODULE, SELF_IMPORT, GUARDED_SELF_IMPORT, UNDECLARED, OPTIONAL)
@@ -361,7 +369,7 @@ def _judge(
                 module.file, f"{entry.statement}: Python {gone} has no module {top}", line=entry.line, symbol=top
             )
         return None
-    if top in allowed.modules:
+    if top in allowed.modules or (top in allowed.guarded and not always):
         return None
     return _undeclared(package, module, entry, always=always)
 

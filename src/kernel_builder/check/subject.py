@@ -38,7 +38,7 @@ from kernel_builder.errors import ConfigError, Diagnostic, Level, UsageError
 from kernel_builder.files import parse_json
 from kernel_builder.interface.native import ReadFile, compiled_files, listed_sources
 from kernel_builder.toml.nodes import printable
-from kernel_builder.variants.names import Variant, parse_variant
+from kernel_builder.variants.names import ArchVariant, TvmFfiTag, Variant, parse_variant
 
 LIBRARY_SUFFIXES = frozenset({".so", ".pyd", ".dylib", ".dll"})
 MAX_ENTRIES = 100_000
@@ -300,6 +300,13 @@ class LibraryFile:
     def name(self) -> str:
         """Its file name."""
         return self.path.name
+
+    @property
+    def tvm_ffi(self) -> tuple[int, int] | None:
+        """The release of tvm-ffi that its variant is for; ``None`` for one of torch's, or of no variant."""
+        variant = self.variant.variant if self.variant else None
+        tag = variant.tag if isinstance(variant, ArchVariant) else None
+        return tag.version if isinstance(tag, TvmFfiTag) else None
 
     @property
     def format(self) -> str:

@@ -456,6 +456,7 @@ def _load_json(load: LoadResult, backend: Backend) -> dict[str, object]:
         "status": load.status.value,
         "reason": load.reason,
         "ops": [op.name for op in load.ops],
+        "functions": list(load.functions),
         "implemented": {op.name: list(op.keys) for op in load.ops},
         "not-called": list(load.refused),
         "unimplemented": [op.name for op in load.unimplemented(backend)],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kernel_builder.binary.causes import NamedCause
 from kernel_builder.config.backends import HOST, Backend
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.engine.definitions import spell
 from kernel_builder.engine.own_names import demangle, same_but_for_strings
 from kernel_builder.versions import Version
@@ -23,9 +24,10 @@ def table(path: Path) -> frozenset[str]:
     return frozenset(path.read_text(encoding="utf-8", errors="surrogateescape").split("\n"))
 
 
-def not_exported(release: str) -> NamedCause:
+def not_exported(release: str, framework: FrameworkKind) -> NamedCause:
     """The cause where nothing like a name is exported."""
-    what = "use another function: only those that torch marks as TORCH_API or C10_API are exported"
+    marks = "TVM_FFI_DLL" if framework is FrameworkKind.TVM_FFI else "TORCH_API or C10_API"
+    what = f"use another function: only those that {framework.value} marks as {marks} are exported"
     return NamedCause(why=f"{release} does not export it", instead=what)
 
 

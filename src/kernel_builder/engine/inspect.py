@@ -16,6 +16,7 @@ from pathlib import Path
 from kernel_builder.actions.model import Tree
 from kernel_builder.actions.places import Places, expand
 from kernel_builder.binary.elf import ElfError, read_elf
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.engine.own_names import Elsewhere, OwnNames
 from kernel_builder.engine.records import headers
 from kernel_builder.engine.undefined import Missing, UndefinedPolicy, blame, diagnose, find_missing, grouped
@@ -97,11 +98,11 @@ def problem_of(request: Mapping[str, object], places: Places, trees: Sequence[Tr
     if elf.run_paths:
         return f"{library.name} has a run path, {', '.join(elf.run_paths)}: it would look for libraries of this machine"
     python, stable = request["python"], request["stable"]
-    assert isinstance(python, list)  # noqa: S101
     policy = UndefinedPolicy(
         tables=paths("tables"),
-        torch=paths("framework-tables"),
-        python=(python[0], python[1]),
+        framework=FrameworkKind(str(request["framework"])),
+        exports=paths("framework-tables"),
+        python=(python[0], python[1]) if isinstance(python, list) else None,
         stable=Version.parse(stable) if isinstance(stable, str) else None,
         c_library=Version.parse(str(request["c-library"])),
     )

@@ -15,8 +15,9 @@ from pathlib import Path
 from kernel_builder.binary.causes import NamedCause
 from kernel_builder.binary.elf import ElfFile
 from kernel_builder.binary.python_api import is_python
-from kernel_builder.binary.stable_abi import looks_like_torch, why_not_stable
-from kernel_builder.binary.undefined import NOBODY, Supply, unsupplied
+from kernel_builder.binary.stable_abi import why_not_stable
+from kernel_builder.binary.undefined import NOBODY, Supply, looks_like, unsupplied
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.engine.framework_names import framework_cause, not_exported, table
 from kernel_builder.engine.own_names import OwnNames, demangle
 from kernel_builder.versions import Version
@@ -26,14 +27,15 @@ from kernel_builder.versions import Version
 class UndefinedPolicy:
     """What a library may leave undefined: names of these tables (one a line) and Python's limited API.
 
-    ``python`` is the limited API's version. ``torch`` are torch's own tables. With ``stable``, a release of torch, only
-    those of their names may be left undefined that belong to the stable ABI of that release. ``c_library`` is the
-    oldest glibc that the library runs on.
+    ``python`` is the limited API's version; ``None`` where no name of Python's may be needed. ``exports`` are the
+    tables of the ``framework`` itself. With ``stable``, a release of torch, only those of their names may be left
+    undefined that belong to the stable ABI of that release. ``c_library`` is the oldest glibc that the library runs on.
     """
 
     tables: tuple[Path, ...]
-    torch: tuple[Path, ...]
-    python: tuple[int, int]
+    exports: tuple[Path, ...]
+    python: tuple[int, int] | None
+    framework: FrameworkKind = FrameworkKind.TORCH
     stable: Version | None = None
     c_library: Version | None = None
 
@@ -56,12 +58,13 @@ def _within(tables: tuple[Path, ...]) -> Callable[[str], bool]:
 def supply_of(policy: UndefinedPolicy) -> Supply:
     """What the variant of ``policy`` finds when it is loaded, by its export tables."""
     return Supply(
-        exports=_within(policy.torch),
-        looks=looks_like_torch,
+        exports=_within(policy.exports),
+        looks=looks_like(policy.framework),
         others=_within(policy.tables),
         python=policy.python,
         why_not_stable=None if policy.stable is None else partial(why_not_stable, target=policy.stable),
         c_library=policy.c_library,
+        openmp=policy.framework is FrameworkKind.TORCH,
     )
 
 
@@ -97,15 +100,16 @@ def diagnose(missing: Missing, own: OwnNames, policy: UndefinedPolicy, release: 
     cause = own.cause(missing.symbol, missing.readable, missing.used_by)
     if cause is None and missing.reason != NOBODY:
         return missing
-    if cause is None and looks_like_torch(missing.symbol):
-        cause = framework_cause(missing.symbol, missing.readable, policy.torch, release)
+    looks = looks_like(policy.framework)
+    if cause is None and looks(missing.symbol):
+        cause = framework_cause(missing.symbol, missing.readable, policy.exports, release)
     declared = own.declaration(missing.readable) if cause is None else None
     where = f"{declared.place} declares it, but " if declared is not None else ""
-    if cause is None and (declared is not None or not looks_like_torch(missing.symbol)):
+    if cause is None and (declared is not None or not looks(missing.symbol)):
         why = f"{where}neither the project nor a library that it may need defines it"
         cause = NamedCause(why=why, instead="add the source that defines it to 'src'")
     if cause is None:
-        cause = not_exported(release)
+        cause = not_exported(release, policy.framework)
     return replace(missing, reason=cause.why, remedy=cause.instead)
 
 

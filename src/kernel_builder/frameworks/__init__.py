@@ -10,10 +10,8 @@ if TYPE_CHECKING:
     from kernel_builder.frameworks.protocol import FrameworkRules
 
 
-def rules_of(kind: FrameworkKind) -> FrameworkRules:  # noqa: ARG001
-    """The rules of a framework. Kernels of Python alone are loaded with torch, whatever they call themselves; compiled
-    tvm-ffi kernels are left out before anything is planned (:mod:`kernel_builder.variants.matrix`).
-    """
-    from kernel_builder.frameworks.torch import RULES  # noqa: PLC0415  (start-up time: jinja2)
+def rules_of(kind: FrameworkKind) -> FrameworkRules:
+    """The rules of a framework. Kernels of Python alone are loaded with torch."""
+    from kernel_builder.frameworks import torch, tvm_ffi  # noqa: PLC0415  (start-up time: jinja2)
 
-    return RULES
+    return {FrameworkKind.TVM_FFI: tvm_ffi.RULES}.get(kind, torch.RULES)

@@ -13,6 +13,7 @@ from kernel_builder.actions.context import Layout
 from kernel_builder.actions.model import GeneratedFile
 from kernel_builder.actions.places import Places
 from kernel_builder.project.survey import Survey
+from kernel_builder.variants.support import SupportRow
 from kernel_builder.versions import Version
 
 HEAVY = "heavy"
@@ -58,6 +59,22 @@ class FrameworkRules(Protocol):
         """The library that a kernel needs even where it uses no symbol of it."""
         ...
 
+    @property
+    def suffix(self) -> str:
+        """What follows the ops id in the name of a kernel's library on Linux."""
+        ...
+
+    @property
+    def limited_api(self) -> tuple[int, int] | None:
+        """The version of Python's limited API that a kernel's library may use; ``None`` where it must not use any."""
+        ...
+
+    def cxx_standard(self, row: SupportRow) -> int:
+        """The oldest C++ standard (17, 20) that the headers can be compiled with, for a variant with ``row`` behind
+        it.
+        """
+        ...
+
     def marks_of(self, text: bytes) -> frozenset[str]:
         """The marks of a source or header with that text, :data:`HEAVY` and :data:`FIRST` among them; see
         :class:`Survey`.
@@ -95,12 +112,12 @@ class FrameworkRules(Protocol):
         self, layout: Layout, places: Places, *, ops_id: str, unique: str, cxx11_abi: bool
     ) -> tuple[GeneratedFile, ...]:
         """The sources and scripts that are generated for a compiled variant that is linked as ``ops_id``.
-        :meth:`module` is among them.
+        :meth:`module` is among them, if there is one.
         """
         ...
 
-    def module(self, layout: Layout) -> Path:
-        """The generated source of the Python module."""
+    def module(self, layout: Layout) -> Path | None:
+        """The generated source of the Python module; ``None`` where the library is none."""
         ...
 
     def ops_module(self, ops_id: str, *, compiled: bool) -> str:

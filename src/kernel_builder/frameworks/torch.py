@@ -17,6 +17,7 @@ from kernel_builder.frameworks import torch_glue
 from kernel_builder.frameworks.protocol import FIRST, HEAVY, INCLUDES, UMBRELLA, WHOLE, WORDS
 from kernel_builder.frameworks.torch_binding import PLACEHOLDER, early_sources, marks_of
 from kernel_builder.project.survey import REGISTRATION, Survey
+from kernel_builder.variants.support import SupportRow
 from kernel_builder.versions import Version
 
 LIMITED_API = (3, 9)
@@ -56,6 +57,12 @@ class Torch:
     """See :class:`~kernel_builder.frameworks.protocol.FrameworkRules`."""
 
     library = "libtorch.so"
+    suffix = ".abi3.so"
+    limited_api = LIMITED_API
+
+    def cxx_standard(self, row: SupportRow) -> int:
+        """What the headers of that release of torch need."""
+        return row.cxx_standard
 
     def marks_of(self, text: bytes) -> frozenset[str]:
         """See :class:`~kernel_builder.frameworks.protocol.FrameworkRules`."""

@@ -23,6 +23,11 @@ def _environment() -> jinja2.Environment:
     )
 
 
+def template(name: str) -> jinja2.Template:
+    """One of the templates in ``templates/glue``."""
+    return _environment().get_template(name)
+
+
 def _verbatim(name: str) -> str:
     return resources.files("kernel_builder").joinpath("templates", "glue", name).read_text(encoding="utf-8")
 
@@ -48,14 +53,14 @@ def refused_header(name: str) -> str:
 
 def module_source(ops_id: str, unique: str) -> str:
     """C source of the Python module ``ops_id``."""
-    return _environment().get_template("module.c.j2").render(ops_id=ops_id, unique=unique, placeholder=PLACEHOLDER)
+    return template("module.c.j2").render(ops_id=ops_id, unique=unique, placeholder=PLACEHOLDER)
 
 
 def ops_module(ops_id: str, *, compiled: bool) -> str:
     """``_ops.py``: the namespace of the variant it lies in, whatever machine loads it (contract sharp edge 11)."""
-    return _environment().get_template("ops.py.j2").render(ops_id=ops_id, compiled=compiled)
+    return template("ops.py.j2").render(ops_id=ops_id, compiled=compiled)
 
 
 def compatibility_package(python_name: str) -> str:
     """``<python name>/__init__.py`` inside the variant, for ``PYTHONPATH``."""
-    return _environment().get_template("compat.py.j2").render(python_name=python_name)
+    return template("compat.py.j2").render(python_name=python_name)

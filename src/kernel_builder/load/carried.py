@@ -95,7 +95,8 @@ def _files(kernel: Loadable) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in sorted(kernel.directory.rglob("*")):
         name = path.relative_to(kernel.directory).as_posix()
-        if not path.is_file() or BYTECODE in path.parts or name in {_METADATA, f"{kernel.ops_id}.abi3.so"}:
+        library = name.startswith(f"{kernel.ops_id}.") and name.endswith(".so")
+        if not path.is_file() or BYTECODE in path.parts or library or name == _METADATA:
             continue
         data = path.read_bytes()
         if path.suffix == ".py":

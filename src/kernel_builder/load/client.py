@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from kernel_builder import __version__
+from kernel_builder.binary.elf import ElfError, read_elf_file
 from kernel_builder.binary.mangled import readable
+from kernel_builder.binary.tvm_ffi import functions_in
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import UsageError
 from kernel_builder.files import write_text
@@ -37,7 +39,7 @@ from kernel_builder.load.evidence import (
 from kernel_builder.load.proofs import Proofs
 from kernel_builder.load.standins import stand_ins_for
 from kernel_builder.seen import Memory, Sighting, environment_digest
-from kernel_builder.variants.names import Abi, ArchVariant, Platform, StableAbiTag, System, TorchTag, Variant
+from kernel_builder.variants.names import Abi, ArchVariant, Platform, StableAbiTag, System, TorchTag, TvmFfiTag, Variant
 
 _MOST_CRASHES = 3
 # As torch/version.py has them: 13.0, 7.2.53211-e1a6bc5663, 20250302.
@@ -47,6 +49,7 @@ _TOOLKIT = re.compile(r"(20\d\d)0(\d)\d\d\Z|(\d+)\.(\d+)")
 # What a stand-in says before it ends the process.
 _CALLED = re.compile(r"^kernel-builder: the stand-in of (\S+) was called$", re.MULTILINE)
 _COMPILER = "triton"
+_TVM_FFI = "apache-tvm-ffi"
 _DRIVERS = ("/etc/ld.so.cache",)
 """What tells where libraries of drivers are."""
 _DEVICES = ("/dev", "/dev/dri")
@@ -56,12 +59,12 @@ _DEVICES = ("/dev", "/dev/dri")
 class Environment:
     """A Python with torch and the ``kernels`` client.
 
-    ``torch`` is its full version, ``client`` that of ``kernels``. ``toolkits`` are the backends that this torch has, by
-    itself or with a plugin, each with the version of the toolkit that it was built with (``""`` for backends without
-    one); ``devices`` how many devices the drivers offer, for the backends whose driver can be asked. ``platform`` is
-    what the interpreter is a program for, ``environ`` the environment variables, of which it gets those that loading
-    needs. ``sandbox`` confines it while it runs a kernel's code. ``seen`` is what all of this rests on; ``None`` where
-    that cannot be told, or changed just now.
+    ``torch`` is its full version, ``client`` that of ``kernels``, ``tvm_ffi`` that of tvm-ffi (``""``: it has none).
+    ``toolkits`` are the backends that this torch has, by itself or with a plugin, each with the version of the toolkit
+    that it was built with (``""`` for backends without one); ``devices`` how many devices the drivers offer, for the
+    backends whose driver can be asked. ``platform`` is what the interpreter is a program for, ``environ`` the
+    environment variables, of which it gets those that loading needs. ``sandbox`` confines it while it runs a kernel's
+    code. ``seen`` is what all of this rests on; ``None`` where that cannot be told, or changed just now.
     """
 
     python: Path
@@ -70,6 +73,7 @@ class Environment:
     devices: Mapping[Backend, int]
     abi: Abi | None
     client: str = ""
+    tvm_ffi: str = ""
     platform: Platform = field(default_factory=Platform.current)
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     sandbox: Sandbox = field(default_factory=Sandbox)
@@ -103,7 +107,7 @@ class Environment:
         # Python, and what it has of torch and the client, as these files lie on disk.
         stamps = {path: shown[0] if shown else None for path, shown in (self.seen or {"files": {}})["files"].items()}
         parts = hashlib.sha256(json.dumps(stamps, sort_keys=True).encode("utf-8", "surrogateescape")).hexdigest()
-        facts = [str(self.python), self.torch, toolkits, self.client, devices, self.confinement]
+        facts = [str(self.python), self.torch, toolkits, self.client, self.tvm_ffi, devices, self.confinement]
         return [__version__, fingerprint, *facts, variables, parts]
 
     @property
@@ -198,6 +202,7 @@ def find_environment(
             toolkits=_toolkits(answer["versions"], answer["plugins"], platform),
             devices={Backend(name): count for name, count in answer["devices"].items()},
             client=str(answer["client"]),
+            tvm_ffi=str(answer["tvm_ffi"]),
             platform=platform,
             environ=environ,
             sandbox=find_sandbox(command, visible, environ),
@@ -248,6 +253,7 @@ def _describe(python: Path, environ: Mapping[str, str], memory: Memory | None, b
         "versions": sorted({backend.torch.version for backend in Backend if backend.torch.version is not None}),
         "plugins": sorted({backend.torch.plugin for backend in Backend if backend.torch.plugin is not None}),
         "drivers": _drivers(),
+        "tvm-ffi": _TVM_FFI,
     }
     key = ("interpreter", __version__, str(python), question, environment_digest(environ))
     recalled = memory.recall(key) if memory is not None else None
@@ -302,8 +308,20 @@ def _why_not_at_all(variant: Variant, environment: Environment) -> str | None:
             return f"it needs torch {tag.version[0]}.{tag.version[1]}, but {here}"
         if tag.abi is not None and tag.abi is not environment.abi:
             return f"it needs the {tag.abi.value} ABI, but {here}"
+    if isinstance(tag, TvmFfiTag):
+        return _why_not_tvm_ffi(tag, environment)
     if isinstance(tag, StableAbiTag) and tag.version > environment.release:
         return f"it needs torch {tag.version[0]}.{tag.version[1]} or newer, but {here}"
+    return None
+
+
+def _why_not_tvm_ffi(tag: TvmFfiTag, environment: Environment) -> str | None:
+    needed = "{}.{}".format(*tag.version)
+    if not environment.tvm_ffi:
+        install = f"{environment.python} -m pip install '{_TVM_FFI}=={needed}.*'"
+        return f"it needs tvm-ffi {needed}; install it: {install}"
+    if environment.tvm_ffi.split(".")[:2] != needed.split("."):
+        return f"it needs tvm-ffi {needed}, but {environment.tvm_ffi} is installed here"
     return None
 
 
@@ -343,6 +361,17 @@ class Loadable:
     python_name: str
     depends: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def functions(self) -> list[str]:
+        """What its library offers through tvm-ffi, where it is for that; sorted."""
+        if not isinstance(self.variant, ArchVariant) or not isinstance(self.variant.tag, TvmFfiTag):
+            return []
+        try:
+            elf = read_elf_file(self.directory / f"{self.ops_id}.so")
+        except (OSError, ElfError):
+            return []  # loading says what is wrong with it
+        return list(functions_in(symbol.name for symbol in elf.exports))
+
     def request(self, **more: object) -> dict[str, object]:
         """What the probe is asked."""
         backend = self.variant.backend
@@ -356,8 +385,14 @@ class Loadable:
             "device": backend.torch.device,
             "key": backend.torch.dispatch_key,
             "device-modules": _device_modules(backend),
+            "functions": _functions(self),
             **more,
         }
+
+
+def _functions(*kernels: Loadable) -> dict[str, list[str]]:
+    """The functions of each kernel that offers some, by its name."""
+    return {kernel.ops_id: found for kernel in kernels if (found := kernel.functions)}
 
 
 def _device_modules(backend: Backend) -> list[str]:
@@ -443,7 +478,8 @@ def load_together(
 ) -> LoadResult:
     """Load two versions of one kernel in one process, in order."""
     listed = [{"id": kernel.ops_id, "path": str(kernel.directory)} for kernel in (first, second)]
-    return _load("together", (first, second), environment, log, versions=listed)
+    functions = _functions(first, second)
+    return _load("together", (first, second), environment, log, versions=listed, functions=functions)
 
 
 def _load(
@@ -487,6 +523,7 @@ def _result(reply: Reply, log: Path | None, *, why: str = "", stood_in: bool = F
             status=LoadStatus.STOOD_IN if stood_in or note or replaced else LoadStatus.LOADED,
             reason=note or None,
             ops=tuple(LoadedOp.from_json(op) for op in answer.get("ops", ())),
+            functions=tuple(map(str, answer.get("functions", ()))),
             undefined=tuple(Undefined.from_json(one) for one in answer.get("undefined", ())),
             foreign=_foreign(reply),
             stood_in=replaced,

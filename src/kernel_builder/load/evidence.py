@@ -109,8 +109,9 @@ class LoadedOp:
 class Foreign:
     """Something that a variant registered outside its own namespace.
 
-    ``kind`` is ``op``, ``kernel`` (of an op that was there before; ``name`` tells its key), ``class``, or ``fallback``
-    (of a dispatch key, for all ops). ``place`` is where the source registers it, as far as torch knows.
+    ``kind`` is ``op``, ``kernel`` (of an op that was there before; ``name`` tells its key), ``class``, ``fallback``
+    (of a dispatch key, for all ops), or ``global`` (a function in tvm-ffi's registry). ``place`` is where the source
+    registers it, as far as torch knows.
     """
 
     kind: str
@@ -198,7 +199,8 @@ class LoadResult:
     """``reason`` says why a variant was not loaded, what went wrong, or, of one that was loaded with stand-ins, why its
     Python was not run; ``frames`` where in the kernel's files. ``stood_in`` are the libraries that were missing.
 
-    ``ops`` are the ops that the variant registered, ``undefined`` what it implements without defining it, ``foreign``
+    ``ops`` are the ops that the variant registered, ``functions`` those that its library offers through tvm-ffi,
+    ``undefined`` what it implements without defining it, ``foreign``
     what it registered outside its namespace, ``behaviour`` what calling the ops showed. ``crashed``: the process died.
     ``log`` is the file with all that was said about a failure. ``ran`` is which code of its Python files ran, as file,
     line and name; ``None`` where that is not known.
@@ -208,6 +210,7 @@ class LoadResult:
     reason: str | None = None
     frames: tuple[str, ...] = ()
     ops: tuple[LoadedOp, ...] = ()
+    functions: tuple[str, ...] = ()
     undefined: tuple[Undefined, ...] = ()
     foreign: tuple[Foreign, ...] = ()
     behaviour: tuple[Behaviour, ...] = ()
@@ -224,6 +227,7 @@ class LoadResult:
             reason=value["reason"],
             stood_in=tuple(value["stood-in"]),
             ops=tuple(LoadedOp.from_json(op) for op in value["ops"]),
+            functions=tuple(map(str, value["functions"])),
             undefined=tuple(Undefined.from_json(one) for one in value["undefined"]),
             foreign=tuple(Foreign.from_json(one) for one in value["foreign"]),
             behaviour=tuple(Behaviour.from_json(one) for one in value["behaviour"]),
@@ -236,6 +240,7 @@ class LoadResult:
             "reason": self.reason,
             "stood-in": self.stood_in,
             "ops": [asdict(op) for op in self.ops],
+            "functions": list(self.functions),
             "undefined": [asdict(one) for one in self.undefined],
             "foreign": [asdict(one) for one in self.foreign],
             "behaviour": [asdict(one) for one in self.behaviour],
@@ -260,6 +265,9 @@ class LoadResult:
         keys = dict.fromkeys(key for op in self.ops for key in op.devices)
         implemented = [*keys, *(["all devices"] if any(op.is_composite for op in self.ops) else [])]
         ops = f"{count} op{'' if count == 1 else 's'}" if count else ""
+        if self.functions:
+            offered = f"{len(self.functions)} function{'' if len(self.functions) == 1 else 's'}"
+            ops = f"{offered} and {ops}" if ops else offered
         if implemented and self.status is LoadStatus.STOOD_IN:
             ops += f", implemented for {' and '.join(implemented)}"
         if self.refused:

@@ -48,7 +48,7 @@ def stand_ins_for(directory: Path, variant: Variant) -> StandIns:
     exported = {symbol.name for elf in libraries.values() for symbol in elf.exports}
     needed = dict.fromkeys(name for elf in libraries.values() for name in elf.needed if name not in own)
     tvm_ffi = isinstance(variant, ArchVariant) and isinstance(variant.tag, TvmFfiTag)
-    allowed = load_allowed().on_linux(backend.value, tvm_ffi=tvm_ffi)
+    allowed = load_allowed().on_linux(backend.value, torch=not tvm_ffi, tvm_ffi=tvm_ffi)
     undefined = {
         symbol.name: (symbol.name, symbol.version or "", symbol.library or "", symbol.kind)
         for elf in libraries.values()

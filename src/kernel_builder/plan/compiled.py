@@ -66,7 +66,7 @@ class CompiledVariant:
         early = self._framework.binds_early(sources, self.survey)
         unique = self.identity.unique if early else _stand_in(self.identity.unique)
         linked_as = f"{self._ops_name}_{unique}"
-        library = context.word(context.layout.variant / f"{linked_as}.abi3.so")
+        library = context.word(context.layout.variant / f"{linked_as}{self._framework.suffix}")
         actions, questions = self._actions(context, units, Path(self.places.text(library)))
         framework_files = self._framework.generated(
             context.layout, self.places, ops_id=linked_as, unique=unique, cxx11_abi=self._cxx11_abi
@@ -111,7 +111,7 @@ class CompiledVariant:
         """What the variant is compiled with, for people."""
         toolchain, toolkit = self.toolchain, self.toolchain.toolkit
         return {
-            "torch": toolchain.framework.version,
+            toolchain.framework.kind.value: toolchain.framework.version,
             **({toolkit.toolkit.backend.value: toolkit.toolkit.version} if toolkit else {}),
             **{library.name: library.version for library in toolchain.libraries},
             "c++": str(toolchain.host),
@@ -140,7 +140,7 @@ class CompiledVariant:
             places=self.places,
             layout=self._layout(),
             toolchain=self.toolchain,
-            cxx_standard=self.row.cxx_standard,
+            cxx_standard=self._framework.cxx_standard(self.row),
             cxx11_abi=self._cxx11_abi,
             define=self._framework.definer(
                 sources,
@@ -181,18 +181,22 @@ class CompiledVariant:
             objects += made.objects
             for note in made.notes:
                 self.remarks.note(note)
-        module = module_action(context, self._framework.module(context.layout))
-        actions.append(module)
-        shown = f"{self._ops_name}.abi3.so"  # what it is linked as means nothing to people
-        link = link_action(context, (*objects, *module.outputs), library, self._framework.library)
+        generated = self._framework.module(context.layout)
+        if generated is not None:
+            module = module_action(context, generated)
+            actions.append(module)
+            objects += module.outputs
+        shown = f"{self._ops_name}{self._framework.suffix}"  # what it is linked as means nothing to people
+        link = link_action(context, tuple(objects), library, self._framework.library)
         versions = self._versions()
-        named = ("torch", *([self.kept.backend.value] if self.toolchain.toolkit else []))
+        named = (self.toolchain.framework.kind.value, *([self.kept.backend.value] if self.toolchain.toolkit else []))
         covered = covered_files(context, self.survey.inputs.real)
         check, question = inspection(
             context,
             tuple(actions),
             link.outputs[0],
             release=", ".join(f"{name} {versions[name]}" for name in named),
+            limited_api=self._framework.limited_api,
             stable=stable_target(self.kept),
             covered=covered.path,
             elsewhere=self._elsewhere(units),
@@ -342,13 +346,14 @@ class CompiledVariant:
         return EffectiveSection(id=section.id, effective=selected.effective, dropped=selected.dropped)
 
     def _raised(self, unit: Unit) -> Unit:
-        """``unit`` with no flag that asks for an older standard than torch's headers need."""
-        cxx_flags, for_cxx = raise_standard(unit.cxx_flags, self.row.cxx_standard)
-        flags, for_device = raise_standard(unit.flags, self.row.cxx_standard)
+        """``unit`` with no flag that asks for an older standard than the framework's headers need."""
+        standard, name = self._framework.cxx_standard(self.row), self.toolchain.framework.kind.value
+        cxx_flags, for_cxx = raise_standard(unit.cxx_flags, standard)
+        flags, for_device = raise_standard(unit.flags, standard)
         raised = replace(unit, cxx_flags=cxx_flags, flags=flags)
         for word in for_cxx if raised.own_flags is cxx_flags else for_device if raised.own_flags is flags else ():
-            text = f"{{sources}}: {word} is raised to {{standards}}, which torch's headers need"
-            self.remarks.warn(text, sources=unit.source, standards=f"C++{self.row.cxx_standard}")
+            text = f"{{sources}}: {word} is raised to {{standards}}, which {name}'s headers need"
+            self.remarks.warn(text, sources=unit.source, standards=f"C++{standard}")
         return raised
 
 

@@ -11,7 +11,6 @@ from kernel_builder import __version__
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.model import Action, ActionKind, GeneratedFile, Step, Tool, action_id
 from kernel_builder.actions.places import tool_word
-from kernel_builder.frameworks.torch import LIMITED_API
 from kernel_builder.versions import Version
 
 PROGRAM = "kernel_builder.engine.inspect"
@@ -36,6 +35,7 @@ def inspection(
     library: str,
     *,
     release: str,
+    limited_api: tuple[int, int] | None,
     stable: Version | None,
     covered: str,
     elsewhere: Mapping[str, Mapping[str, object]],
@@ -44,17 +44,19 @@ def inspection(
     what to look at.
 
     ``elsewhere`` are sources that only other variants compile: for which ``section``, and whether this one could.
-    ``release`` says for people what the library is for (``torch 2.13.0, cuda 13.0``); with ``stable``, a release of
-    torch, only names of that release's stable ABI may be used. ``covered`` is the list of :func:`covered_files`.
+    ``release`` says for people what the library is for (``torch 2.13.0, cuda 13.0``); ``limited_api`` is the
+    version of Python's that it may use, if it may use any; with ``stable``, a release of torch, only names of that
+    release's stable ABI may be used. ``covered`` is the list of :func:`covered_files`.
     """
     layout, word = context.layout, context.word
     toolkit = context.toolkit
     depfiles = [action.depfile for action in compiled if action.depfile is not None]
     request = {
         "library": library,
+        "framework": context.toolchain.framework.kind.value,
         "framework-tables": [word(path) for path in context.toolchain.framework.exports],
         "tables": [word(path) for path in (toolkit.exports if toolkit else ())],
-        "python": list(LIMITED_API),
+        "python": list(limited_api) if limited_api is not None else None,
         "c-library": context.toolchain.sysroot.floor,
         "stable": str(stable) if stable else None,
         "release": release,

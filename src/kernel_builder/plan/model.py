@@ -69,6 +69,12 @@ class VariantPlan:
         """The compute backend."""
         return self.variant.backend
 
+    @property
+    def library_name(self) -> str:
+        """What the library is called where it is installed; ``""`` for a variant without one."""
+        made = (self.library or "").rpartition("/")[2]
+        return made and f"{self.ops_id}{made.removeprefix(self.linked_as)}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class BuildPlan:

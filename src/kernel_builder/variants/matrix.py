@@ -125,7 +125,7 @@ def all_variants(project: Project, table: SupportTable, platform: Platform | Non
         else:
             kept += [_kept(row.variant, (row,)) for row in admitted]
     complete = tuple(
-        replace(entry, sets=table.sets_of(entry.stands_for), obstacle=_obstacle(project, entry.variant))
+        replace(entry, sets=table.sets_of(entry.stands_for), obstacle=why_not_compiled(entry.variant))
         if isinstance(entry.variant, ArchVariant)
         else entry
         for entry in kept
@@ -169,21 +169,11 @@ def _kept(variant: ArchVariant, rows: tuple[SupportRow, ...]) -> Kept:
 
 
 def why_not_compiled(variant: ArchVariant) -> str | None:
-    """The reason why this version cannot compile kernels of torch for ``variant``; ``None`` when it can."""
+    """The reason why this version cannot compile kernels for ``variant``; ``None`` when it can."""
     if variant.system is not System.LINUX:
         return f"this version of kernel-builder compiles only for Linux, not for {variant.system.value}"
     if variant.backend not in COMPILED_BACKENDS:
         return f"this version of kernel-builder cannot compile {variant.backend.value} kernels"
-    return None
-
-
-def _obstacle(project: Project, variant: ArchVariant) -> str | None:
-    """The reason why this version cannot compile ``variant`` of ``project``; ``None`` when it can."""
-    reason = why_not_compiled(variant)
-    if reason is not None:
-        return reason
-    if project.framework.kind is FrameworkKind.TVM_FFI:
-        return "this version of kernel-builder cannot compile tvm-ffi kernels"
     return None
 
 

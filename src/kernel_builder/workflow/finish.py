@@ -217,7 +217,7 @@ def _sources(results: Iterable[ActionResult], *statuses: ActionStatus) -> tuple[
 
 def _remove_earlier_libraries(library: Path) -> None:
     """The ops id is in the file name, so every edit of a dirty tree makes a new one."""
-    for path in library.parent.glob("*.abi3.so"):
+    for path in library.parent.glob("*.so"):
         if path != library:
             path.unlink()
 

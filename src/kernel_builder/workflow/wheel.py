@@ -25,7 +25,7 @@ from kernel_builder.load.client import Environment, find_environment
 from kernel_builder.project.inputs import build_inputs
 from kernel_builder.project.tree import GENERATED_OPS, package_files
 from kernel_builder.toolchain.lock import LOCK_NAME
-from kernel_builder.variants.names import ArchVariant, StableAbiTag, TorchTag, Variant, parse_variant
+from kernel_builder.variants.names import ArchVariant, StableAbiTag, TorchTag, TvmFfiTag, Variant, parse_variant
 from kernel_builder.workflow.build import BuildRequest, build
 from kernel_builder.workflow.outcome import VariantOutcome
 from kernel_builder.workflow.run import Run
@@ -110,25 +110,29 @@ def _distribution(project: Project, described: PythonProject, built: VariantOutc
 
 
 def _requirements(built: VariantOutcome) -> tuple[str, ...]:
-    """torch as the variant needs it, and the packages that it declares."""
+    """The framework as the variant needs it, and the packages that it declares."""
     variant = parse_variant(built.name)
     tag = variant.tag if isinstance(variant, ArchVariant) else None
-    torch = "torch"
+    framework = "torch"
     if isinstance(tag, TorchTag):
-        torch = "torch=={}.{}.*".format(*tag.version)
+        framework = "torch=={}.{}.*".format(*tag.version)
     elif isinstance(tag, StableAbiTag):
-        torch = "torch>={}.{}".format(*tag.version)
+        framework = "torch>={}.{}".format(*tag.version)
+    elif isinstance(tag, TvmFfiTag):
+        framework = "apache-tvm-ffi=={}.{}.*".format(*tag.version)
     known = dependencies()
     tables = {**known.python_table(None), **known.python_table(built.backend)}
     declared = json.loads((_made(built) / METADATA).read_bytes())["python-depends"]
-    return (torch, *(tables[name].package for name in declared))
+    named = (tables[name].package for name in declared)
+    return (framework, *(name for name in named if not framework.startswith(name)))
 
 
 def _tag(variant: Variant) -> str:
     """Compiled code needs torch's libraries, which no manylinux policy allows for: the tag is what auditwheel says."""
     if not isinstance(variant, ArchVariant):
         return "py3-none-any"
-    return f"cp39-abi3-{variant.system.value}_{variant.machine.value}"
+    python = "py3-none" if isinstance(variant.tag, TvmFfiTag) else "cp39-abi3"
+    return f"{python}-{variant.system.value}_{variant.machine.value}"
 
 
 def _package(project: Project, built: VariantOutcome) -> Mapping[str, bytes]:
@@ -144,7 +148,7 @@ def _package(project: Project, built: VariantOutcome) -> Mapping[str, bytes]:
 def _editable(project: Project, built: VariantOutcome) -> Mapping[str, bytes]:
     """What is generated, and a finder that takes everything else from the project."""
     root, hook = _made(built), f"__editable___{project.python_name}"
-    generated = [*root.glob("*.abi3.so"), root / GENERATED_OPS, root / METADATA]
+    generated = [*root.glob(f"{built.ops_id}.*"), root / GENERATED_OPS, root / METADATA]
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("kernel_builder", "templates/pyproject"),
         undefined=jinja2.StrictUndefined,

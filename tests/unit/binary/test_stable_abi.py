@@ -64,7 +64,7 @@ def test_only_the_stable_part_of_torch_may_be_needed(tmp_path: Path) -> None:
     elf = library(*names, "cudaMalloc", "PyModule_Create2", "GOMP_parallel")
 
     def complaints(stable: Version | None) -> dict[str, str]:
-        policy = UndefinedPolicy(tables=(cuda,), torch=(torch,), python=(3, 9), stable=stable)
+        policy = UndefinedPolicy(tables=(cuda,), exports=(torch,), python=(3, 9), stable=stable)
         return {entry.symbol: entry.reason for entry in find_missing(elf, policy)}
 
     assert complaints(None) == {}
@@ -80,7 +80,7 @@ def test_only_the_stable_part_of_torch_may_be_needed(tmp_path: Path) -> None:
 def test_a_function_that_no_release_has_is_missing_all_the_same(tmp_path: Path) -> None:
     table = tmp_path / "torch.txt"
     table.write_text("torch_call_dispatcher", encoding="utf-8")
-    policy = UndefinedPolicy(tables=(), torch=(table,), python=(3, 9), stable=V213)
+    policy = UndefinedPolicy(tables=(), exports=(table,), python=(3, 9), stable=V213)
     (entry,) = find_missing(library("torch_parallel_for", "torch_call_dispatcher"), policy)
     assert (entry.symbol, entry.reason) == ("torch_parallel_for", "no library that the kernel may need has it")
 

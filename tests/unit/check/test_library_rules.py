@@ -394,11 +394,6 @@ def test_exactly_the_init_function_of_the_module_is_exported(workshop: Workshop,
     assert f"exports PyInit_{ID}" in messages(renamed, "KB125")[0]
 
 
-def test_a_tvm_ffi_library_needs_no_init_function(workshop: Workshop) -> None:
-    library = workshop.library("int add(int a) { return a; }\n", name=f"{ID}.so")
-    assert messages(workshop.variant("tvm-ffi01-cpu-x86_64-linux", library), "KB12") == []
-
-
 # Names that others must have.
 
 TORCH = "_ZN3c105ErrorC1Ev"

@@ -82,6 +82,7 @@ def problem(
     subprocess.run([*command, *(str(work / Path(word).name) for word in objects), "-o", str(library)], check=True)
     request: dict[str, object] = {
         "library": "{work}/k.so",
+        "framework": "torch",
         "framework-tables": ["{store}/torch-2.13.0-0123456789abcdef/exports/libtorch_cpu.so.txt"],
         "tables": [],
         "python": [3, 9],

@@ -35,7 +35,7 @@ def refused_by_build(
     torch.write_text("\n".join(TORCH), encoding="ascii")
     gpu.write_text("\n".join(GPU), encoding="ascii")
     target = None if stable is None else Version.parse(f"{stable[0]}.{stable[1]}")
-    policy = UndefinedPolicy(tables=(gpu,), torch=(torch,), python=python, stable=target)
+    policy = UndefinedPolicy(tables=(gpu,), exports=(torch,), python=python, stable=target)
     return [entry.symbol for entry in find_missing(read_elf_file(library), policy)]
 
 

@@ -134,7 +134,7 @@ def test_the_python_is_looked_for_with_the_variables_that_are_given(
     answer = (
         '{"problem": null, "torch": "2.13.0+x", "versions": {"cuda": "13.0", "hip": null, "xpu": ""},'
         ' "plugins": ["torch_npu"],'
-        ' "devices": {"cuda": 1}, "client": "1", "cxx11": true, "paths": [], "free_threaded": false,'
+        ' "devices": {"cuda": 1}, "client": "1", "tvm_ffi": "", "cxx11": true, "paths": [], "free_threaded": false,'
         ' "rests_on": {"files": [], "folders": []}}'
     )
     python.write_text(f"#!/bin/sh\nprintf '%s' \"$TZ$HIDDEN\" > {seen}\necho 'kernel-builder-probe: {answer}'\n")

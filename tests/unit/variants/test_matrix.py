@@ -126,7 +126,7 @@ def test_a_tvm_ffi_kernel_has_variants_of_paired_builds_alone() -> None:
         ("tvm-ffi01-cu130-x86_64-linux", "2.12"),
         ("tvm-ffi01-cu132-x86_64-linux", "2.13"),
     ]
-    assert all("cannot compile tvm-ffi kernels" in str(entry.obstacle) for entry in matrix.kept)
+    assert all(entry.obstacle is None for entry in matrix.kept)
     assert reasons(matrix)["torch213-cxx11-cpu-x86_64-linux"] == "no tvm-ffi release is paired with it"
 
 

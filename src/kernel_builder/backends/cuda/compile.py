@@ -30,20 +30,16 @@ from kernel_builder.variants.support import SupportTable
 from kernel_builder.versions import Version
 
 BACKEND = Backend("cuda")
-DEFINITIONS = ("CUDA_KERNEL", "USE_CUDA=1")
-"""Interoperability contract 3.5."""
+_KERNEL, _OF_TORCH = "CUDA_KERNEL", "USE_CUDA=1"
+"""What is defined for every kernel, and for those of torch alone. Interoperability contract 3.5."""
 
 _NVCC_MEMORY = int(1.5 * GIB)
 
 # What torch's own build gives nvcc, so that kernels written against it compile: without the four macros
 # __CUDA_NO_HALF_OPERATORS__, __CUDA_NO_HALF_CONVERSIONS__, __CUDA_NO_HALF2_OPERATORS__ and
 # __CUDA_NO_BFLOAT16_CONVERSIONS__, which the reference takes out too.
-_TORCH_FLAGS = (
-    "--expt-extended-lambda",
-    "--expt-relaxed-constexpr",
-    "-DONNX_NAMESPACE=onnx_c2",
-    "-DENABLE_FP8",
-)
+_DIALECT = ("--expt-extended-lambda", "--expt-relaxed-constexpr")
+_TORCH_MACROS = ("-DONNX_NAMESPACE=onnx_c2", "-DENABLE_FP8")
 _SUPPRESSED = (
     "cc_clobber_ignored",
     "field_without_dll_interface",
@@ -85,6 +81,10 @@ def _usable_flags(flags: tuple[str, ...], toolkit: ToolkitSdk) -> tuple[str, ...
     return tuple(flag for flag in flags if not flag.lstrip("-").startswith(_TEMPLATE_STUB_FLAG.lstrip("-")))
 
 
+def _definitions(context: Context) -> tuple[str, ...]:
+    return (_KERNEL, _OF_TORCH) if context.is_for_torch else (_KERNEL,)
+
+
 def _options(context: Context, toolkit: ToolkitSdk, unit: Unit, flags: tuple[str, ...]) -> tuple[str, ...]:
     """What nvcc is told besides its source and what to do with it."""
     return (
@@ -93,10 +93,11 @@ def _options(context: Context, toolkit: ToolkitSdk, unit: Unit, flags: tuple[str
         # Flags that only the host compiler knows may stand in cuda-flags, as they may under CMake.
         "-forward-unknown-to-host-compiler",
         *(f"-Xcompiler={flag}" for flag in (*host_code_flags(context), *cxx_flags(context))),
-        *_TORCH_FLAGS,
+        *_DIALECT,
+        *(_TORCH_MACROS if context.is_for_torch else ()),
         *(word for name in _SUPPRESSED for word in ("-Xcudafe", f"--diag_suppress={name}")),
         *gencode(capabilities_of(unit.architectures)),
-        *definitions(context, unit.source, DEFINITIONS),
+        *definitions(context, unit.source, _definitions(context)),
         *includes(context, unit, toolkit.include),
         *map(literal, _usable_flags(flags, toolkit)),
     )
@@ -140,7 +141,7 @@ class CudaCompiler:
         """The steps of nvcc where it is at hand and they are known, else nvcc itself."""
         toolkit = context.toolkit
         if toolkit is None or unit.language != BACKEND.value:
-            action = host_action(context, unit, DEFINITIONS, flags)
+            action = host_action(context, unit, _definitions(context), flags)
             return UnitActions(actions=(action,), objects=action.outputs)
         options = _options(context, toolkit, unit, flags)
         notes: tuple[str, ...] = ()

@@ -31,7 +31,7 @@ from kernel_builder.toolchain.model import Family, ToolkitSdk
 from kernel_builder.variants.support import SupportTable
 from kernel_builder.versions import Version
 
-DEFINITIONS = ("XPU_KERNEL", "USE_XPU")
+DEFINITIONS, TORCH_DEFINITIONS = ("XPU_KERNEL",), ("USE_XPU",)
 """Interoperability contract 3.5."""
 
 _MEMORY = 3 * GIB
@@ -124,6 +124,10 @@ def _icpx(toolkit: ToolkitSdk) -> Tool:
     return Tool(name="icpx", path=toolkit.compiler, digest=toolkit.identity)
 
 
+def _definitions(context: Context) -> tuple[str, ...]:
+    return DEFINITIONS + (TORCH_DEFINITIONS if context.is_for_torch else ())
+
+
 class SyclCompiler:
     """The compile half of :class:`~kernel_builder.backends.protocol.BackendRules`."""
 
@@ -151,7 +155,7 @@ class SyclCompiler:
         """One action: of icpx, which compiles for the processor and for GPUs, or of the host compiler."""
         toolkit = context.toolkit
         if toolkit is None or not is_sycl(unit):
-            action = host_action(context, unit, DEFINITIONS, flags)
+            action = host_action(context, unit, _definitions(context), flags)
             return UnitActions(actions=(action,), objects=action.outputs)
         icpx = _icpx(toolkit)
         action = compile_action(
@@ -164,7 +168,9 @@ class SyclCompiler:
                 CLANG_ABI,
                 *_COMPILE,
                 targets_of((unit,), Version.parse(toolkit.toolkit.version)).option,
-                *definitions(context, unit.source, (*DEFINITIONS, *(_TLA_DEFINITIONS if _uses_tla(unit) else ()))),
+                *definitions(
+                    context, unit.source, _definitions(context) + (_TLA_DEFINITIONS if _uses_tla(unit) else ())
+                ),
                 *includes(context, unit, toolkit.include),
                 *map(literal, (*flags, *unit.flags)),
             ],

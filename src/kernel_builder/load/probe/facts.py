@@ -1,5 +1,5 @@
 # Runs in the interpreter that kernels are loaded with, not in kernel-builder's own. Python 3.9 syntax.
-"""What this interpreter has: torch, the client, and devices."""
+"""What this interpreter has: torch, the client, tvm-ffi, and devices."""
 
 from __future__ import annotations
 
@@ -32,6 +32,14 @@ def has_cxx11_abi(version: str) -> bool:
     return bool(torch.compiled_with_cxx11_abi())
 
 
+def version_of(distribution: str) -> str:
+    """The version of a distribution that is installed; ``""`` for none."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
 def devices(driver: dict[str, str]) -> int:
     """How many devices a driver offers; torch itself would take seconds to say."""
     try:
@@ -59,7 +67,7 @@ def own_paths() -> list[str]:
 
 def rests_on(*origins: str) -> dict[str, list[str]]:
     """The files, and the directories, that decide what is said here: while none of them changes, it stays true.
-    ``origins`` are the files of torch and of the client.
+    ``origins`` are the files of torch, of the client and of tvm-ffi.
     """
     searched = [os.path.abspath(path) for path in sys.path if path]
     paths = [os.path.join(folder, name) for folder in searched for name in listed(folder) if name.endswith(".pth")]
@@ -78,7 +86,8 @@ def listed(folder: str) -> list[str]:
 
 def describe(request: dict[str, Any]) -> None:
     spec, client = importlib.util.find_spec("torch"), importlib.util.find_spec("kernels")
-    basis = rests_on(*(found.origin for found in (spec, client) if found is not None and found.origin is not None))
+    found = [one for one in (spec, client, importlib.util.find_spec("tvm_ffi")) if one is not None]
+    basis = rests_on(*(one.origin for one in found if one.origin is not None))
     if spec is None or spec.origin is None:
         answer(torch=None, problem="torch is not installed", rests_on=basis)
         return
@@ -99,6 +108,7 @@ def describe(request: dict[str, Any]) -> None:
         plugins=[name for name in request["plugins"] if importlib.util.find_spec(name) is not None],
         devices={name: devices(driver) for name, driver in request["drivers"].items()},
         client=importlib.metadata.version("kernels"),
+        tvm_ffi=version_of(request["tvm-ffi"]),
         cxx11=cxx11,
         paths=own_paths(),
         free_threaded=not getattr(sys, "_is_gil_enabled", lambda: True)(),

@@ -13,6 +13,7 @@ from .answers import answer, answer_failure, kernel_frames, reason_of, tell_fore
 from .behaviour import judge_op, tell_all
 from .device_code import Devices
 from .executed import Executed
+from .functions import Functions, functions_of
 from .gradients import judge_layer, layers_of
 from .kernel import import_kernel, missing_dependencies, prepared, torch_is_here, unknown_to_client
 from .registrations import Registrations
@@ -39,6 +40,10 @@ def load_all(request: dict[str, Any], versions: list[dict[str, str]]) -> None:
     missing = stand_in(request) if wanted else []
     seen = Registrations(versions[0]["path"])
     seen.watch()
+    offered: dict[str, list[str]] = request["functions"]
+    others = Functions()
+    if offered:
+        others.watch()
     ran = Executed(versions[0]["path"])
     ran.watch()
     note = ""
@@ -53,10 +58,21 @@ def load_all(request: dict[str, Any], versions: list[dict[str, str]]) -> None:
         return
     ops = [op for version in versions for op in ops_of(version["id"])]
     foreign = seen.foreign(versions[0]["id"])
+    if offered:
+        foreign += others.foreign(versions[0]["id"])
     undefined = [
         {"name": name, "place": seen.place_of(name)} for version in versions for name in undefined_in(version["id"])
     ]
-    answer(status="loaded", ops=ops, undefined=undefined, foreign=foreign, note=note, missing=missing)
+    functions = [name for version in versions for name in functions_of(version["id"], offered.get(version["id"], []))]
+    answer(
+        status="loaded",
+        ops=ops,
+        functions=functions,
+        undefined=undefined,
+        foreign=foreign,
+        note=note,
+        missing=missing,
+    )
     if request.get("call") and not wanted:
         # After the answer: an op that ends the process does not take the proof of loading with it.
         device, namespace, words = request["device"], request["id"], words_of(request["path"])

@@ -1,0 +1,138 @@
+"""A tvm-ffi kernel, compiled against the headers of tvm-ffi's wheel, checked, loaded by the client and called."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import ProjectMaker, Tool
+
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.xdist_group("tvm-ffi")]
+
+VARIANT = "tvm-ffi01-cpu-x86_64-linux"
+TOML = """\
+[general]
+name = "negate-it"
+version = 1
+edition = 5
+license = "MIT"
+backends = ["cpu"]
+
+[tvm-ffi]
+src = ["bind.cpp"]
+cxx-flags = ["-DBINDING"]
+
+[kernel.host]
+backend = "cpu"
+depends = []
+src = ["negate.cpp"]
+cxx-flags = ["-DKERNEL"]
+"""
+BIND = """\
+#include <tvm/ffi/tvm_ffi.h>
+#if !defined(BINDING) || defined(KERNEL)
+#error "the flags of the framework's section are for its own sources"
+#endif
+#ifdef CPU_KERNEL
+void negate(tvm::ffi::TensorView out, tvm::ffi::TensorView input);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(negate, negate);
+#endif
+"""
+KERNEL = """\
+#include <tvm/ffi/tvm_ffi.h>
+#if defined(BINDING) || !defined(KERNEL)
+#error "the flags of a kernel's section are for its sources"
+#endif
+void negate(tvm::ffi::TensorView out, tvm::ffi::TensorView input) {
+  TVM_FFI_CHECK(input.dtype() == (DLDataType{kDLFloat, 32, 1}), TypeError) << "only float32 is negated";
+  const float *from = static_cast<const float *>(input.data_ptr());
+  float *to = static_cast<float *>(out.data_ptr());
+  for (int64_t i = 0; i < input.numel(); ++i) to[i] = -from[i];
+}
+"""
+PACKAGE = """\
+from ._ops import has_jax, ops
+
+__all__ = ["negate"]
+
+
+def negate(out, x):
+    ops.negate(out, x)
+    return out
+"""
+FILES = {"bind.cpp": BIND, "negate.cpp": KERNEL, "tvm-ffi-ext/negate_it/__init__.py": PACKAGE}
+CALL = """
+import json, sys
+from pathlib import Path
+import kernels, numpy as np
+found = []
+for root in sys.argv[1:]:
+    kernel = kernels.get_local_kernel(Path(root), backend="cpu")
+    x = np.linspace(-2, 2, 101, dtype=np.float32)
+    found.append(bool((kernel.negate(np.empty_like(x), x) == -x).all()))
+try:
+    kernel.negate(x.astype(np.float64), x.astype(np.float64))
+except TypeError as error:
+    found.append("only float32 is negated" in str(error))
+import torch
+y = torch.randn(33, 7)
+found.append(bool(torch.equal(kernel.negate(torch.empty_like(y), y), -y)))
+print(json.dumps(found))
+"""
+
+
+def call(*roots: Path) -> list[bool]:
+    command = [sys.executable, "-B", "-c", CALL, *map(str, roots)]
+    found: list[bool] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return found
+
+
+@pytest.mark.torch
+def test_a_kernel_is_built_checked_and_called_and_two_versions_live_together(
+    tool: Tool, make_project: ProjectMaker
+) -> None:
+    for module in ("tvm_ffi", "numpy", "torch"):
+        pytest.importorskip(module, reason=f"{module} is not installed in this environment")
+    first, second = (make_project("negate-it", FILES, toml=TOML, directory=name) for name in ("first", "second"))
+    init = second / "tvm-ffi-ext" / "negate_it" / "__init__.py"
+    init.write_text(f"{PACKAGE}\n\nNEWER = True\n", encoding="utf-8")
+    for root in (first, second):
+        result = tool("build", root, "--variant", VARIANT, "--json")
+        assert result.code == 0, result.stderr
+        entry = result.variant(VARIANT)
+        assert entry["load"]["functions"] == ["negate"]  # type: ignore[index]
+        assert entry["load"]["status"] == "loaded"  # type: ignore[index]
+    metadata = json.loads((first / "build" / VARIANT / "metadata.json").read_text(encoding="utf-8"))
+    files = {path.name for path in (first / "build" / VARIANT).iterdir()}
+    assert files == {f"{metadata['id']}.so", "__init__.py", "_ops.py", "metadata.json", "negate_it"}
+    assert call(first, second) == [True] * 4
+    checked = tool("check", first / "build", "--strict")
+    assert (checked.code, "no warnings" in checked.stdout) == (0, True), checked.stdout
+
+
+def test_the_plan_names_no_other_framework(tool: Tool, make_project: ProjectMaker) -> None:
+    root = make_project("negate-it", FILES, toml=TOML)
+    planned = tool("build", root, "--variant", VARIANT, "--dry-run", "--json")
+    assert planned.code == 0, planned.stderr
+    (variant,) = planned.json["variants"]  # type: ignore[misc]
+    assert "torch" not in variant["toolchain"]
+    assert variant["toolchain"]["tvm-ffi"].startswith("0.1.")
+    commands = [word for step in variant["steps"] for word in step["command"]]
+    assert "-l:libtvm_ffi.so" in commands
+    assert not [word for word in commands if "torch" in word]
+
+
+def test_names_that_no_release_has_are_refused_with_the_way_out(tool: Tool, make_project: ProjectMaker) -> None:
+    wrong = 'extern "C" int TVMFFIMadeUp();\nextern "C" void *PyLong_FromLong(long);\n'
+    use = 'extern "C" __attribute__((visibility("default"))) void *use() { return PyLong_FromLong(TVMFFIMadeUp()); }\n'
+    root = make_project("negate-it", {**FILES, "negate.cpp": KERNEL + wrong + use}, toml=TOML)
+    result = tool("build", root, "--variant", VARIANT)
+    assert result.code == 1
+    assert "PyLong_FromLong (used by negate.cpp)" in result.stderr
+    assert "a tvm-ffi kernel must load into any program" in result.stderr
+    assert "TVMFFIMadeUp (used by negate.cpp)" in result.stderr
+    assert not (root / "build").exists()
