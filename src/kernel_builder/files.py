@@ -153,15 +153,15 @@ def _mode(target: Path) -> int | None:
     return None
 
 
-def write_bytes(path: Path, data: bytes) -> None:
+def write_bytes(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Give ``path`` the contents ``data`` in one step, as :func:`replacing` does. Raises ``OSError``."""
-    with replacing(path) as file:
+    with replacing(path, durable=durable) as file:
         file.write(data)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, durable: bool = True) -> None:
     """:func:`write_bytes` of ``text`` in UTF-8, line ends as they are."""
-    write_bytes(path, text.encode("utf-8"))
+    write_bytes(path, text.encode("utf-8"), durable=durable)
 
 
 def bytes_of(text: str) -> int | None:

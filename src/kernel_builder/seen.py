@@ -251,7 +251,9 @@ class Recalled:
 
 
 class Memory:
-    """Answers in ``folder``, each with what it rests on: it holds while that is as it was seen."""
+    """Answers in ``folder``, each with what it rests on: it holds while that is as it was seen. The ``most`` that were
+    used last are kept.
+    """
 
     def __init__(self, folder: Path, *, most: int = 64) -> None:
         self._folder = folder
@@ -267,6 +269,8 @@ class Memory:
                 return None
             if look.newer is not None:
                 self._write(file, {**kept, "seen": look.newer})
+            with suppress(OSError):
+                file.touch()
             return Recalled(value=kept["value"], seen=look.newer or kept["seen"])
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
             return None
@@ -275,14 +279,14 @@ class Memory:
         """Keep ``value``, which JSON can hold. It saves time only: a folder that cannot be written is no failure."""
         self._write(self._file(question), {"question": self._digest(question), "seen": seen, "value": value})
         with suppress(OSError):
-            files = sorted(self._folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)
+            files = sorted(self._folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
             for file in files[: -self._most]:
                 file.unlink(missing_ok=True)
 
     def _write(self, file: Path, document: Mapping[str, Any]) -> None:
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_text(file, json.dumps(document))
+            write_text(file, json.dumps(document), durable=False)
 
     def _file(self, question: Sequence[object]) -> Path:
         return self._folder / f"{self._digest(question)[:24]}.json"

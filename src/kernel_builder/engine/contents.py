@@ -166,7 +166,7 @@ class Contents:
         kept = {path: (known.stamp, known.digest) for path, known in self._known.items() if _is_old(known)}
         if len(kept) > _MOST:
             kept = {path: entry for path, entry in kept.items() if path in self._fresh}
-        write_text(self.file, json.dumps(kept, separators=(",", ":")))
+        write_text(self.file, json.dumps(kept, separators=(",", ":")), durable=False)
 
     def _look(self, path: str) -> str | None:
         try:

@@ -59,7 +59,7 @@ def keep(
     }
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / _FILE, json.dumps(known))
+        write_text(folder / _FILE, json.dumps(known), durable=False)
 
 
 def carried(kernel: Loadable, native: str, environment: Environment | NoEnvironment, folder: Path) -> LoadResult | None:
