@@ -6,6 +6,7 @@ nothing after it run. What the action cache has is not run either.
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import threading
@@ -55,8 +56,7 @@ class LocalEngine:
                 processes.stop()
                 run.wait()
                 if isinstance(error, OSError):
-                    # Of a write into an open file, nobody says which it was.
-                    raise BuildError(f"{error.filename or work}: {error.strerror}") from error
+                    raise _told(error, work) from error
                 raise
             finally:
                 processes.close()
@@ -66,6 +66,18 @@ class LocalEngine:
                 if options.cache is not None:
                     options.cache.close()
         return run.result()
+
+
+def _told(error: OSError, work: Path) -> BuildError:
+    """What a build that cannot keep its own files says."""
+    if isinstance(error, FileNotFoundError) or not work.is_dir():
+        return BuildError(f"{work}, or something in it, was removed while the build ran", hint="run the build again")
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    # Of a write into an open file, nobody says which it was.
+    return BuildError(
+        f"{error.filename or work}: {error.strerror}",
+        hint="make room, then run the build again: what was made before counts" if is_full else None,
+    )
 
 
 @dataclass(frozen=True)

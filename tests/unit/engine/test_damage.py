@@ -220,6 +220,18 @@ def test_others_may_remove_everything_while_a_build_runs(tmp_path: Path) -> None
     assert {(plan.places.work / f"{name}.out").read_text() for name in names} == {f"{name} text\n" for name in names}
 
 
+def test_a_work_directory_that_is_removed_meanwhile_is_told(tmp_path: Path) -> None:
+    """As by ``git clean -xdf`` in another window."""
+    root = tmp_path / "k"
+    entries = [
+        action(f"n{number}", f"test -e ../gone || rm -r ../.kernel-builder; : > n{number}.out") for number in (1, 2)
+    ]
+    with pytest.raises(BuildError, match=r"\.kernel-builder, or something in it, was removed while the build ran"):
+        run(project(root, *entries), jobs=1)
+    (root / "gone").touch()
+    assert became(project(root, *entries)) == ["done", "done"]
+
+
 @contextlib.contextmanager
 def mounted(place: Path, size: str) -> Iterator[Path]:
     """A file system of its own, of that size."""
