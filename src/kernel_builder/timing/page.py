@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cache
@@ -63,6 +64,7 @@ def page_of(name: str, figures: Figures, texts: Sequence[SourceText], remark: st
         kinds=sorted({bar.span.kind for bar in figures.bars}),
         families=sorted({share.name for text in texts for share in text.families}),
         total=max(figures.wall, 0.001),
+        marks=marks(max(figures.wall, 0.001)),
         data=data,
     )
 
@@ -79,6 +81,13 @@ def _template() -> jinja2.Template:
 def seconds(value: float) -> str:
     """``0.42 s``, ``12.3 s``, ``163 s``."""
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} s"
+
+
+def marks(total: float) -> tuple[float, ...]:
+    """Round times to mark on an axis of ``total`` seconds: at most six, the last with room for its words."""
+    power = 10.0 ** math.floor(math.log10(total))
+    step = next(one * power for one in (0.1, 0.2, 0.5, 1, 2, 5) if total / (one * power) <= 6)
+    return tuple(round(step * count, 6) for count in range(6) if step * count <= 0.92 * total)
 
 
 def _size(value: int) -> str:

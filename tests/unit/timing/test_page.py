@@ -8,8 +8,10 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
+import pytest
+
 from kernel_builder.timing.figures import figures_of
-from kernel_builder.timing.page import facts_of, page_of, seconds
+from kernel_builder.timing.page import facts_of, marks, page_of, seconds
 from kernel_builder.timing.texts import Share, SourceText
 from timelines import TWO_SLOTS, span
 
@@ -106,3 +108,14 @@ def test_names_are_text_and_never_markup() -> None:
     assert "compile </script><b>x" in found.text
     assert "so & so" in found.text
     assert json.loads(found.data)["actions"][0]["source"] == "</script><b>x"
+
+
+@pytest.mark.parametrize("total", [0.001, 0.7, 1.0, 3.2, 9.99, 10, 17.3, 59, 60.1, 163, 999, 1000, 36_000])
+def test_the_axis_has_round_times(total: float) -> None:
+    found = marks(total)
+    assert found[0] == 0
+    assert 3 <= len(found) <= 6
+    assert found[-1] < total
+    step = found[1]
+    assert f"{step:e}"[0] in "125"
+    assert found == tuple(round(step * count, 6) for count in range(len(found)))
