@@ -139,16 +139,29 @@ def _left_in(work: Path) -> set[int]:
     with contextlib.suppress(OSError):
         for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208  (pathlib takes its time)
             with contextlib.suppress(OSError):
-                if _link(name, "cwd") == here and _link(name, "fd/0") == os.devnull and not _terminal(name):
+                if _link(name, "cwd") == here and _link(name, "fd/0") == os.devnull and not _facts(name)[_TERMINAL]:
                     found.add(int(name))
-    return found - {os.getpid()}
+    return found - _own() if found else found
+
+
+def _own() -> set[int]:
+    """This process, and those that it was started by: a script may have gone into the directory."""
+    found, number = set(), os.getpid()
+    with contextlib.suppress(OSError):
+        while number > 0:
+            found.add(number)
+            number = _facts(str(number))[_PARENT]
+    return found
 
 
 def _link(process: str, name: str) -> str:
     return os.readlink(f"/proc/{process}/{name}")  # noqa: PTH115
 
 
-def _terminal(process: str) -> int:
-    """The terminal that a process belongs to; 0 for none."""
+_PARENT, _TERMINAL = 0, 3
+
+
+def _facts(process: str) -> tuple[int, ...]:
+    """Numbers of proc_pid_stat(5) from the parent on: the parent, the group, the session, the terminal (0 for none)."""
     text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
-    return int(text.rpartition(")")[2].split()[4])
+    return tuple(map(int, text.rpartition(")")[2].split()[1:5]))

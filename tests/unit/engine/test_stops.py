@@ -169,6 +169,22 @@ def test_nobody_elses_programs_are_ended(tmp_path: Path) -> None:
         looking.kill()
 
 
+def test_a_script_that_went_into_the_directory_goes_on(tmp_path: Path) -> None:
+    root = tmp_path / "k"
+    work = root / ".kernel-builder"
+    work.mkdir(parents=True)
+    tests, cache = str(Path(__file__).parents[2]), str(tmp_path / "cache")
+    actions = "action('x', ': > begun; sleep 60')"
+    program = PROGRAM.format(tests=tests, root=str(root), actions=actions, cache=cache)
+    script = 'cd "$1"; "$2" -c "$3" & echo $! > "$1/number"; wait $!; echo $? > "$1/code"'
+    command = ["sh", "-c", script, "-", str(work), sys.executable, program]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True) as shell_:
+        until((work / "begun").exists)
+        os.kill(int((work / "number").read_text()), signal.SIGTERM)
+        assert shell_.wait(30) == 0
+    assert (work / "code").read_text() == "130\n"
+
+
 def test_a_program_that_leaves_another_behind_ends_all_the_same(tmp_path: Path) -> None:
     """It holds the log open."""
     entry = action("x", "setsid sleep 5 & echo $! > left; : > x.out")
