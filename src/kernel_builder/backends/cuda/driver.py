@@ -27,6 +27,8 @@ HOST = "c++"
 
 _PREFIX = "#$ "
 _IGNORED = ("rm",)
+_PATH_FOR_NAMES = "--orig_src_path_name"
+"""What follows is hashed, and the hash is in the id of the module."""
 _SETTING = re.compile(r"([A-Za-z_]\w*)=(.*)")
 _FILE_IN_IMAGE = re.compile(r"\bfile=([^,]+)")
 _MADE_BY_OPTION = {
@@ -105,10 +107,11 @@ class Question:
     options: tuple[str, ...]
 
 
-def pipeline(question: Question, *, source: str, target: str, folder: str) -> Pipeline:
+def pipeline(question: Question, *, source: str, target: str, folder: str, shown: str | None = None) -> Pipeline:
     """How ``source`` becomes the object ``target``, all of them words; files on the way are in ``folder``.
 
-    Raises :class:`UnknownStepError`.
+    ``shown`` is the path that names are made of (default: the source's own): what is static in a source is named after
+    the source's path, and would differ wherever the project is. Raises :class:`UnknownStepError`.
     """
     stem, suffix = PurePosixPath(source).stem, PurePosixPath(source).suffix
     model = _answer(question, suffix)
@@ -120,10 +123,13 @@ def pipeline(question: Question, *, source: str, target: str, folder: str) -> Pi
         return word.replace(_FOLDER, folder).replace(_STEM, stem)
 
     def step(one: Invocation) -> Invocation:
+        arguments = list(map(named, one.arguments))
+        if shown is not None and _PATH_FOR_NAMES in arguments:
+            arguments[arguments.index(_PATH_FOR_NAMES) + 1] = shown
         return Invocation(
             program=one.program,
             path=one.path,
-            arguments=tuple(map(named, one.arguments)),
+            arguments=tuple(arguments),
             made=tuple(map(named, one.made)),
             read=tuple(map(named, one.read)),
         )

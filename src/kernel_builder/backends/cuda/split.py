@@ -65,7 +65,9 @@ class _Splitter:
         question = Question(
             nvcc=toolkit.compiler, cxx=context.host.cxx, digest=toolkit.identity + context.cxx.digest, options=options
         )
-        self._pipeline = pipeline(question, source=self._source, target=self._target, folder=self._folder)
+        self._pipeline = pipeline(
+            question, source=self._source, target=self._target, folder=self._folder, shown=f"/{unit.source}"
+        )
         # Once: an action has thousands of words, and finding the word of a path takes its time.
         self._programs = context.word(Path(self._pipeline.programs))
 
