@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -61,24 +61,48 @@ def check_space(output: Path, needed: int) -> None:
 
 
 @contextmanager
-def staged(plan: VariantPlan, places: Places) -> Iterator[Path]:
-    """A directory beside ``plan.name`` in the output directory that holds the whole variant, metadata included.
+def stage_for(name: str, output: Path) -> Iterator[Path]:
+    """An empty directory in ``output``, for the variant ``name`` to be made in.
 
     Use :func:`publish` inside the block to put it in place; otherwise nothing is left of it. Raises
     :class:`MachineError` when the disk is full or cannot be written.
     """
-    output = places.output
     with _disk_errors(output):
         output.mkdir(parents=True, exist_ok=True)
-        stage = Path(tempfile.mkdtemp(prefix=f".{plan.name}-{os.getpid()}-", suffix=_NEW, dir=output))
+        stage = Path(tempfile.mkdtemp(prefix=f".{name}-{os.getpid()}-", suffix=_NEW, dir=output))
     try:
-        with _disk_errors(output):
-            stage.chmod(0o755)
-            _fill(stage, plan, places)
+        stage.chmod(0o755)
         yield stage
     finally:
         if stage.exists():
             shutil.rmtree(stage, ignore_errors=True)
+
+
+@contextmanager
+def staged(plan: VariantPlan, places: Places) -> Iterator[Path]:
+    """A directory beside ``plan.name`` in the output directory that holds the whole variant, metadata included; see
+    :func:`stage_for`.
+    """
+    with stage_for(plan.name, places.output) as stage:
+        with _disk_errors(places.output):
+            _fill(stage, plan, places)
+        yield stage
+
+
+@contextmanager
+def copied(name: str, files: Mapping[str, Path], output: Path) -> Iterator[Path]:
+    """A directory in ``output`` with copies of the finished variant ``name``, whose ``files`` are given by their paths
+    in it; see :func:`stage_for`. Links become the files that they lead to.
+    """
+    with stage_for(name, output) as stage:
+        with _disk_errors(output):
+            for relative, origin in files.items():
+                target = stage / relative
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(origin, target)
+                target.chmod(_LIBRARY_MODE if target.suffix == ".so" else _FILE_MODE)
+            _open_directories(stage)
+        yield stage
 
 
 def publish(stage: Path, output: Path, name: str) -> bool:
@@ -176,6 +200,10 @@ def _fill(stage: Path, plan: VariantPlan, places: Places) -> None:
     text = metadata_text(plan, hash_variant(stage))
     (stage / METADATA).write_text(text, encoding="utf-8")
     (stage / METADATA).chmod(_FILE_MODE)
+    _open_directories(stage)
+
+
+def _open_directories(stage: Path) -> None:
     for directory in (path for path in stage.rglob("*") if path.is_dir()):
         directory.chmod(stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
 

@@ -31,6 +31,7 @@ COMMANDS: dict[str, Entry] = {
     "devshell": Entry("devshell", "Start a shell with a variant's torch, compilers and test tools."),
     "testshell": Entry("testshell", "Build a variant, and start a shell where it can be tried."),
     "environment": Entry("environment", "List and remove the environments that tests and shells run in."),
+    "merge": Entry("merge", "Put variants that several jobs built into one directory."),
     "list-variants": Entry("list_variants", "List the variants that the project builds."),
     "check": Entry("check", "Check sources, variants and libraries against the Hub's requirements."),
     "explain": Entry("explain", "Explain a rule, an exit code or a message."),
@@ -58,7 +59,7 @@ COMMANDS: dict[str, Entry] = {
 }
 TASKS: dict[str, tuple[str, ...]] = {
     "Start": ("init", "doctor", "update-build", "check-config"),
-    "Build": ("build", "build-and-copy", "list-variants", "timing", "lock", "toolchain", "cache"),
+    "Build": ("build", "build-and-copy", "list-variants", "merge", "timing", "lock", "toolchain", "cache"),
     "Test and try": ("test", "ci-test", "watch", "devshell", "testshell", "environment"),
     "Check": ("check", "explain", "check-abi", "check-builds", "api-diff"),
     "Publish": ("card", "hash", "attest", "upload", "build-and-upload"),

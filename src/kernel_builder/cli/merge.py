@@ -1,0 +1,39 @@
+"""``kernel-builder merge``: variants that several jobs built, in one directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kernel_builder.cli.options import PathName
+from kernel_builder.errors import ExitCode
+
+
+@click.command(name="merge")
+@click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=PathName())
+@click.option(
+    "--output",
+    "-o",
+    type=PathName(),
+    default="build",
+    show_default=True,
+    help="Where the variants are put, beside those that are there.",
+)
+def command(directories: tuple[Path, ...], *, output: Path) -> int:
+    """Put the variants that several jobs built into one directory.
+
+    Each DIR holds variants, or is a project with a build directory. Nothing is written unless every file is as it was
+    built, and all variants come from the same sources: those that are in the output already, too.
+    """
+    from kernel_builder.workflow.merge import merge  # noqa: PLC0415  (start-up time)
+
+    merged = merge(directories, output)
+    for name in merged.taken:
+        click.echo(name)
+    for note in merged.notes:
+        click.echo(f"note: {note}", err=True)
+    count = len(merged.taken)
+    there = f"; {len(merged.present)} there already" if merged.present else ""
+    click.echo(f"{count} variant{'s' if count != 1 else ''} put into {merged.output}{there}", err=True)
+    return ExitCode.OK

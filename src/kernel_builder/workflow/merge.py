@@ -1,0 +1,167 @@
+"""``merge``: variants that several jobs built of one tree, put into one directory.
+
+A matrix of jobs builds a variant each; what is published has to come from one tree all the same, or a user of one
+variant runs other code than a user of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_builder.artifact.built import BuiltVariant, variants_in
+from kernel_builder.artifact.digest import METADATA
+from kernel_builder.artifact.variant import copied, publish, recover
+from kernel_builder.errors import BuildError, UsageError
+from kernel_builder.hub.local import find_source, variant_files
+from kernel_builder.hub.plan import BUILD, LocalFile
+
+_SHOWN = 3
+"""How many variants are named for one value that the others do not have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merged:
+    """``taken`` are the names of variants that were put into ``output``, ``present`` those that were there already.
+
+    ``notes`` are for people.
+    """
+
+    output: Path
+    taken: tuple[str, ...]
+    present: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def merge(directories: Sequence[Path], output: Path) -> Merged:
+    """Put the variants of all ``directories`` into ``output``, beside those that are there.
+
+    Each directory holds variants, or is a project with a ``build``. Every file is held against the digest in its
+    metadata first, and nothing is written unless all variants, those in ``output`` included, are of one tree: one name,
+    version and license, and the same sources.
+    Raises :class:`UsageError` for a directory without variants; :class:`BuildError` for variants that were changed since
+    they were built, that are of different trees, or of which there are different builds, each with all that is wrong.
+    """
+    here = variants_in(output)
+    given: list[BuiltVariant] = []
+    notes: list[str] = []
+    for directory in directories:
+        source = find_source(directory)
+        if source.folder.resolve() == output.resolve():
+            raise UsageError(
+                f"{directory} is the output", hint="pass the directories to take variants from, or --output"
+            )
+        given += source.variants
+        notes += source.notes
+    files = {variant.path: _files(variant) for variant in given}
+    _refuse_other_trees(here, given)
+    chosen = _one_of_each((*here, *given), files)
+    taken = [variant for variant in chosen if variant.path in files]
+    recover(output, tuple(variant.name for variant in taken))
+    with ExitStack() as stack:
+        # All of them are copied before the first one gets its place: a full disk leaves the output as it was.
+        stages = [(stack.enter_context(copied(one.name, files[one.path], output)), one.name) for one in taken]
+        changed = {name for stage, name in stages if publish(stage, output, name)}
+    names = sorted({variant.name for variant in given})
+    return Merged(
+        output=output,
+        taken=tuple(name for name in names if name in changed),
+        present=tuple(name for name in names if name not in changed),
+        notes=(*notes, *_builders(chosen)),
+    )
+
+
+def _files(variant: BuiltVariant) -> Mapping[str, Path]:
+    """The files of a variant by their paths in it, once they have been found to be as they were built."""
+
+    def place(file: LocalFile) -> tuple[str, Path]:
+        assert file.source is not None  # noqa: S101  (variants' files lie on disk)
+        return file.path.removeprefix(f"{BUILD}/{variant.name}/"), file.source
+
+    return dict(map(place, variant_files(variant, variant.path.parent)))
+
+
+def _sources(variant: BuiltVariant) -> str | None:
+    """What says which tree a variant is of: the digest of its sources, else a commit without changes beside it."""
+    recorded = variant.sources.get("sha256")
+    if isinstance(recorded, str):
+        return f"sources {recorded[:12]}"
+    return None if variant.commit is None or variant.is_dirty else f"commit {variant.commit[:12]}"
+
+
+_AGREED: Mapping[str, Callable[[BuiltVariant], object]] = {
+    "name": lambda variant: variant.metadata.get("name"),
+    "version": lambda variant: variant.version,
+    "license": lambda variant: variant.metadata.get("license"),
+    "commit": lambda variant: variant.commit or "none",
+    "sources": _sources,
+}
+"""What all variants of one tree have in common."""
+
+
+def _refuse_other_trees(here: Sequence[BuiltVariant], given: Sequence[BuiltVariant]) -> None:
+    variants = (*here, *given)
+    unknown = [variant for variant in variants if _sources(variant) is None]
+    problems = [f"{variant.path} does not say what it was built from" for variant in unknown]
+    for what, read in _AGREED.items():
+        by_value: dict[str, list[BuiltVariant]] = {}
+        for variant in variants:
+            if what != "sources" or variant not in unknown:
+                by_value.setdefault(str(read(variant)), []).append(variant)
+        if len(by_value) > 1:
+            problems += [f"{what} {value.removeprefix(f'{what} ')}: {_listed(of)}" for value, of in by_value.items()]
+    if problems:
+        raise BuildError(
+            "these variants are not of one tree:\n  " + "\n  ".join(problems),
+            hint="build all of them from one commit"
+            + (f", or pass another --output than {here[0].path.parent}" if here else ""),
+        )
+
+
+def _listed(variants: Sequence[BuiltVariant]) -> str:
+    shown = ", ".join(str(variant.path) for variant in variants[:_SHOWN])
+    return shown if len(variants) <= _SHOWN else f"{shown} and {len(variants) - _SHOWN} more"
+
+
+def _one_of_each(
+    variants: Sequence[BuiltVariant], files: Mapping[Path, Mapping[str, Path]]
+) -> tuple[BuiltVariant, ...]:
+    """One build of each variant, the first; all builds of it must be the same."""
+    chosen: dict[str, BuiltVariant] = {}
+    problems: list[str] = []
+    for variant in variants:
+        first = chosen.setdefault(variant.name, variant)
+        differing = [] if first is variant else _differing(first, variant)
+        if differing:
+            problems.append(f"{first.path} and {variant.path}: {', '.join(differing)}")
+    if problems:
+        raise BuildError(
+            "there are different builds of one variant:\n  " + "\n  ".join(problems),
+            hint="keep one build of each variant",
+        )
+    # What is in the output already is taken again where a job built it, too: the copy there was not read.
+    given = {variant.name: variant for variant in variants if variant.path in files}
+    return tuple({**chosen, **given}.values())
+
+
+def _differing(one: BuiltVariant, other: BuiltVariant) -> list[str]:
+    """The names of files that differ between two builds of a variant, by what their metadata says."""
+    if (one.path / METADATA).read_bytes() == (other.path / METADATA).read_bytes():
+        return []
+    ours, theirs = (_digests(variant) for variant in (one, other))
+    names = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
+    return names or [METADATA]
+
+
+def _digests(variant: BuiltVariant) -> Mapping[str, object]:
+    digest = variant.metadata.get("digest")
+    files = digest.get("files") if isinstance(digest, dict) else None
+    return files if isinstance(files, dict) else {}
+
+
+def _builders(variants: Iterable[BuiltVariant]) -> list[str]:
+    """What to tell where the variants were made by several versions of the builder."""
+    versions = sorted({variant.builder_version or "unknown" for variant in variants})
+    return [f"built by different versions of kernel-builder: {', '.join(versions)}"] if len(versions) > 1 else []

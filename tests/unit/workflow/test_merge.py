@@ -1,0 +1,142 @@
+"""Variants that several jobs built are put together if they are of one tree, and never half."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernel_builder.errors import BuildError, KernelBuilderError, UsageError
+from kernel_builder.workflow.merge import merge
+from kernel_trees import variant
+
+CPU, CUDA = "torch213-cxx11-cpu-x86_64-linux", "torch213-cxx11-cu130-x86_64-linux"
+OTHER = "0" * 40
+
+
+def built_by(job: Path, name: str, /, **changes: Any) -> Path:
+    """A job's directory with one variant."""
+    backend = {"type": "cpu"} if "cpu" in name else {"type": "cuda", "archs": ["9.0"]}
+    variant(job / "build", name, **{"backend": backend, **changes})
+    return job
+
+
+def provenance(commit: str | None = OTHER, sources: str | None = None, *, dirty: bool = False) -> dict[str, Any]:
+    """A record of that name."""
+    document: dict[str, Any] = {"kernel-builder": {"version": "1.0"}}
+    if commit is not None:
+        document["kernel"] = {"commit": commit, "dirty": dirty}
+    if sources is not None:
+        document["sources"] = {"scheme": "s", "sha256": sources}
+    return document
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """All files below ``folder``."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_variants_of_all_jobs_are_there_and_the_same(tmp_path: Path) -> None:
+    first, second = built_by(tmp_path / "a", CPU), built_by(tmp_path / "b", CUDA)
+    output = tmp_path / "out"
+    merged = merge([first, second / "build"], output)
+    assert merged.taken == (CPU, CUDA)
+    assert content(output) == {**content(first / "build"), **content(second / "build")}
+    assert sorted(path.name for path in output.iterdir()) == [CPU, CUDA]
+    again = merge([second], output)
+    assert (again.taken, again.present) == ((), (CUDA,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"name": "another"}, "name another"),
+        ({"version": 2}, "version 2"),
+        ({"license": "Apache-2.0"}, "license Apache-2.0"),
+        ({"provenance": provenance()}, f"commit {OTHER}"),
+        ({"provenance": provenance(sources="cafe" * 16)}, "sources cafecafecafe"),
+        ({"provenance": provenance(commit=None)}, "does not say what it was built from"),
+        ({"provenance": provenance(dirty=True)}, "does not say what it was built from"),
+        ({"provenance": None}, "does not say what it was built from"),
+    ],
+)
+@pytest.mark.parametrize("is_there", [False, True], ids=["of two jobs", "there already"])
+def test_two_trees_are_refused(tmp_path: Path, changes: dict[str, Any], said: str, is_there: bool) -> None:
+    jobs = [built_by(tmp_path / "a", CPU), built_by(tmp_path / "b", CUDA, **changes)]
+    output = tmp_path / "out"
+    if is_there:
+        variant(output, CPU, backend={"type": "cpu"})
+        jobs = jobs[1:]
+    before = content(output)
+    with pytest.raises(BuildError) as caught:
+        merge(jobs, output)
+    assert said in caught.value.message
+    assert CUDA in caught.value.message
+    assert content(output) == before
+
+
+def test_uncommitted_sources_that_are_the_same_may_be_merged(tmp_path: Path) -> None:
+    same = provenance(commit=None, sources="beef" * 16)
+    jobs = [built_by(tmp_path / "a", CPU, provenance=same), built_by(tmp_path / "b", CUDA, provenance=same)]
+    assert merge(jobs, tmp_path / "out").taken == (CPU, CUDA)
+
+
+def test_two_builds_of_one_variant_are_refused_with_the_files_that_differ(tmp_path: Path) -> None:
+    first = built_by(tmp_path / "a", CPU)
+    second = built_by(tmp_path / "b", CPU, files={"my_kernel/__init__.py": "x = 1\n"})
+    with pytest.raises(BuildError, match=r"(?s)different builds.*my_kernel/__init__\.py") as caught:
+        merge([first, second], tmp_path / "out")
+    assert "_ops.py" not in caught.value.message
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_variant_that_was_changed_is_refused(tmp_path: Path) -> None:
+    job = built_by(tmp_path / "a", CPU)
+    (job / "build" / CPU / "_ops.py").write_text("import os\n", encoding="utf-8")
+    with pytest.raises(BuildError, match=r"_ops\.py was changed after the build"):
+        merge([job, built_by(tmp_path / "b", CUDA)], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_where_a_variant_was_changed_in_the_output_the_built_one_takes_its_place(tmp_path: Path) -> None:
+    job, output = built_by(tmp_path / "a", CPU), tmp_path / "out"
+    merge([job], output)
+    (output / CPU / "_ops.py").write_text("import os\n", encoding="utf-8")
+    assert merge([job], output).taken == (CPU,)
+    assert content(output) == content(job / "build")
+
+
+@pytest.mark.parametrize("name", ["nothing", "empty", "out"])
+def test_a_directory_without_variants_and_the_output_itself_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    variant(tmp_path / "out", CPU, backend={"type": "cpu"})
+    with pytest.raises(UsageError):
+        merge([tmp_path / name], tmp_path / "out")
+
+
+def test_nothing_is_half_written_where_the_disk_takes_one_of_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [built_by(tmp_path / "a", CPU), built_by(tmp_path / "b", CUDA)]
+    metadata = jobs[1] / "build" / CUDA / "metadata.json"
+
+    def copy(origin: Path, target: Path) -> None:
+        if origin == metadata:
+            raise OSError(28, "No space left on device")
+        target.write_bytes(origin.read_bytes())
+
+    monkeypatch.setattr("shutil.copyfile", copy)
+    with pytest.raises(KernelBuilderError, match="is full"):
+        merge(jobs, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_several_versions_of_the_builder_are_told(tmp_path: Path) -> None:
+    newer = json.loads((built_by(tmp_path / "a", CPU) / "build" / CPU / "metadata.json").read_text(encoding="utf-8"))
+    newer["provenance"]["kernel-builder"]["version"] = "2.0"
+    second = built_by(tmp_path / "b", CUDA, provenance=newer["provenance"])
+    assert merge([tmp_path / "a", second], tmp_path / "out").notes == (
+        "built by different versions of kernel-builder: 1.0, 2.0",
+    )
