@@ -41,8 +41,9 @@ def merge(directories: Sequence[Path], output: Path) -> Merged:
     Each directory holds variants, or is a project with a ``build``. Every file is held against the digest in its
     metadata first, and nothing is written unless all variants, those in ``output`` included, are of one tree: one name,
     version and license, and the same sources.
-    Raises :class:`UsageError` for a directory without variants; :class:`BuildError` for variants that were changed since
-    they were built, that are of different trees, or of which there are different builds, each with all that is wrong.
+    Raises :class:`UsageError` for a directory without variants; :class:`BuildError` for variants that were changed
+    since they were built, that are of different trees, or of which there are different builds, each with all that is
+    wrong.
     """
     here = variants_in(output)
     given: list[BuiltVariant] = []
