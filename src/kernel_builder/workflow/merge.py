@@ -52,7 +52,8 @@ def merge(directories: Sequence[Path], output: Path) -> Merged:
         source = find_source(directory)
         if source.folder.resolve() == output.resolve():
             raise UsageError(
-                f"{directory} is the output", hint="pass the directories to take variants from, or --output"
+                f"{directory} is the output",
+                hint="pass the directories to take variants from; kernel-builder merge --output DIR says where they are put",
             )
         given += source.variants
         notes += source.notes
@@ -117,7 +118,7 @@ def _refuse_other_trees(here: Sequence[BuiltVariant], given: Sequence[BuiltVaria
         raise BuildError(
             "these variants are not of one tree:\n  " + "\n  ".join(problems),
             hint="build all of them from one commit"
-            + (f", or pass another --output than {here[0].path.parent}" if here else ""),
+            + (", or put them elsewhere: kernel-builder merge --output DIR" if here else ""),
         )
 
 
