@@ -53,7 +53,7 @@ def merge(directories: Sequence[Path], output: Path) -> Merged:
         if source.folder.resolve() == output.resolve():
             raise UsageError(
                 f"{directory} is the output",
-                hint="pass the directories to take variants from; kernel-builder merge --output DIR says where they are put",
+                hint="name where the others are, and what they are put into: kernel-builder merge DIR --output OTHER",
             )
         given += source.variants
         notes += source.notes
