@@ -1,39 +1,41 @@
 """What slim headers save, and whether they make the same code, over real kernels: the table of docs/slim-passes.md.
 
-    python benchmarks/slim_passes.py [--host] [--architecture compute_90] [--variant NAME] [--most N] PROJECT...
+    python benchmarks/slim_passes.py [--variant NAME] [--architecture 9.0] [--source PATTERN] [--jobs N] PROJECT...
 
-Each PROJECT is a directory with a build.toml. Every CUDA source of it, or the first N, is taken through the very steps
-that a build plans, with all of torch's headers and with slim ones. Seconds are those of the processor (user and
-system), so that a busy machine does not change them. With --host, the pass that makes the host's half is compared, too:
-both halves are compiled at -O0 and must hold the same functions, instruction by instruction. A source is one line
-of JSON on stdout, with --table one of a table; what is compiled is below the current directory, in slim-passes/.
+Each PROJECT is a directory with a build.toml. Every CUDA source of it, or those that --source names, is taken through
+the very steps that `build --verify-slim` plans for one architecture, with all of torch's headers and with slim ones:
+device code and stub must be the same, and both of the host's halves, compiled without optimization, must hold the same
+functions. Seconds are those of the processor (user and system); with --proof-only the halves are not compiled as a
+build would. A source is one line of JSON on stdout, with --table one of a table. What is compiled is in the work
+directories of the projects, where it stays if anything differs.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
-import resource
-import shutil
-import subprocess
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from kernel_builder.actions.model import SLIM, Action, ActionKind, Step
 from kernel_builder.actions.slim import Headers
 from kernel_builder.backends.cuda.prove import comparable
-from kernel_builder.binary.relocatable import Comparison, compare_objects
+from kernel_builder.binary.relocatable import compare_objects
 from kernel_builder.cli.session import open_run
+from kernel_builder.errors import ConfigError, KernelBuilderError
 from kernel_builder.plan.model import BuildPlan
-from kernel_builder.toolchain.torch_slim import DEFINITIONS, OPERATOR_MACRO, PART_MACRO, provide_slim_headers
+from kernel_builder.toolchain.torch_slim import OPERATOR_MACRO, provide_slim_headers
 from kernel_builder.workflow.build import BuildRequest, prepare_build
+from kernel_builder.workflow.toolchains import provide
 
-_OWN = tuple(f"-D{name}" for name in (*DEFINITIONS, OPERATOR_MACRO, PART_MACRO))
-PLAIN = ("-O0", "-fmerge-constants", "-fno-jump-tables")
-"""So that functions refer to nothing by its position."""
+Kinds = dict[ActionKind, Action]
 
 
 class StepError(Exception):
@@ -42,184 +44,184 @@ class StepError(Exception):
 
 @dataclass
 class Bench:
-    """Runs steps of ``plan`` in ``folder``; ``seconds`` are those of each kind."""
+    """Runs steps of ``plan``; ``seconds`` are those of each kind."""
 
     plan: BuildPlan
-    folder: Path
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def run(self, action: Action, steps: tuple[Step, ...], kind: str) -> None:
+    def run(self, action: Action, steps: Iterable[Step], kind: str | None = None) -> None:
         """Run ``steps`` of ``action`` one after the other. Raises :class:`StepError`."""
         for step in steps:
             command = self.plan.places.expanded(action, step.command)
-            for word in step.writes:
-                self.path(word).parent.mkdir(parents=True, exist_ok=True)
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            done = subprocess.run(command, cwd=self.plan.places.work, capture_output=True, text=True, check=False)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            self.seconds[kind] = round(self.seconds.get(kind, 0) + took, 1)
-            if done.returncode:
-                lines = (done.stderr + done.stdout).splitlines()
-                raise StepError(next((line for line in lines if "error" in line), f"code {done.returncode}"))
+            log = self.path(action.log)
+            with log.open("wb") as file:
+                streams = [(os.POSIX_SPAWN_DUP2, file.fileno(), number) for number in (1, 2)]
+                here = ("env", "-C", str(self.plan.places.work))
+                child = os.posix_spawnp("env", [*here, *command], os.environ, file_actions=streams)
+                _, status, usage = os.wait4(child, 0)
+            if kind is not None:
+                self.seconds[kind] = round(self.seconds.get(kind, 0) + usage.ru_utime + usage.ru_stime, 1)
+            if status:
+                lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+                raise StepError(next((line for line in lines if "error" in line), f"status {status}"))
 
     def path(self, word: str) -> Path:
         """The file of ``word``."""
         return self.plan.places.path(word)
 
-    def equal(self, words: tuple[str, ...]) -> bool:
-        """Whether files with slim headers, which have names of their own, are the same as the others."""
-        return all(
-            comparable(self.path(word)) == comparable(self.path(word).with_name(f"slim-{self.path(word).name}"))
-            for word in words
-        )
 
+def measure(bench: Bench, kinds: Kinds, *, proof_only: bool) -> Iterator[tuple[str, object]]:
+    """What the passes over one source cost with all headers and with slim ones, and what differs.
 
-def halves(action: Action) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """The steps with slim headers, and those with all, of an action that proves them."""
-    half = len(action.steps) // 2
-    return action.steps[:half], action.steps[half : 2 * half]
-
-
-def measure(bench: Bench, device: Action, others: dict[ActionKind, Action], *, host: bool) -> dict[str, object]:
-    """One source: what its passes cost with all headers and with slim ones, and what differs."""
-    split, last = others[ActionKind.SPLIT], others[ActionKind.COMPILE]
-    slim, full = halves(device)
-    definitions = [word.removeprefix("-D") for word in slim[0].command if word.startswith(f"-D{OPERATOR_MACRO}")]
-    result: dict[str, object] = {"source": device.source, "operators": len(definitions), "seconds": bench.seconds}
-    if host:
-        bench.run(split, split.steps, "split, all")
-    else:
-        # The name of the module is part of other names; it comes from the other pass.
-        for word in device.inputs:
-            if word in split.outputs:
-                bench.path(word).parent.mkdir(parents=True, exist_ok=True)
-                bench.path(word).write_text("_0badcafe_4_k_cu_00c0ffee", encoding="ascii")
+    Raises :class:`StepError` where all headers do not do either.
+    """
+    device, split, last = kinds[ActionKind.DEVICE], kinds[ActionKind.SPLIT], kinds[ActionKind.COMPILE]
+    # The module's id comes with the first half.
+    half, host = tuple(split.steps[:2]), None
+    try:
+        bench.run(split, half, "host, slim")
+        bench.run(split, split.steps[2:4], "host, all")
+    except StepError as error:
+        host = str(error)
+        bench.run(split, split.fallback[:2], "host, all")
+    *slim, proof = device.steps
+    slim, full = slim[: len(slim) // 2], slim[len(slim) // 2 :]
     bench.run(device, full, "device, all")
     try:
         bench.run(device, slim, "device, slim")
     except StepError as error:
-        return result | {"device": f"all headers: {error}"}
-    binary = tuple(word for word in full[-1].writes)
-    result["cubin"] = bench.equal(binary)
-    result["stub"] = bench.equal(tuple(word for word in device.outputs if word not in binary))
-    return result | (compare_hosts(bench, slim[0], split, last) if host else {})
-
-
-def compare_hosts(bench: Bench, preprocess: Step, split: Action, last: Action) -> dict[str, object]:
-    """The host's half, made with the same headers as ``preprocess`` and with all of them."""
-    words = (*preprocess.command[1:3], *(word for word in preprocess.command[3:] if word.startswith(_OWN)))
-    made = {word for step in split.steps for word in step.writes}
-
-    def apart(word: str) -> str:
-        return f"{word.rpartition('/')[0]}/slim-{word.rpartition('/')[2]}" if word in made else word
-
-    def renamed(step: Step, *before: str) -> Step:
-        command = (step.command[0], *before, *map(apart, step.command[1:]))
-        return Step(command=command, writes=tuple(map(apart, step.writes)))
-
-    first, second = split.steps
+        yield "device", f"all headers: {error}"
+        return
+    pairs = proof.command[3:]
+    differing = [
+        name.rpartition("/")[2]
+        for one, name in zip(pairs[::2], pairs[1::2], strict=True)
+        if comparable(bench.path(one)) != comparable(bench.path(name))
+    ]
+    yield "device", f"another {', '.join(differing)}" if differing else "same"
+    if host is not None:
+        yield "host", f"all headers: {host}"
+        return
+    *bundle, plain, proved, proof, compiler = last.steps
     try:
-        bench.run(split, (renamed(first, *words), renamed(second)), "split, slim")
+        bench.run(last, (*bundle, plain))
+        bench.run(last, (proved,))
+        one, other = (bench.path(word) for word in proof.command[3:])
+        found = compare_objects(one, other)
+        yield "host", found.verdict or "same"
+        yield "functions", found.common
+        if not proof_only:
+            bench.run(last, last.fallback[-1:], "host, all")
+            bench.run(last, (compiler,), "host, slim")
     except StepError as error:
-        return {"host": f"all headers: {error}"}
-    bench.run(last, last.steps[:-1], "bundle")
-
-    def plainly(step: Step, name: str) -> tuple[Step, Path]:
-        target = bench.folder / name
-        out = step.command.index("-o") + 1
-        command = [*step.command[:out], str(target), *step.command[out + 1 :]]
-        return Step(command=tuple(w for word in command for w in (PLAIN if word == "-O3" else (word,)))), target
-
-    whole, one = plainly(last.steps[-1], "all.o")
-    bench.run(last, (whole,), "host at -O0, all")
-    half, other = plainly(renamed(last.steps[-1]), "slim.o")
-    try:
-        bench.run(last, (half,), "host at -O0, slim")
-    except StepError as error:
-        return {"host": f"all headers: {error}"}
-    found: Comparison = compare_objects(one, other)
-    return {"host": found.verdict or "equal", "functions": found.common}
+        yield "host", f"all headers: {error}"
 
 
-def sources_of(plan: BuildPlan, architecture: str) -> dict[str, dict[ActionKind, Action]]:
-    """The actions of each CUDA source, that for ``architecture``, or else the first one, among them."""
-    found: dict[str, dict[ActionKind, Action]] = {}
+def sources_of(plan: BuildPlan) -> dict[str, Kinds]:
+    """The actions of each CUDA source, for one architecture."""
+    found: dict[str, Kinds] = {}
     for action in plan.actions:
-        if action.kind is ActionKind.DEVICE:
-            kinds = found.setdefault(action.source, {})
-            if action.architecture == architecture or ActionKind.DEVICE not in kinds:
-                kinds[ActionKind.DEVICE] = action
-    for action in plan.actions:
-        if action.source in found and action.kind in (ActionKind.SPLIT, ActionKind.COMPILE):
-            found[action.source][action.kind] = action
-    return found
+        if action.kind in (ActionKind.DEVICE, ActionKind.SPLIT, ActionKind.COMPILE):
+            found.setdefault(action.source, {}).setdefault(action.kind, action)
+    return {source: kinds for source, kinds in found.items() if ActionKind.DEVICE in kinds}
 
 
-def planned(root: Path, variant: str) -> BuildPlan:
-    """The plan of the project in ``root``, in which slim headers are proved."""
+def planned(root: Path, variant: str, architecture: str) -> BuildPlan:
+    """The plan of the project in ``root`` for one architecture, or for its own, in which slim headers are proved."""
+    request = BuildRequest(
+        root=root,
+        patterns=(variant,),
+        architectures=(architecture,),
+        headers=Headers.VERIFY,
+        ignore=("KB2", "KB3", "KB4"),
+    )
     with open_run(quiet=True) as run:
-        request = BuildRequest(root=root, patterns=(variant,), headers=Headers.VERIFY, ignore=("KB3", "KB4"))
-        prepared = prepare_build(request, run)
+        try:
+            prepared = prepare_build(request, run)
+        except ConfigError:  # it is not compiled for that architecture
+            prepared = prepare_build(replace(request, architectures=()), run)
+        provide(prepared.chosen, prepared.matrix, run)
         for toolchain in prepared.planning.toolchains.values():
             provide_slim_headers(run.store, toolchain.framework)
         return prepared.planned_again().plan
 
 
-def tried(plan: BuildPlan, kinds: dict[ActionKind, Action], folder: Path, *, host: bool) -> dict[str, object]:
+def tried(plan: BuildPlan, source: str, kinds: Kinds, *, proof_only: bool) -> dict[str, object]:
     """What :func:`measure` finds, or why there is nothing to find."""
+    found: dict[str, object] = {"source": source}
     device = kinds[ActionKind.DEVICE]
     if not any(tree.name == SLIM for tree in device.trees):
-        return {"source": device.source, "device": "not tried: it includes no umbrella header, or needs most of torch"}
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    bench = Bench(plan=plan, folder=folder)
-    for file in plan.generated:
-        path = bench.path(file.path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(file.content, encoding="utf-8")
+        return found | {"device": "not tried: it includes no headers of torch, or needs most of torch"}
+    bench = Bench(plan=plan)
     for action in kinds.values():
-        bench.path(action.log).parent.mkdir(parents=True, exist_ok=True)
+        for word in (*action.makes, *action.scratch, action.log):
+            bench.path(word).parent.mkdir(parents=True, exist_ok=True)
+    asked = sum(word.startswith(f"-D{OPERATOR_MACRO}") for word in device.steps[0].command)
+    found |= {"operators": asked, "architecture": device.architecture, "seconds": bench.seconds}
     try:
-        return {"architecture": device.architecture, **measure(bench, device, kinds, host=host)}
+        found.update(measure(bench, kinds, proof_only=proof_only))
     except StepError as error:
-        return {"source": device.source, "failed with all headers": str(error)}
-    finally:
-        shutil.rmtree(folder)
+        found["device"] = f"fails with all headers: {error}"
+    if (found.get("device"), found.get("host", "same")) == ("same", "same"):
+        for action in kinds.values():
+            for word in (*action.outputs, *action.scratch):
+                bench.path(word).unlink(missing_ok=True)
+    return found
 
 
-def row(found: dict[str, object]) -> str:
-    """A line of the table: source, operators, seconds with all headers and with slim ones, and what came of it."""
-    seconds = found.get("seconds")
-    took = seconds if isinstance(seconds, dict) else {}
-    equal = found.get("cubin") and found.get("stub")
-    verdict = found.get("failed with all headers") or found.get("device") or ("same" if equal else "differs")
-    cells = [
-        f"{found['project']} `{Path(str(found['source'])).name}`",
-        str(found.get("operators", "")),
-        *(str(took.get(f"device, {which}", "")) for which in ("all", "slim")),
-        str(verdict),
-        *([str(found["host"])] if "host" in found else []),
-    ]
-    return f"| {' | '.join(cells)} |"
+def row(found: dict[str, Any]) -> str:
+    """A line of the table: source, seconds of both passes with all headers and with slim ones, what came of it."""
+    took = found.get("seconds", {})
+    seconds = (str(took.get(f"{which}, {how}", "")) for which in ("device", "host") for how in ("all", "slim"))
+    functions = f"{found['functions']}: {found['host']}" if "functions" in found else found.get("host", "")
+    cells = (f"{found['project']} `{Path(str(found['source'])).name}`", *seconds, found["device"], functions)
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 @click.command(help=__doc__)
 @click.argument("projects", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--variant", default="torch213-cxx11-cu130-x86_64-linux", show_default=True)
-@click.option("--architecture", default="compute_90", show_default=True)
-@click.option("--most", type=int, default=sys.maxsize, metavar="N")
-@click.option("--host", is_flag=True)
+@click.option("--architecture", default="9.0", show_default=True)
+@click.option("--source", "patterns", multiple=True, metavar="PATTERN", help="Only sources whose paths match.")
+@click.option("--jobs", type=int, default=1, show_default=True)
+@click.option("--proof-only", is_flag=True)
 @click.option("--table", is_flag=True)
-def main(*, projects: tuple[Path, ...], variant: str, architecture: str, most: int, host: bool, table: bool) -> None:
+def main(
+    *,
+    projects: tuple[Path, ...],
+    variant: str,
+    architecture: str,
+    patterns: tuple[str, ...],
+    jobs: int,
+    proof_only: bool,
+    table: bool,
+) -> None:
     """See the module."""
     os.environ["SOURCE_DATE_EPOCH"] = "0"
-    for root in projects:
-        plan = planned(root.resolve(), variant)
-        for kinds in list(sources_of(plan, architecture).values())[:most]:
-            folder = Path.cwd() / "slim-passes" / root.name
-            found = {"project": root.name, **tried(plan, kinds, folder, host=host)}
-            print(row(found) if table else json.dumps(found), flush=True)
+    context = click.get_current_context()
+
+    def work(root: Path, plan: BuildPlan, source: str, kinds: Kinds) -> None:
+        found = {"project": root.name, "variant": variant, **tried(plan, source, kinds, proof_only=proof_only)}
+        print(row(found) if table else json.dumps(found), flush=True)
+
+    with ThreadPoolExecutor(jobs) as pool, context:
+        waiting = []
+        for root in projects:
+            try:
+                plan = planned(root.resolve(), variant, architecture)
+            except KernelBuilderError as error:
+                click.echo(f"{root.name}: {error}", err=True)
+                continue
+            for file in plan.generated:
+                path = plan.places.path(file.path)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(file.content, encoding="utf-8")
+            for source, kinds in sources_of(plan).items():
+                if not patterns or any(fnmatch.fnmatch(source, pattern) for pattern in patterns):
+                    waiting.append(pool.submit(work, root, plan, source, kinds))
+        for one in waiting:
+            one.result()
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

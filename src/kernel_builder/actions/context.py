@@ -45,7 +45,7 @@ class Context:
     ``define`` gives the framework's definitions (``NAME=value``) for a source. ``heavy`` are the sources that include
     all of the framework's headers, for which a compiler needs two to three times as much memory (DESIGN.md F10).
     ``precompiled`` are the sources whose first headers of the framework are precompiled, with the names of these.
-    ``slim`` are the sources whose device code is compiled with slim headers of the framework, with what is defined for
+    ``slim`` are the sources that are compiled with slim headers of the framework, with what is defined for
     these; where ``verify`` is set, that must make the same code as the whole headers.
     ``sources`` is the tree of the project's own files: its identity says which names can be included. ``included`` are
     these files: those that compilers may read.

@@ -1,4 +1,4 @@
-"""Which of the framework's headers device code is compiled with."""
+"""Which of the framework's headers sources with device code are compiled with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Headers(StrEnum):
-    """Which of the framework's headers the passes for device code see."""
+    """Which of the framework's headers the passes over a source with device code see, those for the host among them."""
 
     SLIM = "slim"
     """Slim ones, where those of the release were proved."""

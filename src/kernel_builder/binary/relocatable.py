@@ -5,6 +5,9 @@ code of every function and the contents of every variable, with the names that t
 that equal ones compare equal. It needs one section for each function and variable (``-ffunction-sections
 -fdata-sections``).
 
+As a program, ``relocatable.py WHOLE PART``, it imports nothing of this package, and ends with code 1 and a line that
+says what differs.
+
 References: System V ABI (gABI) chapter 4; the x86-64 and AArch64 psABIs for relocations.
 """
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,8 +33,10 @@ _EXTENDED = 0xFFFF
 _SPECIAL = 0xFF00  # section numbers from here on stand for no section
 _ABSOLUTE = frozenset({1, 10, 11})
 """R_X86_64_64, _32 and _32S: the addend is the position itself."""
-_LEA = 4
-"""A PC-relative reference to a string stands in the last four bytes of its instruction."""
+_X86_64, _LEA = 62, 4
+"""There, a PC-relative reference to a string stands in the last four bytes of its instruction. Others count from the
+place itself.
+"""
 
 _UNUSED = ("local", "weak")
 
@@ -71,6 +77,7 @@ class _Object:
         header = _EHDR.unpack_from(data)
         if header[0][:6] != b"\x7fELF\x02\x01":
             raise ObjectError("not a 64-bit little-endian ELF file")
+        self.machine: int = header[2]
         offset, count, names = header[6], header[12], header[13]
         raw = [_SHDR.unpack_from(data, offset + index * _SHDR.size) for index in range(max(count, 1))]
         if count == 0:  # more than fits: the first header says how many
@@ -159,7 +166,8 @@ class _Reader:
         section = self._object.sections[where]
         addend += value
         if section.flags & _SHF_MERGE:
-            start = addend if relocation in _ABSOLUTE else addend + _LEA
+            relative = self._object.machine == _X86_64 and relocation not in _ABSOLUTE
+            start = addend + _LEA if relative else addend
             end = section.data.index(b"\0", start) if section.flags & _SHF_STRINGS else start + section.entry
             return repr(section.data[start:end])
         # Positions in a section hold for it alone: one section holds one function or variable.
@@ -200,3 +208,15 @@ def compare_objects(whole: Path, part: Path) -> Comparison:
     ]
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return Comparison(common=len(both), verdict=f"{problems[0]}{more}" if problems else None)
+
+
+def _main(whole: str, part: str) -> str | None:
+    try:
+        verdict = compare_objects(Path(whole), Path(part)).verdict
+    except (OSError, ObjectError) as error:
+        return f"error: objects cannot be compared: {error}"
+    return f"error: slim headers make other host code: {verdict}" if verdict is not None else None
+
+
+if __name__ == "__main__":
+    sys.exit(_main(*sys.argv[1:]))

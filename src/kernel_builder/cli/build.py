@@ -196,14 +196,14 @@ build_options = together(
     click.option(
         "--full-headers",
         is_flag=True,
-        help="Compile device code with all of torch's headers. Without it, slim ones are used for releases of torch"
-        " where these were proved to make the same code (docs/slim-passes.md).",
+        help="Compile sources with device code with all of torch's headers. Without it, slim ones are used for releases"
+        " of torch where these were proved to make the same code (docs/slim-passes.md).",
     ),
     click.option(
         "--verify-slim",
         is_flag=True,
-        help="Compile device code with slim headers and with all of torch's, and compare: what differs is compiled"
-        " with all. --complete does so for what slim headers are used for.",
+        help="Compile sources with device code with slim headers and with all of torch's, and compare: what differs is"
+        " compiled with all. --complete does so for what slim headers are used for.",
     ),
     source_option,
     offline_option,

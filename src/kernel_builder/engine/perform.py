@@ -104,6 +104,8 @@ class Performer:
         return self.cache.find(key, current)
 
     def _run(self, action: Action, environment: Mapping[str, str], begun: float) -> Done:
+        if action.depfile is not None:  # where no step that runs writes it, no header was read
+            self._path(action.depfile).write_bytes(b"")
         code, memory = self._steps(action, action.steps, environment)
         reason = None
         if code > 0 and action.fallback:

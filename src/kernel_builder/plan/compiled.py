@@ -159,7 +159,7 @@ class CompiledVariant:
         )
 
     def _slim(self, units: tuple[Unit, ...]) -> Mapping[str, tuple[str, ...]]:
-        """The sources whose device code is compiled with slim headers, with what is defined for these."""
+        """The sources that are compiled with slim headers, with what is defined for these."""
         own = [unit.source for unit in units if unit.language == self.kept.backend.value]
         return {} if self.headers is Headers.FULL else slim_definitions(self.survey, own, self.toolchain.framework)
 

@@ -50,7 +50,7 @@ def provenance(
     if by_project:
         document["toolchain"] = [{**asdict(part), "named-by": FILE_NAME} for part in by_project]
     if slim is not None:
-        document["device-headers"] = slim.value
+        document["headers"] = slim.value
     if left_out:
         document["partial"] = {"left-out": sorted(left_out)}
     if toolchain is not None and toolchain.framework.made:
@@ -74,7 +74,7 @@ def describe(
     """The document for ``backend``, in the contract's key order, without its digest.
 
     ``archs`` are what the variant has device code for; none means 'unknown'. ``by_project`` is that of its toolchain.
-    ``slim`` says how slim headers were used for device code, if they were, ``left_out`` what sections
+    ``slim`` says how slim headers were used, if they were, ``left_out`` what sections
     are compiled for in a whole build, but not in this one. ``toolchain`` is what it was compiled with.
     """
     options = project.backend_options.get(backend)

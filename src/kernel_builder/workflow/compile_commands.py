@@ -67,8 +67,8 @@ def entries_of(variant: VariantPlan, places: Places, toolchain: Toolchain) -> It
 
 
 def _command_with(file: str, action: Action, places: Places) -> tuple[str, ...] | None:
-    """The first command of an action that reads that file with its headers."""
-    commands = (places.expanded(action, step.command) for step in (*action.steps, *action.fallback))
+    """The first command of an action that reads that file with its headers, with all of them if it has the choice."""
+    commands = (places.expanded(action, step.command) for step in (*action.fallback, *action.steps))
     return next((words for words in commands if file in words and any(map(_KEPT.match, words))), None)
 
 

@@ -191,7 +191,7 @@ def with_headers_told(variant: VariantPlan, results: Iterable[ActionResult], rep
     for result in results:
         if result.fell_back is not None and any(tree.name == SLIM for tree in result.action.trees):
             by_reason = fallen.setdefault(result.action.source, {})
-            by_reason.setdefault(result.fell_back, []).append(result.action.architecture or "")
+            by_reason.setdefault(result.fell_back, []).append(result.action.architecture or "host code")
     provenance = variant.metadata.get("provenance")
     if not fallen or not isinstance(provenance, dict):
         return variant

@@ -98,8 +98,8 @@ def prepare(
 ) -> Prepared:
     """Everything up to the plan. ``output`` is the directory for variants (default: ``build``), ``ignore`` the
     conformance rules that are passed over, ``mark`` is as in :func:`~kernel_builder.project.identity.identify`,
-    ``headers`` says which of torch's headers device code is compiled with; ``architectures`` and ``fast`` are as
-    in :func:`~kernel_builder.workflow.narrow.narrowing_of`.
+    ``headers`` says which of torch's headers sources with device code are compiled with; ``architectures`` and
+    ``fast`` are as in :func:`~kernel_builder.workflow.narrow.narrowing_of`.
 
     What the project itself gives as a reason not to build it is said first. What cannot be built here is left out.
     Raises :class:`UnavailableError` when that is everything, when it was asked for by its full name, or anything with

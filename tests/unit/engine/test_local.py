@@ -251,6 +251,19 @@ def test_a_fallback_runs_where_a_step_fails_and_the_reason_is_kept(tmp_path: Pat
     assert (both.status, both.output) == (ActionStatus.FAILED, ("worse",))
 
 
+def test_headers_that_only_the_fallback_read_count_where_it_ran(tmp_path: Path) -> None:
+    """Elsewhere the list of headers is empty."""
+    (tmp_path / "a.h").write_text("1")
+    listing = f"echo 'x.out: {tmp_path}/a.h' > x.d; : > x.out"
+    for command, again in ((": > x.out", "up to date"), ("exit 1", "done")):
+        entry = replace(action("x", command, fallback=shell(listing)), depfile="{work}/x.d")
+        plan = plan_of(tmp_path, entry)
+        assert statuses(run(plan)) == {"x": "done"}
+        (tmp_path / "a.h").write_text(f"{command} 2")
+        assert statuses(run(plan)) == {"x": again}
+        assert statuses(run(plan)) == {"x": "up to date"}
+
+
 def test_what_is_made_again_as_it_was_makes_nothing_after_it_run(tmp_path: Path) -> None:
     first = action("x", "cut -c1 ../x > x.out", inputs=("{project}/x",))
     second = action("y", "cp x.out y.out", inputs=("{work}/x.out",))

@@ -20,7 +20,7 @@ from kernel_builder.actions.model import Action, Threads, Tool
 from kernel_builder.actions.places import literal, tool_word
 from kernel_builder.actions.units import Unit
 from kernel_builder.backends.cuda.driver import UnknownStepError
-from kernel_builder.backends.cuda.split import split_actions
+from kernel_builder.backends.cuda.passes import split_actions
 from kernel_builder.backends.protocol import Selected, UnitActions
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import capabilities_of, select_capabilities

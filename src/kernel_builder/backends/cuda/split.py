@@ -2,59 +2,28 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.host import GIB, HEAVY_MEMORY
-from kernel_builder.actions.model import SLIM, Action, ActionKind, Step, Tool, Tree, action_id
+from kernel_builder.actions.model import Action, ActionKind, Step, Tool, Tree, action_id
 from kernel_builder.actions.places import tool_word
 from kernel_builder.actions.units import Unit
-from kernel_builder.backends.cuda import prove
 from kernel_builder.backends.cuda.driver import CICC, HOST, Invocation, Question, after, pipeline
 from kernel_builder.backends.protocol import UnitActions
 from kernel_builder.toolchain.model import ToolkitSdk
 
 _MEMORY = int(1.5 * GIB)
-_PROVING = (
-    # Which Python runs it decides nothing.
-    Tool(name="python", path=Path(sys.executable), digest="runs the proof"),
-    Tool(name="proof", path=Path(prove.__file__), digest="1"),
-)
 _WITH_LINES = {"-lineinfo", "--generate-line-info", "-G", "--device-debug"}
 
 
-def split_actions(context: Context, toolkit: ToolkitSdk, unit: Unit, options: tuple[str, ...]) -> UnitActions:
-    """The actions that make the object of ``unit``, which nvcc would compile with ``options``, as words.
+class Splitter:
+    """Splits what nvcc would do to compile ``unit`` with ``options``, as words.
 
     Raises :class:`~kernel_builder.backends.cuda.driver.UnknownStepError` where the steps of this nvcc are not known.
     """
-    return _Splitter(context, toolkit, unit, options).actions()
 
-
-def _apart(name: str) -> str:
-    """The name of a file that is made a second time."""
-    folder, _, last = name.rpartition("/")
-    return f"{folder}/slim-{last}"
-
-
-def _renamed(step: Invocation, names: Mapping[str, str]) -> Invocation:
-    """``step`` with other files."""
-
-    def word(text: str) -> str:
-        return names.get(text, text)
-
-    return replace(
-        step,
-        arguments=tuple(map(word, step.arguments)),
-        made=tuple(map(word, step.made)),
-        read=tuple(map(word, step.read)),
-    )
-
-
-class _Splitter:
     def __init__(self, context: Context, toolkit: ToolkitSdk, unit: Unit, options: tuple[str, ...]) -> None:
         self._context, self._toolkit, self._unit = context, toolkit, unit
         self._unit_options = options
@@ -72,6 +41,7 @@ class _Splitter:
         self._programs = context.word(Path(self._pipeline.programs))
 
     def actions(self) -> UnitActions:
+        """The actions that make the object."""
         steps = self._pipeline
         split = self._action(ActionKind.SPLIT, steps.split)
         devices = [self._action(ActionKind.DEVICE, chain, self._architecture(chain)) for chain in steps.devices]
@@ -91,62 +61,34 @@ class _Splitter:
         name = self._unit.source if architecture is None else f"{self._unit.source}.{architecture}"
         log = context.layout.log_for(name if kind is not ActionKind.SPLIT else f"{name}.split")
         depfile = context.places.word(log.with_suffix(".d")) if reads_source else None
-        full = self._steps(group, depfile, outputs[0])
-        slim = self._slim_steps(group, depfile, outputs) if kind is ActionKind.DEVICE else ()
-        tools = {step.program: self._tool(step) for step in group}
-        if slim and context.verify:
-            tools |= {tool.name: tool for tool in _PROVING}
+        made = self._steps(group, depfile, outputs[0])
         return Action(
             id=action_id(context.variant, kind, self._unit.source, architecture),
             kind=kind,
             variant=context.variant,
             source=self._unit.source,
-            steps=slim or full,
-            fallback=full if slim else (),
+            steps=made,
             inputs=((self._source, *given) if reads_source else tuple(given)),
             implicit=() if reads_source else steps.stubs,
             outputs=outputs,
             depfile=depfile,
             log=context.places.word(log),
             memory=HEAVY_MEMORY if self._unit.source in context.heavy else _MEMORY,
-            tools=tuple(tools.values()),
-            trees=self._trees(full, reads_source=reads_source, slim=bool(slim)),
+            tools=tuple({step.program: self._tool(step) for step in group}.values()),
+            trees=self._trees(made, reads_source=reads_source),
             architecture=architecture,
         )
 
-    def _trees(self, steps: tuple[Step, ...], *, reads_source: bool, slim: bool) -> tuple[Tree, ...]:
+    def _trees(self, steps: tuple[Step, ...], *, reads_source: bool) -> tuple[Tree, ...]:
         trees = self._context.trees(*(library.name for library in self._unit.libraries))
-        if not reads_source:
-            # Of what others made, nothing is looked up in any other: equal files of theirs give equal results.
-            words = " ".join(word for step in steps for word in step.command)
-            return tuple(tree for tree in trees if tree.name == "toolkit" or f"{{tree:{tree.name}}}" in words)
-        folder = self._context.toolchain.framework.slim
-        return (*trees, Tree(name=SLIM, identity=folder.name)) if slim and folder is not None else trees
+        if reads_source:
+            return trees
+        # Of what others made, nothing is looked up in any other: equal files of theirs give equal results.
+        words = " ".join(word for step in steps for word in step.command)
+        return tuple(tree for tree in trees if tree.name == "toolkit" or f"{{tree:{tree.name}}}" in words)
 
-    def _steps(self, group: tuple[Invocation, ...], depfile: str | None, made: str) -> tuple[Step, ...]:
+    def _steps(self, group: Iterable[Invocation], depfile: str | None, made: str) -> tuple[Step, ...]:
         return tuple(self._step(step, depfile, made) for step in group)
-
-    def _slim_steps(
-        self, group: tuple[Invocation, ...], depfile: str | None, outputs: tuple[str, ...]
-    ) -> tuple[Step, ...]:
-        """``group`` with slim headers, if the source has any. To prove them, both are made, and must be the same; the
-        files of the slim ones have a name of their own.
-        """
-        definitions, folder = self._context.slim.get(self._unit.source), self._context.toolchain.framework.slim
-        if definitions is None or folder is None:
-            return ()
-        before = ("-isystem", self._context.word(folder), *(f"-D{name}" for name in definitions))
-        slim = tuple(
-            replace(step, arguments=(*before, *step.arguments)) if step.preprocesses else step for step in group
-        )
-        if not self._context.verify:
-            return self._steps(slim, depfile, outputs[0])
-        names = {name: _apart(name) for step in group for name in step.made}
-        slim = tuple(_renamed(step, names) for step in slim)
-        pairs = tuple(word for name in outputs for word in (names[name], name))
-        command = (*(tool_word(_PROVING[0]), "-P", tool_word(_PROVING[1])), *pairs)
-        proof = Step(command=command, reads=pairs)
-        return (*self._steps(slim, depfile, outputs[0]), *self._steps(group, depfile, outputs[0]), proof)
 
     def _step(self, step: Invocation, depfile: str | None, made: str) -> Step:
         """What ``step`` reads is what others made: only preprocessors, and the host compiler, read headers."""

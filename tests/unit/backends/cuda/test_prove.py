@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.backends.cuda import prove
+from kernel_builder.backends.cuda.passes import PLAINLY
+from kernel_builder.binary import relocatable
 
 STUB = '# 1 "/one/k.stub.c"\nvoid stub(float *a) { float *__T26; int __T27; __T26 = a; use(__T26, __T27); }\n'
 RENUMBERED = '# 1 "/other/k.stub.c"\nvoid stub(float *a) { float *__T16; int __T17; __T16 = a; use(__T16, __T17); }\n'
@@ -34,3 +36,41 @@ def test_what_counts_is_compared(tmp_path: Path, name: str, one: str, other: str
     done = subprocess.run(same, capture_output=True, text=True, check=False)
     expected = (0, "") if equal else (1, f"error: slim headers make another {name}\n")
     assert (done.returncode, done.stderr) == expected
+
+
+USER = """\
+template <class T> int leaf(T);
+template <class T> int used(T value) { return value + leaf(value); }
+template <class T> int user(T value) { try { return used(value); } catch (...) { return 2; } }
+template <class T> int leaf(T) { return 1; }
+int call() { return user(1); }
+"""
+BEFORE = f"template <class T> int used(T);\ninline int early() {{ return used(1); }}\n{USER}"
+
+
+def proved(folder: Path, whole: str, part: str, *options: str) -> tuple[int, str]:
+    objects = []
+    for name, text in (("whole", whole), ("part", part)):
+        objects.append(str(folder / f"{name}.o"))
+        command = ["g++", "-x", "c++", "-fPIC", "-O3", "-c", *options, "-o", objects[-1], "-"]
+        subprocess.run(command, input=text, text=True, check=True, capture_output=True)
+    command = [sys.executable, "-P", relocatable.__file__, *objects]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def test_what_the_compiler_saw_first_makes_no_difference(tmp_path: Path) -> None:
+    assert proved(tmp_path, BEFORE, USER, *PLAINLY) == (0, "")
+    # If g++ instantiates used() before user(), it knows that nothing is thrown, and leaves out the handler.
+    optimistic = (word for word in PLAINLY if word != "-fnon-call-exceptions")
+    differs = "error: slim headers make other host code: _Z4userIiEiT_ differs"
+    assert proved(tmp_path, BEFORE, USER, *optimistic) == (1, f"{differs} (and 3 more)\n")
+    assert proved(tmp_path, BEFORE, USER.replace("return 2", "return 3"), *PLAINLY) == (1, f"{differs}\n")
+
+
+def test_what_cannot_be_compared_is_no_proof(tmp_path: Path) -> None:
+    (tmp_path / "x.o").write_bytes(b"no object")
+    command = [sys.executable, "-P", relocatable.__file__, str(tmp_path / "x.o"), str(tmp_path / "y.o")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: objects cannot be compared: ")
