@@ -13,7 +13,12 @@ import pytest
 from conftest import ROOT
 from pages import Block, blocks, problems
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "src" / "kernel_builder" / "templates" / "skills").glob("*.md")),
+]
 
 
 @pytest.fixture(scope="module")

@@ -53,6 +53,7 @@ COMMANDS: dict[str, Entry] = {
     "timing": Entry("timing", "Show where the time of the last build went."),
     "cache": Entry("cache", "Show, verify and shrink the cache of what compilers made."),
     "compile-commands": Entry("compile_commands", "Write compile_commands.json, for clangd and other tools."),
+    "skills": Entry("skills", "Add short texts for coding assistants: how to write, port, check and measure a kernel."),
     "schema": Entry("schema", "Print the JSON schema of build.toml, for editors."),
     "completions": Entry("completions", "Print what makes a shell complete commands, variants and rules."),
     "man": Entry("man", "Print the manual page."),
@@ -63,7 +64,15 @@ TASKS: dict[str, tuple[str, ...]] = {
     "Test and try": ("test", "ci-test", "watch", "devshell", "testshell", "environment"),
     "Check": ("check", "explain", "check-abi", "check-builds", "api-diff"),
     "Publish": ("card", "hash", "attest", "upload", "build-and-upload"),
-    "Other tools": ("create-pyproject", "clean-pyproject", "compile-commands", "schema", "completions", "man"),
+    "Other tools": (
+        "create-pyproject",
+        "clean-pyproject",
+        "compile-commands",
+        "schema",
+        "skills",
+        "completions",
+        "man",
+    ),
 }
 """The commands as ``--help`` groups them, by what one wants to do."""
 

@@ -15,7 +15,12 @@ from kernel_builder.cli import cli
 from kernel_builder.cli.passing import PassingCommand
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "src" / "kernel_builder" / "templates" / "skills").glob("*.md")),
+]
 MADE_OF_COMMANDS = ROOT / "docs" / "reference" / "cli.md"
 _CODE = re.compile(r"^(?:```\w*\n(?P<block>.*?)^```)|`(?P<inline>[^`\n]+)`", re.DOTALL | re.MULTILINE)
 _INDENTED = re.compile(r"^    (?:\$ )?(kernel-builder .*)$", re.MULTILINE)
@@ -78,7 +83,8 @@ def test_there_are_commands_to_find_and_wrong_ones_are_found() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
