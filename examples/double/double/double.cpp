@@ -1,0 +1,7 @@
+#include "double.h"
+
+void twice(float *out, float const *in, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    out[i] = 2 * in[i];
+  }
+}
