@@ -48,7 +48,8 @@ def verify() -> int:
         usage = cache.usage()
     for path in damaged:
         show_error(f"error: {path} was damaged and is removed; what it was made for is compiled again")
-    click.echo(f"{usage.blobs + len(damaged)} files verified; {len(damaged) or 'none'} damaged")
+    total = usage.blobs + usage.entries + len(damaged)
+    click.echo(f"{total} files verified; {len(damaged) or 'none'} damaged")
     return ExitCode.FAILED if damaged else ExitCode.OK
 
 

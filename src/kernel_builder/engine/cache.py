@@ -156,13 +156,14 @@ class ActionCache:
         return Usage(entries=len(entries), blobs=len(blobs), size=sum(size for _, size, _ in (*entries, *blobs)))
 
     def remove_damaged(self) -> tuple[Path, ...]:
-        """Remove contents that are not as they were stored; which."""
+        """Remove what is not as it was stored; which files."""
         found = []
-        for path, _, _ in _files(self.root / "blobs"):
-            with contextlib.suppress(OSError):
-                if file_digest(path) != path.name:
-                    path.unlink()
-                    found.append(path)
+        for part, is_good in (("blobs", _is_blob), ("entries", _is_entry)):
+            for path, _, _ in _files(self.root / part):
+                with contextlib.suppress(OSError):
+                    if not is_good(path):
+                        path.unlink()
+                        found.append(path)
         return tuple(found)
 
     def shrink(self, limit: int) -> int:
@@ -319,6 +320,19 @@ def _entry(key: str) -> str:
 
 def _blob(digest: str) -> str:
     return f"blobs/{digest[:2]}/{digest}"
+
+
+def _is_blob(path: Path) -> bool:
+    return file_digest(path) == path.name
+
+
+def _is_entry(path: Path) -> bool:
+    """Whether it is an entry, be it of an older version, and no other one's."""
+    try:
+        listed = parse_json(path.read_bytes())
+        return isinstance(listed, list) and all(one.get("key", path.stem) == path.stem for one in listed)
+    except (ValueError, AttributeError):
+        return False
 
 
 def _candidates(key: str, data: bytes | None) -> list[Made]:

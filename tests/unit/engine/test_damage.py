@@ -127,6 +127,18 @@ def test_what_is_stored_for_another_key_is_not_believed(tmp_path: Path) -> None:
     assert (plan.places.work / "a.out").read_text() == "one\n"
 
 
+@pytest.mark.parametrize("text", ["[", "7", "[7]", '[{"key": "other"}]', "\x00"])
+def test_damaged_entries_are_found_and_removed(tmp_path: Path, text: str) -> None:
+    cache = ActionCache(tmp_path / "cache")
+    became(project(tmp_path / "one", copying("a"), copying("b")), cache)
+    assert cache.remove_damaged() == ()
+    bad, good = (cache.root / "entries").rglob("*.json")
+    bad.write_text(text)
+    assert cache.remove_damaged() == (bad,)
+    good.write_text("[]")
+    assert cache.remove_damaged() == ()
+
+
 def test_contents_that_were_exchanged_are_not_believed(tmp_path: Path) -> None:
     cache = ActionCache(tmp_path / "cache")
     became(project(tmp_path / "one", copying("a"), copying("b")), cache)
