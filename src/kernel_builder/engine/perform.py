@@ -18,7 +18,7 @@ from kernel_builder.actions.model import Action, ActionKind, Step
 from kernel_builder.engine.cache import ActionCache, Made
 from kernel_builder.engine.contents import blob_digest, file_digest, tells_its_time, text_digest
 from kernel_builder.engine.processes import Processes
-from kernel_builder.engine.records import TIME_OF, Conditions, Record, headers
+from kernel_builder.engine.records import TIME_OF, Conditions, Record, escaped, headers
 from kernel_builder.plan.model import BuildPlan
 
 _FORMAT = 3
@@ -218,7 +218,7 @@ class Performer:
             if text is None:
                 return False
             with path.open("ab" if word == action.log else "wb") as file:
-                file.write(self._local(text))
+                file.write(self._local(text, in_make=word == action.depfile))
         return True
 
     def _contents_of(self, action: Action, words: Iterable[str]) -> dict[str, Path | bytes]:
@@ -227,7 +227,9 @@ class Performer:
         for word in words:
             path = self._path(word, action)
             is_text = word in (action.log, action.depfile)
-            found[self._neutral(action, word)] = self._portable(path.read_bytes()) if is_text else path
+            found[self._neutral(action, word)] = (
+                self._portable(path.read_bytes(), in_make=word == action.depfile) if is_text else path
+            )
         return found
 
     def _keep(self, key: str, action: Action, record: Record) -> None:
@@ -289,21 +291,21 @@ class Performer:
             with contextlib.suppress(OSError):
                 self._path(word, action).unlink()
 
-    def _portable(self, data: bytes) -> bytes:
-        """Text with words for the directories of this machine."""
-        for place, word in self._directories():
+    def _portable(self, data: bytes, *, in_make: bool) -> bytes:
+        """Text with words for the directories of this machine; ``in_make``: it has make's syntax."""
+        for place, word in self._directories(in_make=in_make):
             data = data.replace(place, word)
         return data
 
-    def _local(self, data: bytes) -> bytes:
-        for place, word in self._directories():
+    def _local(self, data: bytes, *, in_make: bool) -> bytes:
+        for place, word in self._directories(in_make=in_make):
             data = data.replace(word, place)
         return data
 
-    def _directories(self) -> tuple[tuple[bytes, bytes], ...]:
+    def _directories(self, *, in_make: bool) -> tuple[tuple[bytes, bytes], ...]:
         places = self.plan.places
         pairs = {
-            bytes(path): b"\0%s\0" % name
+            escaped(bytes(path)) if in_make else bytes(path): b"\0%s\0" % name
             for path, name in ((places.root, b"project"), (places.store, b"store"), (places.work, b"work"))
         }
         return tuple(sorted(pairs.items(), key=lambda pair: len(pair[0]), reverse=True))

@@ -6,6 +6,7 @@ A run appends a line for each action that ends, so that what ended before a run 
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +22,8 @@ from kernel_builder.plan.model import BuildPlan
 from kernel_builder.seen import stamp_of
 
 _FILE = "actions.jsonl"
+_WORD = re.compile(r"(?:\\+[ \t#]|\S)+")
+_ESCAPED = re.compile(r"(\\*)\\([ \t#])")
 TIME_OF = "time of "
 """Before the name of a file that was read: not what is in it, but when that was written. ``__TIMESTAMP__`` says so."""
 
@@ -98,16 +101,19 @@ def _read_line(line: bytes) -> tuple[str, Record]:
 def headers(depfile: Path) -> tuple[str, ...]:
     """The files that a depfile names, in its order, as they stand there; nothing when it is not there.
 
-    Make's syntax: words are separated by blanks and continued lines; a backslash keeps a blank or ``#``, and a dollar
-    sign is written twice.
+    Make's syntax: words are separated by blanks and continued lines; a backslash keeps a blank or ``#``, and those
+    before it are written twice, as a dollar sign is.
     """
     try:
         text = depfile.read_text(encoding="utf-8", errors="surrogateescape")
     except FileNotFoundError:
         return ()
-    _, _, listed = text.replace("\\\n", " ").replace("\\ ", "\0").partition(": ")
+    _, _, listed = text.replace("\\\n", " ").partition(": ")
     return tuple(
-        word.replace("\0", " ").replace("\\#", "#").replace("\\:", ":").replace("$$", "$") for word in listed.split()
+        _ESCAPED.sub(lambda match: match[1][: len(match[1]) // 2] + match[2], word)
+        .replace("\\:", ":")
+        .replace("$$", "$")
+        for word in _WORD.findall(listed)
     )
 
 
@@ -115,6 +121,11 @@ def needs_of(actions: Sequence[Action]) -> dict[str, set[str]]:
     """The actions that must have ended before each, all by their ids."""
     makers = {word: action.id for action in actions for word in action.makes}
     return {action.id: {makers[word] for word in action.takes if word in makers} for action in actions}
+
+
+def escaped(path: bytes) -> bytes:
+    """A path as compilers write it into a depfile."""
+    return re.sub(rb"(\\*)([ \t#])", rb"\1\1\\\2", path).replace(b"$", b"$$")
 
 
 @dataclass(frozen=True, kw_only=True)

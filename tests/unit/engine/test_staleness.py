@@ -14,6 +14,7 @@ from engine_actions import action, plan_of, run, shell, statuses
 from kernel_builder.actions.model import COMPILER_ENVIRONMENT, Action, Step, Tool
 from kernel_builder.engine.cache import ActionCache
 from kernel_builder.engine.protocol import EngineResult
+from kernel_builder.engine.records import headers
 from kernel_builder.errors import BuildError
 from kernel_builder.events import Event, Recorder, StepStarted
 from kernel_builder.plan.model import BuildPlan
@@ -187,3 +188,16 @@ def test_lines_count_where_only_the_compiler_knows_them(tmp_path: Path, text: st
         (root / "a.cu").write_text(lines + text)
         assert became(root, cache, entry) == ["done"]
     assert len(runs.read_text().split()) == (2 if is_compiled_again else 1)
+
+
+@pytest.mark.parametrize("names", [("a b", "c d e"), ("a#b", "c"), ("$a", "b"), ("a", "b$ #c"), ("a\\ b", "c")])
+def test_the_list_of_headers_has_the_paths_of_where_it_is(tmp_path: Path, names: tuple[str, str]) -> None:
+    """Compilers write blanks and the like in a way of their own there."""
+    cache, expected = ActionCache(tmp_path / "cache"), ["done"]
+    for name in names:
+        root = project(tmp_path / name, a_c='#include "a.h"\n', a_h="int a;\n")
+        assert became(root, cache, compiling()) == expected
+        expected = ["from the cache"]
+        work = root / ".kernel-builder"
+        assert headers(work / "a.d") == (f"{root}/a.c", f"{root}/a.h")
+        assert str(tmp_path / names[0]) not in (work / "a.d").read_text() or name == names[0]
