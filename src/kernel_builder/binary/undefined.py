@@ -94,7 +94,7 @@ def unsupplied(elf: ElfFile, supply: Supply) -> tuple[Unsupplied, ...]:
 def has_unbound(elf: ElfFile) -> bool:
     """Whether ``elf`` lacks names that glibc has, without saying from which version on."""
     since = offered_since(elf.machine)
-    return any(symbol.version is None and symbol.name in since for symbol in elf.undefined)
+    return any(symbol.version is None and symbol.binding != "weak" and symbol.name in since for symbol in elf.undefined)
 
 
 def unsupplied_names(

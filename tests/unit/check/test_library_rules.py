@@ -434,6 +434,20 @@ def test_weak_names_may_stay_undefined(workshop: Workshop) -> None:
     assert messages(workshop.variant(CPU, workshop.library(code)), "KB13", _exports()) == []
 
 
+@pytest.mark.parametrize("rule", ["KB10", "KB11", "KB12"])
+def test_what_torch_exports_is_read_only_where_it_decides(workshop: Workshop, rule: str) -> None:
+    """There are eighty thousand names."""
+
+    def look(_: Variant) -> frozenset[str]:
+        raise AssertionError(rule)
+
+    variant = workshop.variant(
+        CPU, _using(workshop, TORCH, "my_kernel_launch", "PyLong_FromLong", "_PyObject_GetState")
+    )
+    found = messages(variant, rule, Settings(torch_exports=look))
+    assert any("_PyObject_GetState" in text for text in found) is (rule == "KB12")
+
+
 STABLE = "aoti_torch_delete_tensor_object"
 
 
