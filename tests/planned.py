@@ -16,6 +16,8 @@ from kernel_builder.project.identity import Identity
 from kernel_builder.project.inputs import build_inputs
 from kernel_builder.project.survey import survey
 from kernel_builder.toolchain.model import (
+    AppleSdk,
+    Family,
     FrameworkSdk,
     HostCompiler,
     LibraryHeaders,
@@ -131,6 +133,24 @@ def amd(unfit: str | None = None) -> ToolkitSdk:
     )
 
 
+FLOOR = Sysroot(
+    libraries=STORE / "floor" / "lib",
+    shim=STORE / "floor" / "libfloor.a",
+    floor="2.27",
+    others=("libmvec.so.1",),
+)
+APPLE_CLANG = HostCompiler(
+    cxx=Path("/usr/bin/clang++"), version="17.0.0", target="arm64-apple-darwin25.0.0", library=0, family=Family.CLANG
+)
+APPLE_SDK = AppleSdk(
+    root=Path("/Xcode/MacOSX26.0.sdk"),
+    version="26.0",
+    identity="0123456789abcdef",
+    metal=Path("/Xcode/bin/metal"),
+    metallib=Path("/Xcode/bin/metallib"),
+)
+
+
 def make_plan(
     root: Path,
     names: tuple[str, ...],
@@ -139,6 +159,7 @@ def make_plan(
     *,
     toolkits: Sequence[ToolkitSdk] = (CUDA,),
     libraries: Sequence[LibraryHeaders] = (),
+    platform: str = "x86_64-linux",
 ) -> BuildPlan:
     project, _ = load_project(root)
     known = {sdk.toolkit.compute: sdk for sdk in toolkits}
@@ -152,17 +173,13 @@ def make_plan(
         identity="torch-2.13.0-0123456789abcdef",
     )
     table = load_support()
-    everything = all_variants(project, table, Platform.parse("x86_64-linux"))
+    everything = all_variants(project, table, Platform.parse(platform))
     matrix = choose(everything, patterns=names, within=VariantSet.REQUIRED)
     toolchains = {
         kept.name: Toolchain(
             host=host,
-            sysroot=Sysroot(
-                libraries=STORE / "floor" / "lib",
-                shim=STORE / "floor" / "libfloor.a",
-                floor="2.27",
-                others=("libmvec.so.1",),
-            ),
+            sysroot=None if host.is_apple else FLOOR,
+            sdk=APPLE_SDK if host.is_apple else None,
             framework=torch,
             toolkit=next((sdk for compute, sdk in known.items() if f"-{compute}-" in kept.name), None),
             libraries=tuple(libraries),

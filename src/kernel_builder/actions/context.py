@@ -42,13 +42,15 @@ class Layout:
 class Context:
     """Everything that is needed to make the actions of one variant.
 
+    ``ops_name`` is its ops id but for the unique part.
     ``define`` gives the framework's definitions (``NAME=value``) for a source. ``heavy`` are the sources that include
     all of the framework's headers, for which a compiler needs two to three times as much memory (DESIGN.md F10).
     ``precompiled`` are the sources whose first headers of the framework are precompiled, with the names of these.
     ``slim`` are the sources that are compiled with slim headers of the framework, with what is defined for
     these; where ``verify`` is set, that must make the same code as the whole headers.
     ``sources`` is the tree of the project's own files: its identity says which names can be included. ``included`` are
-    these files: those that compilers may read.
+    these files: those that compilers may read. ``macos`` is the oldest macOS that a variant for it runs on,
+    ``frameworks`` are Apple's that it is linked with.
     """
 
     variant: str
@@ -64,6 +66,9 @@ class Context:
     included: tuple[str, ...] = ()
     slim: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     verify: bool = False
+    ops_name: str = ""
+    macos: str = ""
+    frameworks: tuple[str, ...] = ()
 
     @property
     def host(self) -> HostCompiler:
@@ -102,6 +107,8 @@ class Context:
             for library in toolchain.libraries
             if library.name in libraries
         ]
+        if toolchain.sdk is not None:
+            trees.append(Tree(name="sdk", identity=toolchain.sdk.identity, root=toolchain.sdk.root))
         if toolchain.python is not None:
             trees.append(Tree(name="python", identity=toolchain.python.identity, root=toolchain.python.include))
         return tuple(trees)

@@ -31,6 +31,14 @@ MODULE_SOURCE = "(module)"
 """What people read for the generated Python module."""
 
 
+def apple_target(context: Context) -> list[str]:
+    """What a compiler for macOS is told of the system that it compiles for; nothing for others."""
+    sdk = context.toolchain.sdk
+    if sdk is None:
+        return []
+    return [f"--target=arm64-apple-macos{context.macos}", "-isysroot", context.word(sdk.root)]
+
+
 def definitions(context: Context, source: str, backend_definitions: tuple[str, ...]) -> list[str]:
     """``-D`` options of one source: the framework's, then the backend's."""
     return [f"-D{literal(text)}" for text in (*context.define(source), *backend_definitions)]
@@ -70,6 +78,7 @@ def host_code_flags(context: Context, family: Family | None = None) -> list[str]
     ``family`` is whose it is (default: the host compiler's).
     """
     return [
+        *apple_target(context),
         "-fPIC",
         # Without it, templates with static variables are shared between libraries (corpus edge case 22). clang does not
         # make unique symbols, and does not know the flag.
@@ -92,7 +101,9 @@ def cxx_flags(context: Context) -> list[str]:
     host = context.host
     if host.family is Family.GCC:
         return []
-    openmp = context.toolchain.sysroot.openmp
+    if context.toolchain.sdk is not None:
+        return []
+    openmp = context.toolchain.c_library.openmp
     return [
         *host.library_flags,
         *([CLANG_ABI] if host.major > int(CLANG_ABI.rpartition("=")[2]) else []),
@@ -176,7 +187,7 @@ def module_action(context: Context, generated: Path) -> Action:
 def _libraries(context: Context, framework: str) -> list[str]:
     """What a library is linked with, in order, and where the linker finds it."""
     toolchain, word = context.toolchain, context.places.word
-    sysroot, own, toolkit = toolchain.sysroot, toolchain.framework, toolchain.toolkit
+    sysroot, own, toolkit = toolchain.c_library, toolchain.framework, toolchain.toolkit
     folders = [own.libraries, *([toolkit.libraries] if toolkit else []), sysroot.libraries]
     tables = [*own.exports, *(toolkit.exports if toolkit else ())]
     # A table is named by soname, its stub by the name that -l looks for: libcublas.so.13.txt, libcublas.so.
@@ -204,6 +215,47 @@ def _libraries(context: Context, framework: str) -> list[str]:
 
 
 def link_action(context: Context, objects: tuple[str, ...], library: Path, framework: str) -> Action:
+    """Link the library, for the system that the variant is for. Arguments as of :func:`_link_for_linux`."""
+    if context.toolchain.sdk is not None:
+        return _link_for_macos(context, objects, library)
+    return _link_for_linux(context, objects, library, framework)
+
+
+def _link_for_macos(context: Context, objects: tuple[str, ...], library: Path) -> Action:
+    """Link a bundle that exports the function which Python calls, and nothing else.
+
+    Names of torch and of Python are looked up when it is loaded, among the libraries that are there by then, as those
+    of every extension for macOS are: it records no library of theirs, hence no place where one would lie.
+    """
+    layout, word = context.layout, context.places.word
+    command = [
+        tool_word(context.cxx),
+        *apple_target(context),
+        "-bundle",
+        "-o",
+        word(library),
+        *("-Xlinker", "-undefined", "-Xlinker", "dynamic_lookup"),
+        *("-Xlinker", "-exported_symbol", "-Xlinker", "_PyInit_*"),
+        *("-Xlinker", "-dead_strip"),
+        *(flag for name in context.frameworks for flag in ("-framework", name)),
+        *objects,
+    ]
+    return Action(
+        id=action_id(context.variant, ActionKind.LINK, "library"),
+        kind=ActionKind.LINK,
+        variant=context.variant,
+        source=library.name,
+        steps=(Step(command=tuple(command), writes=(word(library),)),),
+        inputs=objects,
+        outputs=(word(library),),
+        log=word(layout.log_for("link")),
+        memory=_LINK_MEMORY,
+        tools=(context.cxx,),
+        trees=tuple(tree for tree in context.trees() if tree.name == "sdk"),
+    )
+
+
+def _link_for_linux(context: Context, objects: tuple[str, ...], library: Path, framework: str) -> Action:
     """Link the library: floor stubs for the C library, libstdc++ static and hidden, libgcc_s shared (F6, F7).
 
     With the old C++ ABI the version script hides what ``--exclude-libs`` hides otherwise, all but the empty string:
@@ -214,7 +266,7 @@ def link_action(context: Context, objects: tuple[str, ...], library: Path, frame
     (``libtorch.so``), because torch's libraries are not in the global scope (F7).
     """
     layout, toolchain, word = context.layout, context.toolchain, context.places.word
-    sysroot = toolchain.sysroot
+    sysroot = toolchain.c_library
     exports_map, shim = word(layout.exports_map), word(sysroot.shim)
     command = [
         tool_word(context.cxx),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from kernel_builder.actions.context import Context
-from kernel_builder.actions.model import Action
+from kernel_builder.actions.model import Action, GeneratedFile
 from kernel_builder.actions.units import Unit
 from kernel_builder.config.model import Architecture
 from kernel_builder.toolchain.model import ToolkitSdk
@@ -31,13 +31,14 @@ class Selected:
 
 @dataclass(frozen=True, kw_only=True)
 class UnitActions:
-    """How one source file is compiled: the actions, in an order that they can run in, the objects to link, and what
-    people should know of it.
+    """How one source file is compiled: the actions, in an order that they can run in, the objects to link, what
+    people should know of it, and the files that must be there first.
     """
 
     actions: tuple[Action, ...]
     objects: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    generated: tuple[GeneratedFile, ...] = ()
 
 
 class BackendRules(Protocol):

@@ -89,6 +89,16 @@ class InTorch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OnMacos:
+    """What variants for macOS are compiled for: the ``oldest`` one that they run on, and Apple's ``frameworks`` that
+    they are linked with.
+    """
+
+    oldest: str = "15.0"
+    frameworks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Driver:
     """How a driver is asked for devices: ``init(0)`` and ``count(int *)`` of ``library`` return 0 when all is well."""
 
@@ -170,6 +180,7 @@ class Backend(str, metaclass=_Backends):
     registration: str | None
     """A pattern of those that compiled code calls when it is loaded, to register its device code."""
     runtime: Runtime
+    macos: OnMacos
     driver: Driver | None
     editor: ClangReading | None
     scaffold: Scaffold | None
@@ -229,6 +240,7 @@ def _backend(row: dict[str, Any]) -> Backend:
         "symbols": row.pop("symbols", None),
         "registration": row.pop("registration", None),
         "runtime": Runtime(**_fields(row.pop("runtime", {}))),
+        "macos": OnMacos(**_fields(row.pop("macos", {}))),
         "driver": Driver(**row.pop("driver")) if "driver" in row else None,
         "editor": ClangReading(**_fields(row.pop("editor"))) if "editor" in row else None,
         "scaffold": Scaffold(**row.pop("init")) if "init" in row else None,

@@ -16,6 +16,7 @@ from pathlib import Path
 from kernel_builder.actions.model import Tree
 from kernel_builder.actions.places import Places, expand
 from kernel_builder.binary.elf import ElfError, read_elf
+from kernel_builder.binary.macho import read_macho
 from kernel_builder.config.model import FrameworkKind
 from kernel_builder.engine.own_names import Elsewhere, OwnNames
 from kernel_builder.engine.records import headers
@@ -94,6 +95,8 @@ def problem_of(request: Mapping[str, object], places: Places, trees: Sequence[Tr
             " section that includes them"
         )
     library = Path(expand(str(request["library"]), places))
+    if request["macos"] is not None:
+        return _unfit_for_macos(library, str(request["macos"]))
     elf = read_elf(library.read_bytes())
     if elf.run_paths:
         return f"{library.name} has a run path, {', '.join(elf.run_paths)}: it would look for libraries of this machine"
@@ -108,6 +111,21 @@ def problem_of(request: Mapping[str, object], places: Places, trees: Sequence[Tr
     )
     missing = find_missing(elf, policy)
     return _undefined(missing, request, places, policy) if missing else None
+
+
+def _unfit_for_macos(library: Path, macos: str) -> str | None:
+    """What is wrong with a library for macOS, where the names of other libraries are looked up when it is loaded."""
+    wanted = Version.parse(macos)
+    for part in read_macho(library.read_bytes()):
+        if part.minimum_macos is None:
+            return f"{library.name} does not say which macOS it needs"
+        needs = ".".join(map(str, part.minimum_macos[:2]))
+        if Version.parse(needs) > wanted:
+            return f"{library.name} needs macOS {needs}, and must run on {macos}"
+        if part.run_paths:
+            said = ", ".join(part.run_paths)
+            return f"{library.name} has a run path, {said}: it would look for libraries of this machine"
+    return None
 
 
 def _undefined(

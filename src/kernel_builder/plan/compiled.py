@@ -63,7 +63,8 @@ class CompiledVariant:
         ops_id = self.identity.ops_id(self.project, self.kept.backend)
         context = self._context(units, ops_id)
         sources = tuple(unit.source for unit in units)
-        early = self._framework.binds_early(sources, self.survey)
+        # What is signed cannot be given another name later.
+        early = self._framework.binds_early(sources, self.survey) or self.toolchain.sdk is not None
         unique = self.identity.unique if early else _stand_in(self.identity.unique)
         linked_as = f"{self._ops_name}_{unique}"
         library = context.word(context.layout.variant / f"{linked_as}{self._framework.suffix}")
@@ -115,7 +116,8 @@ class CompiledVariant:
             **({toolkit.toolkit.backend.value: toolkit.toolkit.version} if toolkit else {}),
             **{library.name: library.version for library in toolchain.libraries},
             "c++": str(toolchain.host),
-            "glibc floor": toolchain.sysroot.floor,
+            **({"glibc floor": toolchain.sysroot.floor} if toolchain.sysroot else {}),
+            **({"macOS": self._macos} if self._macos else {}),
         }
 
     def _units(self, sections: tuple[SectionInput, ...]) -> tuple[Unit, ...]:
@@ -137,6 +139,7 @@ class CompiledVariant:
         names = hashlib.sha256("\n".join(facts).encode("utf-8", "surrogateescape")).hexdigest()
         return Context(
             variant=self.kept.name,
+            ops_name=self._ops_name,
             places=self.places,
             layout=self._layout(),
             toolchain=self.toolchain,
@@ -156,7 +159,14 @@ class CompiledVariant:
             included=inputs.included,
             slim=self._slim(units),
             verify=self.headers is Headers.VERIFY,
+            macos=self._macos,
+            frameworks=self.kept.backend.macos.frameworks,
         )
+
+    @property
+    def _macos(self) -> str:
+        """The oldest macOS that the variant runs on; empty for other systems."""
+        return "" if self.toolchain.sdk is None else self.kept.backend.macos.oldest
 
     def _slim(self, units: tuple[Unit, ...]) -> Mapping[str, tuple[str, ...]]:
         """The sources that are compiled with slim headers, with what is defined for these."""
@@ -165,6 +175,8 @@ class CompiledVariant:
 
     def _precompiled(self, units: tuple[Unit, ...]) -> Mapping[str, tuple[str, ...]]:
         """The sources whose first headers are precompiled, with the names of these."""
+        if self.toolchain.sdk is not None:
+            return {}
         marks = {unit.source: self.survey.marks.get(unit.source, frozenset()) for unit in units}
         first = {source: first_headers(found) for source, found in marks.items()}
         worth = sources_worth_it(units, first, self.toolchain.host.family)
@@ -176,7 +188,9 @@ class CompiledVariant:
         """All actions, the last one being the check of the library, and the files that say what to check."""
         actions: list[Action] = []
         objects: list[str] = []
+        generated: list[GeneratedFile] = []
         for made in self._compiled(context, units):
+            generated += made.generated
             actions += made.actions
             objects += made.objects
             for note in made.notes:
@@ -201,7 +215,8 @@ class CompiledVariant:
             covered=covered.path,
             elsewhere=self._elsewhere(units),
         )
-        return (*actions, replace(link, source=shown), replace(check, source=shown)), (question, covered)
+        generated += (question, covered)
+        return (*actions, replace(link, source=shown), replace(check, source=shown)), tuple(generated)
 
     def _compiled(self, context: Context, units: tuple[Unit, ...]) -> Iterator[UnitActions]:
         """What becomes of each unit, and what the backend makes once for all of them."""

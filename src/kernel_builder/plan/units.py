@@ -21,8 +21,6 @@ from kernel_builder.toolchain.model import LibraryHeaders
 _T = TypeVar("_T")
 
 _READ_ONLY = HEADER_SUFFIXES | {".md", ".txt", ".py"}
-_OTHER_SOURCES = frozenset({".metal", ".mm"})
-"""Sources that nothing compiles yet, and that no row of the table of backends claims."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +67,7 @@ def merge(backend: Backend, sections: tuple[SectionInput, ...]) -> Units:
     compiling = [other for other in Backend if other.has_module and other is not backend]
     # Of several that compile it, the first in the table: the others make it theirs.
     others = {suffix: other for other in reversed(compiling) for suffix in other.sources}
-    elsewhere = _OTHER_SOURCES.union(*(other.sources for other in Backend))
+    elsewhere = frozenset[str]().union(*(other.sources for other in Backend))
     units: dict[str, Unit] = {}
     warnings: list[str] = []
     misplaced: list[str] = []

@@ -76,7 +76,13 @@ class HostCompiler:
     @property
     def machine(self) -> str:
         """The processor family that it compiles for (``x86_64``)."""
-        return self.target.partition("-")[0]
+        name = self.target.partition("-")[0]
+        return "aarch64" if name == "arm64" else name
+
+    @property
+    def is_apple(self) -> bool:
+        """Whether it is Apple's, with Apple's C++ library."""
+        return "-apple-" in self.target
 
     @property
     def digest(self) -> str:
@@ -86,7 +92,7 @@ class HostCompiler:
     @property
     def library_flags(self) -> tuple[str, ...]:
         """What makes it take libstdc++, on systems too where clang takes another library by itself."""
-        return ("-stdlib=libstdc++",) if self.family is Family.CLANG else ()
+        return ("-stdlib=libstdc++",) if self.family is Family.CLANG and not self.is_apple else ()
 
     def __str__(self) -> str:
         """For people: ``g++ 12.2.0``, ``clang++ 22.1.8 (ziglang 0.17.1)``."""
@@ -109,6 +115,21 @@ class Sysroot:
     floor: str
     others: tuple[str, ...] = ()
     openmp: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppleSdk:
+    """Apple's SDK for macOS, and the compilers that Xcode brings beside clang.
+
+    ``root`` is its directory, ``version`` that of the SDK (``26.0``); ``identity`` changes with either and with the
+    compilers. ``metal`` compiles shaders and ``metallib`` links them; ``None`` where Xcode is installed without them.
+    """
+
+    root: Path
+    version: str
+    identity: str
+    metal: Path | None = None
+    metallib: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,12 +239,21 @@ class ProjectPart:
 class Toolchain:
     """Everything that one variant is compiled with. ``libraries`` are those that some section depends on; ``python`` is
     ``None`` where Python's headers are not installed. ``by_project`` are the parts whose source the project names.
+    ``sysroot`` is set for variants for Linux, ``sdk`` for those for macOS.
     """
 
     host: HostCompiler
-    sysroot: Sysroot
     framework: FrameworkSdk
+    sysroot: Sysroot | None = None
+    sdk: AppleSdk | None = None
     toolkit: ToolkitSdk | None = None
     libraries: tuple[LibraryHeaders, ...] = ()
     python: PythonHeaders | None = None
     by_project: tuple[ProjectPart, ...] = ()
+
+    @property
+    def c_library(self) -> Sysroot:
+        """The C library of a variant for Linux. Raises ``LookupError`` for others, which take their system's."""
+        if self.sysroot is None:
+            raise LookupError("only variants for Linux have a C library of their own")
+        return self.sysroot

@@ -21,7 +21,7 @@ from kernel_builder.toolchain.model import (
     Family,
     HostCompiler,
 )
-from planned import CUDA, FILES, FOR_ROCM, GXX, NAMES, ROCM_NAMES, TOML, amd, make_plan
+from planned import APPLE_CLANG, CUDA, FILES, FOR_ROCM, GXX, NAMES, ROCM_NAMES, TOML, amd, make_plan, oneapi
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden" / "plan"
 
@@ -57,6 +57,49 @@ STABLE = TOML.replace('minver = "2.13"', 'minver = "2.13"\nstable-abi = "2.11"')
 STABLE_NAMES = ("torch-stable-abi211-cpu-x86_64-linux", "torch-stable-abi211-cu130-x86_64-linux")
 
 
+DEVICES = """\
+[general]
+name = "two-halves"
+version = 2
+edition = 5
+license = "MIT"
+backends = ["xpu", "metal"]
+
+[torch]
+src = ["torch-ext/bind.cpp"]
+minver = "2.13"
+maxver = "2.13"
+
+[kernel.sycl]
+backend = "xpu"
+depends = ["torch"]
+src = ["src/host.cpp", "src/plain.c"]
+sycl-flags = ["-DFAST"]
+
+[kernel.shaders]
+backend = "metal"
+depends = ["torch"]
+src = ["src/device.mm", "src/device.metal", "src/plain.c"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "platform", "golden"),
+    [
+        ("torch213-cxx11-xpu20260-x86_64-linux", GXX, "x86_64-linux", "xpu.json"),
+        ("torch213-metal-aarch64-darwin", APPLE_CLANG, "aarch64-darwin", "metal.json"),
+    ],
+)
+def test_plans_for_devices_that_are_not_here(
+    make_project: ProjectMaker, name: str, host: HostCompiler, platform: str, golden: str, tmp_path: Path
+) -> None:
+    root = make_project("two-halves", {**FILES, "src/device.mm": "", "src/device.metal": ""}, toml=DEVICES)
+    plan = make_plan(root, (name,), host, toolkits=[oneapi()], platform=platform)
+    text = as_text(plan)
+    assert str(tmp_path) not in text
+    compare_with_golden(text, golden)
+
+
 @pytest.mark.parametrize(
     ("toml", "names", "golden"),
     [
@@ -68,7 +111,13 @@ STABLE_NAMES = ("torch-stable-abi211-cpu-x86_64-linux", "torch-stable-abi211-cu1
 def test_plans_are_the_same_on_every_machine(
     plan_for: Planner, toml: str, names: tuple[str, ...], golden: str, tmp_path: Path
 ) -> None:
-    plan = plan_for(toml, names)
+    text = as_text(plan_for(toml, names))
+    assert str(tmp_path) not in text
+    compare_with_golden(text, golden)
+
+
+def as_text(plan: BuildPlan) -> str:
+    """A plan as the golden files have it."""
     document = plan.to_json(portable=True)
     for variant in document["variants"]:  # type: ignore[attr-defined]
         for generated in variant["generated"]:
@@ -76,9 +125,7 @@ def test_plans_are_the_same_on_every_machine(
         for step in variant["steps"]:
             step["tools"].pop("python", None)  # the digest of the tool that checks the library is of this Python
     del document["id"]
-    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-    assert str(tmp_path) not in text
-    compare_with_golden(text, golden)
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
 def test_the_graph_has_an_id_that_does_not_depend_on_the_place(make_project: ProjectMaker, tmp_path: Path) -> None:
