@@ -1,6 +1,6 @@
-"""Print the pins of ``data/dependencies.toml`` for a git repository of CUTLASS, and say where the table differs.
+"""Print the pins of ``data/dependencies.toml`` for a git repository of a library, and say where the table differs.
 
-    python scripts/pin_dependencies.py PATH_OF_A_CLONE
+    python scripts/pin_dependencies.py PATH_OF_A_CLONE [NAME_OF_THE_LIBRARY]
 
 Nothing is fetched: the clone must have the tags. Exit code 1 when a pin of the table is another.
 """
@@ -17,11 +17,12 @@ from pathlib import Path
 from kernel_builder.toolchain.dependencies import headers_digest, releases
 
 
-def main(clone: str) -> int:
-    """Compare every release of CUTLASS with its tag in ``clone``."""
+def main(clone: str, library: str = "cutlass") -> int:
+    """Compare every release of ``library`` with its tag in ``clone``."""
     wrong = 0
-    for release in releases().values():
-        if release.library.name != "cutlass":
+    known = [one for release in releases().values() for one in (release, *release.also)]
+    for release in known:
+        if release.library.name != library or not release.headers:
             continue
         tag = f"v{release.version}"
         within = ["git", "-C", clone]
@@ -42,4 +43,4 @@ def main(clone: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:3]))

@@ -107,6 +107,10 @@ def test_every_dependency_that_build_toml_admits_has_a_source_or_a_refusal() -> 
     assert all(
         release.refusal or (len(release.headers) == 64 and len(release.commit) == 40) for release in table.values()
     )
+    assert [(one.version, one.toolkit) for one in (table["sycl_tla"], *table["sycl_tla"].also)] == [
+        ("0.9.2", "2026.0"),
+        ("0.8", "2025.3"),
+    ]
     assert {name for name, release in table.items() if release.wheel} == {"cutlass_3_5", "cutlass_3_6", "cutlass_3_8"}
 
 
@@ -267,11 +271,36 @@ def test_a_directory_of_another_version_is_refused_with_both_versions(bench: Ben
 
 
 @pytest.mark.parametrize(("name", "variable"), [("sycl_tla", "SYCL_TLA_SRC_DIR"), ("metal-cpp", "METAL_CPP_SRC_DIR")])
-def test_libraries_of_backends_that_cannot_be_compiled_are_refused(bench: Bench, name: str, variable: str) -> None:
-    libraries = Libraries(bench.store, SimpleIndex(bench.server.settings(), bench.reporter), bench.reporter, None, {})
+def test_what_nothing_is_pinned_of_comes_from_the_users_directory(
+    bench: Bench, tmp_path: Path, name: str, variable: str
+) -> None:
+    def libraries(**environ: str) -> Libraries:
+        return Libraries(
+            bench.store, SimpleIndex(bench.server.settings(), bench.reporter), bench.reporter, None, environ
+        )
+
+    toolkit = "2026.0" if name == "sycl_tla" else ""
     with pytest.raises(ToolchainError, match=f"{name} cannot be provided") as caught:
-        libraries.resolve(name)
+        libraries().resolve(name, toolkit)
     assert variable in (caught.value.hint or "")
+    mine = tmp_path / "mine"
+    for folder in ("include", "tools/util/include"):
+        (mine / folder).mkdir(parents=True)
+        (mine / folder / "a.h").touch()
+    found = libraries(**{variable: str(mine)})
+    resolved = found.resolve(name, toolkit)
+    assert resolved.local == mine
+    found.provide(resolved)
+    assert all((folder / "a.h").is_file() for folder in resolved.headers.include if name == "sycl_tla")
+
+
+def test_a_release_goes_with_its_toolkit(bench: Bench) -> None:
+    libraries = Libraries(bench.store, SimpleIndex(bench.server.settings(), bench.reporter), bench.reporter, None, {})
+    resolved = libraries.resolve("sycl_tla", "2025.3")
+    assert (resolved.headers.name, resolved.headers.version) == ("sycl_tla", "0.8")
+    assert libraries.resolve("sycl_tla", "2025.3") is resolved
+    with pytest.raises(ToolchainError, match=r"its releases go with 2026\.0 and 2025\.3, not with 2025\.1"):
+        libraries.resolve("sycl_tla", "2025.1")
 
 
 VARIANT = "torch213-cxx11-cu130-x86_64-linux"

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from packaging.specifiers import SpecifierSet
@@ -56,8 +56,8 @@ class Library:
     ``variable`` names the environment variable for an unpacked source tree, ``mirror`` the one for another address
     than ``archive`` (in which ``{version}`` is filled in). ``project`` is the library's name on the package index,
     ``strip`` the wheel's folder that corresponds to the source tree; both are empty where there is no such wheel.
-    ``include`` are its include directories, ``version_header`` the file that says which version it is; both are
-    relative to the source tree.
+    ``include`` are its include directories, ``version_header`` the file that says which version it is, empty where none
+    does; both are relative to the source tree.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Library:
     mirror: str
     archive: str
     include: tuple[str, ...]
-    version_header: str
+    version_header: str = ""
     project: str = ""
     strip: str = ""
 
@@ -75,8 +75,8 @@ class Library:
 class Release:
     """One value of ``depends``. ``headers`` is the digest of :func:`headers_digest`, ``commit`` that of its git tag.
 
-    ``wheel`` tells whether the package index has a wheel of it. ``refusal`` says why this version of kernel-builder
-    cannot provide it; such a release has no digest.
+    ``wheel`` tells whether the package index has a wheel of it. ``toolkit`` is the release of the backend's toolkit
+    that it goes with, empty for any; ``also`` are those that go with others.
     """
 
     name: str
@@ -85,7 +85,13 @@ class Release:
     commit: str = ""
     headers: str = ""
     wheel: bool = False
-    refusal: str = ""
+    toolkit: str = ""
+    also: tuple[Release, ...] = ()
+
+    @property
+    def refusal(self) -> str:
+        """Why it is not fetched; empty when it is. A directory that the user names may have it."""
+        return "" if self.headers else f"nothing is known that the files of {self.label} could be checked with"
 
     @property
     def label(self) -> str:
@@ -123,7 +129,7 @@ class ResolvedLibrary:
 
 @cache
 def releases() -> Mapping[str, Release]:
-    """All values of ``depends`` but ``torch``, which is provided with every toolchain."""
+    """The releases of all values of ``depends`` but ``torch``, which is provided with every toolchain."""
     data = tomllib.loads(files("kernel_builder.data").joinpath("dependencies.toml").read_text(encoding="utf-8"))
     libraries = {
         name: Library(
@@ -135,10 +141,12 @@ def releases() -> Mapping[str, Release]:
         )
         for name, table in data["library"].items()
     }
-    return {
-        name: Release(name=name, **{**table, "library": libraries[table["library"]]})
-        for name, table in data["release"].items()
-    }
+    return {name: _release(name, libraries[table.pop("library")], table) for name, table in data["release"].items()}
+
+
+def _release(name: str, library: Library, table: dict[str, Any]) -> Release:
+    also = tuple(_release(name, library, other) for other in table.pop("also", []))
+    return Release(name=name, library=library, also=also, **table)
 
 
 def headers_digest(root: Path, include: Iterable[str]) -> str:
@@ -181,30 +189,51 @@ class Libraries:
         self._reporter = reporter
         self._transport = transport
         self._environ = environ
+        self._resolved: dict[Release, ResolvedLibrary] = {}
 
     @property
     def bytes_received(self) -> int:
         """Bytes that came over the wire for archives (wheels are counted by the index)."""
         return self._transport.received if self._transport else 0
 
-    def resolve(self, name: str) -> ResolvedLibrary:
-        """What ``name`` (``cutlass_3_8``) is, with the paths that it will have. Nothing is fetched.
+    def _release(self, name: str, toolkit: str) -> Release:
+        """The release of ``name`` that goes with the toolkit of that version (empty: without one)."""
+        newest = self._table[name]
+        known = (newest, *newest.also)
+        fitting = [release for release in known if release.toolkit in {"", toolkit}]
+        if not fitting:
+            others = " and ".join(release.toolkit for release in known)
+            raise ToolchainError(
+                f"{name} cannot be provided: its releases go with {others}, not with {toolkit or 'no toolkit'}",
+                hint=f"{newest.library.variable} does not help here; choose other variants: kernel-builder"
+                " list-variants --set all lists them",
+            )
+        return fitting[0]
+
+    def resolve(self, name: str, toolkit: str = "") -> ResolvedLibrary:
+        """What ``name`` (``cutlass_3_8``) is with the toolkit of that version, with the paths that it will have.
+        Nothing is fetched.
 
         Raises :class:`ToolchainError` for a dependency that cannot be provided, and when the directory that the user
         names for it is not of its version.
         """
-        release = self._table[name]
-        if release.refusal:
-            raise ToolchainError(
-                f"{name} cannot be provided: {release.refusal}",
-                hint=f"{release.library.variable} does not help here; choose other backends: kernel-builder build"
-                " --backend NAME",
-            )
+        release = self._release(name, toolkit)
+        if release not in self._resolved:
+            self._resolved[release] = self._resolve(name, release)
+        return self._resolved[release]
+
+    def _resolve(self, name: str, release: Release) -> ResolvedLibrary:
         local = self._local(release)
         digest = release.headers
+        if local is None and release.refusal:
+            raise ToolchainError(
+                f"{name} cannot be provided: {release.refusal}",
+                hint=f"get it from {release.library.archive.replace('{version}', release.version)}, unpack it, and set"
+                f" {release.library.variable} to the directory",
+            )
         if local is not None:
             digest = headers_digest(local, release.library.include)
-            if digest != release.headers:
+            if release.headers and digest != release.headers:
                 self._reporter.emit(
                     Notice(
                         message=f"{local} differs from the release {release.label}; the kernel is built with these"
@@ -256,7 +285,7 @@ class Libraries:
         found: list[str] = []
         for folder in named:
             version = source_version(folder, library)
-            if version == release.version:
+            if version == release.version or (version == "" and not library.version_header):
                 return folder.absolute()
             found.append(f"{folder} is {library.label} {version}" if version else f"{folder} is not {library.label}")
         if not named:
@@ -442,9 +471,13 @@ class Libraries:
 
 
 def source_version(folder: Path, library: Library) -> str | None:
-    """The version of the source tree in ``folder``; ``None`` when it is no tree of that library."""
+    """The version of the source tree in ``folder``; ``None`` when it is no tree of that library, empty when nothing in
+    such a tree says it.
+    """
     if not all((folder / include).is_dir() for include in library.include[:1]):
         return None
+    if not library.version_header:
+        return ""
     try:
         text = (folder / library.version_header).read_text(encoding="utf-8", errors="replace")
         numbers = dict(reversed(_VERSION_LINES.findall(text)))

@@ -101,6 +101,6 @@ def _libraries(chosen: Chosen, variant: VariantPlan) -> list[str]:
     """The libraries that the sections of a variant depend on and that are not in the store."""
     return [
         library.release.label
-        for library in chosen.depends.get(variant.backend, ())
+        for library in chosen.depends.get(variant.name, ())
         if library.local is None and not all(folder.is_dir() for folder in library.headers.include)
     ]

@@ -109,7 +109,7 @@ def _locked_variants(matrix: Matrix, chosen: Chosen) -> Iterable[LockedVariant]:
         answer = chosen.resolved.get(entry.name)
         if answer is None:
             continue
-        libraries = [artefact for library in chosen.depends[entry.backend] for artefact in library.artefacts]
+        libraries = [artefact for library in chosen.depends[entry.name] for artefact in library.artefacts]
         yield LockedVariant(
             name=entry.name,
             host_compiler=_accepted(answer),

@@ -203,7 +203,7 @@ def _toolchains(matrix: Matrix, chosen: Chosen, run: Run, headers: Headers) -> M
             sysroot=sysroot,
             framework=framework,
             toolkit=answer.toolkit,
-            libraries=tuple(library.headers for library in chosen.depends[entry.backend]),
+            libraries=tuple(library.headers for library in chosen.depends[entry.name]),
             python=python,
             by_project=answer.by_project,
         )

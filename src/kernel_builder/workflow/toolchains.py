@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_builder.backends import toolkit_kinds
-from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import FrameworkKind, Project
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.store.artefact import Artefact
@@ -175,13 +174,13 @@ class ToolchainOptions:
 class Chosen:
     """The toolchains of a project's variants, chosen and not yet fetched.
 
-    ``depends`` are the libraries that the sections of each backend depend on, ``locked`` the variants that are compiled
+    ``depends`` are the libraries that the sections of each variant depend on, ``locked`` the variants that are compiled
     with what the lock names, ``unavailable`` what cannot be built here, in the order of the matrix. ``provider`` and
     ``libraries`` fetch; they are ``None`` where nothing is compiled.
     """
 
     resolved: Mapping[str, ResolvedToolchain] = field(default_factory=dict)
-    depends: Mapping[Backend, tuple[ResolvedLibrary, ...]] = field(default_factory=dict)
+    depends: Mapping[str, tuple[ResolvedLibrary, ...]] = field(default_factory=dict)
     locked: Mapping[str, LockedVariant] = field(default_factory=dict)
     unavailable: tuple[Unavailable, ...] = ()
     provider: Toolchains | None = None
@@ -202,16 +201,15 @@ def choose_toolchains(project: Project, matrix: Matrix, run: Run, options: Toolc
     index = SimpleIndex(find_index(run.environ), run.reporter, offline=run.offline)
     transport = index.transport_without_credentials()
     libraries = Libraries(run.store, index, run.reporter, transport, run.environ)
-    depends = {entry.backend: _resolve_libraries(project, entry.backend, libraries) for entry, _ in compiled}
-    lacking = _lacking(compiled, depends, libraries, matrix, options) if options.to_build else []
-    compiled = [(entry, row) for entry, row in compiled if entry.name not in {one.name for one in lacking}]
+    depends, lacking = _depended(project, compiled, libraries, matrix, options)
+    compiled = [(entry, row) for entry, row in compiled if entry.name in depends]
     settings_from = options.settings_from or project.root
     provider = open_toolchains(run, settings_from, machine, indexes={index.label: index})
     guide = LockGuide(project.root, options.lock, run.reporter, recall=options.recall)
 
     def way(entry: Kept, row: SupportRow) -> Callable[[], ResolvedToolchain]:
         request = toolchain_request(row, entry.variant)
-        return lambda: guide.resolve(entry.name, request, provider, depends[entry.backend])
+        return lambda: guide.resolve(entry.name, request, provider, depends[entry.name])
 
     found = resolve_all(
         ((entry.name, way(entry, row)) for entry, row in compiled),
@@ -221,7 +219,7 @@ def choose_toolchains(project: Project, matrix: Matrix, run: Run, options: Toolc
     order = [entry.name for entry in matrix.kept]
     return Chosen(
         resolved=found.resolved,
-        depends={entry.backend: depends[entry.backend] for entry, _ in compiled},
+        depends=depends,
         locked=guide.finish(len(compiled)),
         unavailable=tuple(sorted([*blocked, *lacking, *found.unavailable], key=lambda entry: order.index(entry.name))),
         provider=provider,
@@ -229,41 +227,44 @@ def choose_toolchains(project: Project, matrix: Matrix, run: Run, options: Toolc
     )
 
 
-def _lacking(
+def _depended(
+    project: Project,
     compiled: Iterable[tuple[Kept, SupportRow]],
-    depends: Mapping[Backend, tuple[ResolvedLibrary, ...]],
     libraries: Libraries,
     matrix: Matrix,
     options: ToolchainOptions,
-) -> list[Unavailable]:
-    """The variants that depend on a library which no place has. Raises as :func:`resolve_all` does."""
-    wanted = [(entry.name, entry.backend) for entry, _ in compiled]
-    failed: dict[Backend, NetworkError | ToolchainError] = {}
-    for backend in dict.fromkeys(backend for _, backend in wanted):
+) -> tuple[Mapping[str, tuple[ResolvedLibrary, ...]], list[Unavailable]]:
+    """What the sections of each variant depend on besides the framework, sorted by name; and the variants that depend
+    on what no place has. Raises as :func:`resolve_all` does.
+    """
+    depends: dict[str, tuple[ResolvedLibrary, ...]] = {}
+    lacking: list[Unavailable] = []
+    failed: dict[str, NetworkError | ToolchainError] = {}
+    for entry, row in compiled:
+        names = {name for section in project.sections_for(entry.backend) for name in section.depends} - {"torch"}
+        toolkit = toolchain_request(row, entry.variant).toolkit
         try:
-            for library in depends[backend]:
-                libraries.require(library)
+            for name in sorted(names & failed.keys()):
+                raise failed[name]
+            found = []
+            for name in sorted(names):
+                try:
+                    found.append(libraries.resolve(name, toolkit.version if toolkit is not None else ""))
+                    if options.to_build:
+                        libraries.require(found[-1])
+                except (ToolchainError, NetworkError) as error:
+                    if isinstance(error, NetworkError):
+                        failed[name] = error  # a server that does not answer is asked once
+                    raise
+            depends[entry.name] = tuple(found)
         except (ToolchainError, NetworkError) as error:
             collected = isinstance(error, ToolchainError) or options.list_unreachable
             if len(matrix.kept) == 1 or not collected or isinstance(error, IntegrityError):
                 raise
-            failed[backend] = error
-    return [
-        Unavailable(
-            name=name,
-            reason=failed[backend].message,
-            remedy=failed[backend].hint,
-            exit_code=failed[backend].exit_code,
-        )
-        for name, backend in wanted
-        if backend in failed
-    ]
-
-
-def _resolve_libraries(project: Project, backend: Backend, libraries: Libraries) -> tuple[ResolvedLibrary, ...]:
-    """What the sections of ``backend`` depend on besides torch, sorted by name."""
-    names = {name for section in project.sections_for(backend) for name in section.depends} - {"torch"}
-    return tuple(libraries.resolve(name) for name in sorted(names))
+            lacking.append(
+                Unavailable(name=entry.name, reason=error.message, remedy=error.hint, exit_code=error.exit_code)
+            )
+    return depends, lacking
 
 
 def provide(chosen: Chosen, matrix: Matrix, run: Run) -> int:
