@@ -127,12 +127,15 @@ class Index(Protocol):
         ...
 
 
-def _platform_reason(tags: Iterable[Tag], machine: str) -> str | None:
+def _platform_reason(tags: Iterable[Tag], machine: str, *, macos: bool) -> str | None:
     platforms = sorted({tag.platform for tag in tags})
+    names = {"aarch64": ("arm64", "universal2"), "x86_64": ("x86_64", "universal2")}.get(machine, (machine,))
+    ends = tuple(f"_{name}" for name in (names if macos else (machine,)))
     for platform in platforms:
-        if platform == "any" or (platform.startswith(("manylinux", "linux")) and platform.endswith(f"_{machine}")):
+        begins = ("macosx",) if macos else ("manylinux", "linux")
+        if platform == "any" or (platform.startswith(begins) and platform.endswith(ends)):
             return None
-    return f"built for {', '.join(platforms)}, not for Linux on {machine}"
+    return f"built for {', '.join(platforms)}, not for {'macOS' if macos else 'Linux'} on {machine}"
 
 
 def _preference(file: IndexFile, pythons: Sequence[str]) -> tuple[int, int, str]:
@@ -153,9 +156,10 @@ def fitting_wheels(
     allowed: SpecifierSet,
     machine: str,
     pythons: Sequence[str] = PYTHONS,
+    macos: bool = False,
 ) -> tuple[tuple[IndexFile, ...], tuple[Rejection, ...]]:
     """The wheels that fit, best first, one for each version, and why the others do not: those that ``allowed`` admits,
-    for Linux on ``machine``, of the preferred Python; newest versions first.
+    for Linux (or ``macos``) on ``machine``, of the preferred Python; newest versions first.
 
     A yanked file is taken only when nothing else is left (PEP 592), a pre-release never. The result does not depend on
     the order of ``files``.
@@ -169,7 +173,7 @@ def fitting_wheels(
         elif not allowed.contains(file.version):
             reason = f"{file.version} is not {allowed}"
         else:
-            reason = _platform_reason(file.tags, machine)
+            reason = _platform_reason(file.tags, machine, macos=macos)
         if reason is None:
             fitting.append(file)
         else:

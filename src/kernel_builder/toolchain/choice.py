@@ -23,7 +23,7 @@ from kernel_builder.store.progress import Progress
 from kernel_builder.toolchain.model import Toolkit
 from kernel_builder.toolchain.recipe import Component
 from kernel_builder.toolchain.settings import LOCAL
-from kernel_builder.variants.names import Abi, Machine
+from kernel_builder.variants.names import Abi, Machine, System
 
 _Answer = TypeVar("_Answer")
 
@@ -31,7 +31,7 @@ _Answer = TypeVar("_Answer")
 @dataclass(frozen=True, kw_only=True)
 class ToolchainRequest:
     """What is wanted: release ``2.13`` of a framework with a C++ ABI (``None``: whatever it has), and a toolkit or
-    ``None`` for backends without one, for Linux on ``machine``.
+    ``None`` for backends without one, for ``system`` on ``machine``.
     """
 
     release: str
@@ -39,6 +39,7 @@ class ToolchainRequest:
     abi: Abi | None = None
     toolkit: Toolkit | None = None
     framework: FrameworkKind = FrameworkKind.TORCH
+    system: System = System.LINUX
 
     @property
     def part(self) -> str:
@@ -57,7 +58,7 @@ class ToolchainRequest:
         abi = self.abi.value if self.abi else "*"
         abis = f"-{abi}" if self.framework is FrameworkKind.TORCH else ""
         compute = self.toolkit.compute if self.toolkit else HOST.value
-        return f"{name}{abis}-{compute}-{self.machine.value}-linux"
+        return f"{name}{abis}-{compute}-{self.machine.value}-{self.system.value}"
 
     def __str__(self) -> str:
         abi = f" ({self.abi.value})" if self.abi else ""
@@ -246,7 +247,9 @@ class _Decisions:
             self.refused.append(Refused(part=part, source=source, candidate=part, reason=error.message))
             return None
 
-    def fail(self, part: str, what: str, machine: Machine, hint: str) -> ToolchainError | NetworkError:
+    def fail(
+        self, part: str, what: str, machine: Machine, hint: str, system: System = System.LINUX
+    ) -> ToolchainError | NetworkError:
         """The error for a part that nobody has; a network error when somebody who may have it did not answer. Both
         have all reasons.
         """
@@ -261,7 +264,10 @@ class _Decisions:
             return error
         reasons = f":{reasons}" if reasons else "; the configured sources have no candidates"
         return NoSourceError(
-            f"no source has {what} for Linux on {machine.value}{reasons}", part=part, silent=self.silent, hint=hint
+            f"no source has {what} for {system.label} on {machine.value}{reasons}",
+            part=part,
+            silent=self.silent,
+            hint=hint,
         )
 
     @property
@@ -305,6 +311,7 @@ def choose_framework(request: ToolchainRequest, sources: Sequence[FrameworkSourc
         request.machine,
         "set an index that has it in kernel-builder.toml ([[index]] with name and url)"
         + (", such as PyTorch's own" if request.framework is FrameworkKind.TORCH else ""),
+        request.system,
     )
 
 

@@ -26,6 +26,7 @@ from kernel_builder.toolchain.link_tables import EXPORTS, read_symbols, table_co
 from kernel_builder.toolchain.recipe import FrameworkRecipe, LibraryRecipe
 from kernel_builder.toolchain.torch_abi import prove_abi
 from kernel_builder.toolchain.wheels import wheel_artefact
+from kernel_builder.variants.names import System
 from kernel_builder.versions import Version
 
 _LEADING = 5 * 2**19  # bytes that the names of one of its large libraries take over the wire
@@ -69,7 +70,9 @@ class FrameworkWheels:
             files = self._index.files(project)
         except NotFoundError:
             return (), (self._refuse(wanted, f"{describe_index(self.label)} has no such project"),)
-        fitting, rejections = fitting_wheels(files, allowed=allowed, machine=request.machine.value)
+        fitting, rejections = fitting_wheels(
+            files, allowed=allowed, machine=request.machine.value, macos=request.system is System.DARWIN
+        )
         if not fitting:
             return (), (self._refuse(wanted, why_none(files, rejections, allowed)),)
         candidates: list[FrameworkCandidate] = []
@@ -139,6 +142,8 @@ class FrameworkWheels:
     def _wanted(self, wheel: Wheel, taken: Taken) -> tuple[Sequence[Member], Mapping[str, LibraryRecipe]]:
         """Headers, and the libraries whose names are wanted, by their sonames: each as the wheel has it."""
         recipe = self._recipe.of(taken.build)
+        if _is_for_macos(taken):
+            return wheel.select(recipe.include), {}  # their names are looked up when a kernel is loaded
         found = {library.soname: (_member(wheel, library), library) for library in recipe.libraries}
         libraries = {
             soname: library if member is None else replace(library, member=member)
@@ -181,6 +186,10 @@ def unserved(recipe: FrameworkRecipe, request: ToolchainRequest, flavour: str | 
     if since is not None and Version.parse(request.release) < since:
         return f"its headers are for other devices, and only those of torch {since} and later can be made into others"
     return f"{flavour} builds have different headers"
+
+
+def _is_for_macos(taken: Taken) -> bool:
+    return "-macosx_" in taken.artefact.filename
 
 
 def _member(wheel: Wheel, library: LibraryRecipe) -> str | None:

@@ -98,7 +98,8 @@ def _ask(cxx: Path, environ: Mapping[str, str], *arguments: str, answers: Answer
 
 def build_machine() -> str:
     """The processor family of this machine: ``x86_64``, ``aarch64``."""
-    return platform.machine()
+    machine = platform.machine()
+    return "aarch64" if machine == "arm64" else machine
 
 
 def inspect_compiler(cxx: Path, environ: Mapping[str, str], answers: Answers | None = None) -> HostCompiler | Rejected:

@@ -21,7 +21,7 @@ from kernel_builder.toolchain.kinds import Kinds
 from kernel_builder.toolchain.model import HostCompiler, Toolkit
 from kernel_builder.toolchain.resolved import Describer, ResolvedToolchain
 from kernel_builder.toolchain.sources import Sources
-from kernel_builder.variants.names import Abi, Machine
+from kernel_builder.variants.names import Abi, Machine, System
 
 _FORMAT = 3
 _FOLDER = "resolutions"
@@ -77,6 +77,7 @@ class Resolutions:
                         machine=Machine(table["machine"]),
                         abi=abi,
                         toolkit=toolkits[0] if toolkits else None,
+                        system=System(table["system"]),
                     )
                 )
         return tuple(sorted(found, key=str))
@@ -90,6 +91,7 @@ class Resolutions:
             **{backend.value: _version(request, backend) for backend in self._kinds},
             "abi": request.abi,
             "machine": request.machine,
+            "system": request.system,
             "tools": build_machine(),
             "recipe": self._describer.recipes,
             "taken": [{**asdict(taken), "root": str(taken.root) if taken.root else None} for taken in chain.taken],
@@ -123,6 +125,7 @@ class Resolutions:
     def _path(self, request: ToolchainRequest) -> Path:
         recipes = self._describer.recipes
         facts = [_FORMAT, self._sources.fingerprint, recipes, request.machine, build_machine(), request.abi]
+        facts += [request.system] if request.system is not System.LINUX else []
         digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
         return self._folder / f"{_stem(request)}-{digest}.json"
 
@@ -131,8 +134,9 @@ class Resolutions:
         try:
             age = max(0.0, time.time() - path.stat().st_mtime)
             table = parse_json(path.read_text(encoding="utf-8"))
-            facts = (table["format"], table["abi"], table["machine"], table["tools"], table["recipe"])
-            if facts != (_FORMAT, request.abi, request.machine, build_machine(), self._describer.recipes):
+            facts = (table["format"], table["abi"], table["machine"], table["system"], table["tools"], table["recipe"])
+            wanted = (_FORMAT, request.abi, request.machine, request.system, build_machine(), self._describer.recipes)
+            if facts != wanted:
                 return None
             chain = Chain(
                 taken=tuple(_parse_taken(entry) for entry in table["taken"]),

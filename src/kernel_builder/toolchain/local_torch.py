@@ -24,6 +24,7 @@ from kernel_builder.toolchain.link_tables import read_local_symbols, write_table
 from kernel_builder.toolchain.recipe import FrameworkRecipe
 from kernel_builder.toolchain.settings import LOCAL
 from kernel_builder.toolchain.torch_abi import prove_abi
+from kernel_builder.variants.names import System
 
 
 class LocalTorch:
@@ -54,6 +55,8 @@ class LocalTorch:
                 reason = f"it is torch {version}"
             elif request.machine != build_machine():
                 reason = f"it is for {build_machine()}"
+            elif request.system is System.DARWIN:
+                reason = "kernels for macOS are compiled with the headers of a wheel"
             elif not recipe.serves(version.local, *request.compute):
                 reason = f"{version.local or 'these'} builds have different headers"
             if reason is not None:

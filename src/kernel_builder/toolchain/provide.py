@@ -23,6 +23,7 @@ from kernel_builder.store.cache import Store
 from kernel_builder.store.index import locate
 from kernel_builder.store.offline import OfflineError
 from kernel_builder.store.parallel import run_all
+from kernel_builder.toolchain.apple import find_apple
 from kernel_builder.toolchain.choice import (
     Chain,
     NoSourceError,
@@ -47,6 +48,7 @@ from kernel_builder.toolchain.resolved import Describer, Provided, ResolvedToolc
 from kernel_builder.toolchain.sources import Sources
 from kernel_builder.toolchain.trees import Trees
 from kernel_builder.toolchain.zig import ZigCompilers, is_zig
+from kernel_builder.variants.names import System
 
 CHOICE_SECONDS = 24 * 3600.0
 """How long a kept choice is used without asking again."""
@@ -173,6 +175,8 @@ class Toolchains:
         """The compiler for ``request``. What is fetched for it is made of ``locked``, if the compiler is among it."""
         if request.machine != self._hosts.machine:
             raise ToolchainError(f"the compilers are for {self._hosts.machine}, not for {request.machine.value}")
+        if request.system is System.DARWIN:
+            return find_apple(self._hosts.environ).host
         purpose = purpose_of(request, self._kinds)
         if self._zig is None or (not self._zig.asked and judge_host_compilers(self._hosts, purpose)[0] is not None):
             return choose_host_compiler(self._hosts, purpose)

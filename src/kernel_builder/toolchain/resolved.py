@@ -12,6 +12,7 @@ from kernel_builder.toolchain.kinds import Kinds
 from kernel_builder.toolchain.link_tables import EXPORTS
 from kernel_builder.toolchain.model import FrameworkSdk, HostCompiler, ProjectPart, ToolkitSdk
 from kernel_builder.toolchain.sources import Sources
+from kernel_builder.variants.names import System
 
 _STUB_RECIPE = 1  # raise when stubs come out differently from the same tables
 
@@ -113,6 +114,8 @@ class Describer:
         backend = request.toolkit.backend if request.toolkit is not None else None
         recipe = self._sources.recipes[request.framework].of(taken.build)
         names = sorted(library.soname for library in recipe.libraries if library.backend in {None, backend})
+        if request.system is System.DARWIN:
+            names = []
         root = entry if taken.root is None else taken.root
         # What is used in place was measured when it was chosen: its identity is part of the entry's key.
         return FrameworkSdk(

@@ -1,7 +1,7 @@
 """Project x support table x what was asked for -> the variants to build, and those left out with the reason.
 
-Reference: interoperability contract 2.5 and 2.6. Pure: nothing here looks at the machine; what it builds for comes in
-as a :class:`Platform`.
+Reference: interoperability contract 2.5 and 2.6. Pure: what is built for comes in as a :class:`Platform`. Only whether
+a variant can be compiled depends on the machine: on its system.
 """
 
 from __future__ import annotations
@@ -168,10 +168,21 @@ def _kept(variant: ArchVariant, rows: tuple[SupportRow, ...]) -> Kept:
     return Kept(variant=variant, row=rows[-1], stands_for=rows)
 
 
-def why_not_compiled(variant: ArchVariant) -> str | None:
-    """The reason why this version cannot compile kernels for ``variant``; ``None`` when it can."""
-    if variant.system is not System.LINUX:
-        return f"this version of kernel-builder compiles only for Linux, not for {variant.system.value}"
+def why_not_compiled(variant: ArchVariant, here: System | None = None) -> str | None:
+    """The reason why this version cannot compile kernels for ``variant`` on a machine with the system ``here``
+    (default: this one's); ``None`` when it can.
+    """
+    here = here or System.current()
+    if variant.system is not here or here is System.WINDOWS:
+        only = f"this version of kernel-builder compiles only for {here.label}"
+        if here is System.WINDOWS:
+            only = "this version of kernel-builder compiles nothing on Windows"
+        elsewhere = {
+            System.DARWIN: ": run it on a Mac with Xcode",
+            System.LINUX: ": run it on Linux",
+            System.WINDOWS: "",
+        }
+        return f"{only}, not for {variant.system.value}, on this machine{elsewhere[variant.system]}"
     if variant.backend not in COMPILED_BACKENDS:
         return f"this version of kernel-builder cannot compile {variant.backend.value} kernels"
     return None

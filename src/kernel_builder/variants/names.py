@@ -35,6 +35,16 @@ class System(StrEnum):
     DARWIN = "darwin"
     WINDOWS = "windows"
 
+    @classmethod
+    def current(cls) -> System:
+        """That of this machine. Raises ``ValueError`` for one that variants have no name for."""
+        return cls(platform.system().lower())
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return {System.LINUX: "Linux", System.DARWIN: "macOS", System.WINDOWS: "Windows"}[self]
+
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Platform:

@@ -31,6 +31,7 @@ from kernel_builder.project.survey import survey
 from kernel_builder.project.tree import WORK_DIRECTORY
 from kernel_builder.store.cache import Store
 from kernel_builder.store.inventory import BUILDS
+from kernel_builder.toolchain.apple import find_apple
 from kernel_builder.toolchain.host import measured
 from kernel_builder.toolchain.identity import tree_identity
 from kernel_builder.toolchain.model import HostCompiler, PythonHeaders, Sysroot, Toolchain
@@ -38,6 +39,7 @@ from kernel_builder.toolchain.stable_headers import stable_sdk
 from kernel_builder.toolchain.sysroot import provide_sysroot
 from kernel_builder.toolchain.torch_slim import operators_of, slim_sdk
 from kernel_builder.variants.matrix import Kept, Matrix, stable_target
+from kernel_builder.variants.names import System
 from kernel_builder.variants.support import load_support
 from kernel_builder.workflow.conformance import Conformance, read_to_build
 from kernel_builder.workflow.narrow import narrowing_of
@@ -187,6 +189,15 @@ def _toolchains(matrix: Matrix, chosen: Chosen, run: Run, headers: Headers) -> M
 
     def toolchain(entry: Kept) -> Toolchain:
         answer = chosen.resolved[entry.name]
+        if answer.request.system is System.DARWIN:
+            return Toolchain(
+                host=answer.host,
+                sdk=find_apple(run.environ).sdk,
+                framework=answer.framework,
+                libraries=tuple(library.headers for library in chosen.depends[entry.name]),
+                python=python,
+                by_project=answer.by_project,
+            )
         if answer.host not in hosts:
             hosts[answer.host] = (
                 measured(answer.host, run.environ, run.answers),

@@ -53,6 +53,7 @@ def toolchain_request(row: SupportRow, compiled: Variant | None = None) -> Toolc
         machine=variant.machine,
         abi=variant.tag.abi if isinstance(variant.tag, TorchTag) else None,
         toolkit=toolkit,
+        system=variant.system,
     )
 
 
