@@ -39,6 +39,11 @@ def apple_target(context: Context) -> list[str]:
     return [f"--target=arm64-apple-macos{context.macos}", "-isysroot", context.word(sdk.root)]
 
 
+def apple_trees(context: Context) -> tuple[Tree, ...]:
+    """The SDK, for actions that read nothing else; nothing for systems without one."""
+    return tuple(tree for tree in context.trees() if tree.name == "sdk")
+
+
 def definitions(context: Context, source: str, backend_definitions: tuple[str, ...]) -> list[str]:
     """``-D`` options of one source: the framework's, then the backend's."""
     return [f"-D{literal(text)}" for text in (*context.define(source), *backend_definitions)]
@@ -181,6 +186,7 @@ def module_action(context: Context, generated: Path) -> Action:
         log=word(layout.log_for("kernel-builder-module")),
         memory=_LINK_MEMORY,
         tools=(context.cxx,),
+        trees=apple_trees(context),
     )
 
 
@@ -251,7 +257,7 @@ def _link_for_macos(context: Context, objects: tuple[str, ...], library: Path) -
         log=word(layout.log_for("link")),
         memory=_LINK_MEMORY,
         tools=(context.cxx,),
-        trees=tuple(tree for tree in context.trees() if tree.name == "sdk"),
+        trees=apple_trees(context),
     )
 
 

@@ -16,13 +16,14 @@ from kernel_builder.actions.host import (
     GIB,
     OPTIMIZED,
     apple_target,
+    apple_trees,
     compile_action,
     definitions,
     host_action,
     host_code_flags,
     includes,
 )
-from kernel_builder.actions.model import Action, ActionKind, GeneratedFile, Step, Tool, Tree, action_id
+from kernel_builder.actions.model import Action, ActionKind, GeneratedFile, Step, Tool, action_id
 from kernel_builder.actions.places import literal, tool_word
 from kernel_builder.actions.units import Unit, suffix_of
 from kernel_builder.backends.protocol import NOTHING, Selected, UnitActions
@@ -144,7 +145,7 @@ class Metal:
             log=word(layout.log_for("embed-metallib")),
             memory=_MEMORY,
             tools=(context.cxx,),
-            trees=_apple_trees(context),
+            trees=apple_trees(context),
         )
         header = layout.refused.parent / _header_name(context)
         return UnitActions(
@@ -195,10 +196,6 @@ def _namespace(context: Context) -> str:
     return f"{context.ops_name}_metal"
 
 
-def _apple_trees(context: Context) -> tuple[Tree, ...]:
-    return tuple(tree for tree in context.trees() if tree.name == "sdk")
-
-
 def _shader_action(context: Context, unit: Unit) -> Action:
     """One shader into Metal's intermediate code."""
     sdk = _sdk(context)
@@ -206,7 +203,7 @@ def _shader_action(context: Context, unit: Unit) -> Action:
     own = [word for word in includes(context, replace(unit, libraries=())) if word.startswith("-I")]
     compiler = [tool_word(metal), _LANGUAGE, "-O2", f"-mmacosx-version-min={context.macos}"]
     action = compile_action(context, unit, compiler, own, tools=(metal,), memory=_MEMORY)
-    return replace(action, trees=(context.sources, *_apple_trees(context)))
+    return replace(action, trees=(context.sources, *apple_trees(context)))
 
 
 def _library_action(context: Context, compiled: list[str], library: Path) -> Action:

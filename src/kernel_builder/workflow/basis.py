@@ -40,6 +40,8 @@ def basis_of(
     git = deciding_files(prepared.project.root, run.environ)
     if kept is None or git is None or not prepared.identity.lasts or not outcome.ok:
         return None
+    if any(host.is_apple for host in _hosts(prepared)):
+        return None  # xcrun has settings of its own that decide what it finds
     for path in (*git, *_settings(prepared, run), *_host_files(prepared, run)):
         sighting.file(path)
     for name in prepared.identity.tracked:

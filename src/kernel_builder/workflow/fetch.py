@@ -16,6 +16,7 @@ from kernel_builder.config.reader import load_project
 from kernel_builder.errors import ToolchainError, UsageError
 from kernel_builder.store.cache import Store, StoreKey
 from kernel_builder.store.inventory import StoreEntry, list_entries
+from kernel_builder.toolchain.model import HostCompiler
 from kernel_builder.toolchain.provide import Toolchains
 from kernel_builder.toolchain.resolved import ResolvedToolchain
 from kernel_builder.toolchain.sysroot import provide_sysroot
@@ -73,11 +74,16 @@ def fetch(request: FetchRequest, run: Run) -> Fetched:
     return _fetch_rows(request, run) if request.root is None else _fetch_project(request, run)
 
 
+def _provide_c_library(host: HostCompiler, run: Run) -> None:
+    """Make the link-time view of the C library, which builds for Linux need, too."""
+    if not host.is_apple:
+        provide_sysroot(run.store, host, run.environ)
+
+
 def _fetch_project(request: FetchRequest, run: Run) -> Fetched:
     matrix, chosen = _choose_project(request, run)
-    # Every build needs the link-time view of the C library, too.
     for host in dict.fromkeys(answer.host for answer in chosen.resolved.values()):
-        provide_sysroot(run.store, host, run.environ)
+        _provide_c_library(host, run)
     received = provide(chosen, matrix, run)
     return Fetched(variants=tuple(chosen.resolved), unavailable=chosen.unavailable, received=received)
 
@@ -131,9 +137,8 @@ def _rows(request: FetchRequest) -> tuple[SupportRow, ...]:
 def _fetch_rows(request: FetchRequest, run: Run) -> Fetched:
     provider = _provider(run, request.settings, request.platform)
     resolved, unavailable = _resolve_rows(request, provider)
-    # Every build needs the link-time view of the C library, too.
     for host in dict.fromkeys(answer.host for answer in resolved.values()):
-        provide_sysroot(run.store, host, run.environ)
+        _provide_c_library(host, run)
     provider.provide_all(tuple(resolved.values()))
     return Fetched(variants=tuple(resolved), unavailable=tuple(unavailable), received=provider.bytes_received)
 
@@ -222,7 +227,7 @@ def restore(names: Iterable[str], run: Run, settings: Path | None = None) -> tup
     again = []
     for request in provider.kept_requests():
         resolved = provider.resolve(request)
-        provide_sysroot(run.store, resolved.host, run.environ)
+        _provide_c_library(resolved.host, run)
         keys = (resolved.framework_key, resolved.framework_stubs_key, resolved.toolkit_key, resolved.toolkit_stubs_key)
         if any(key is not None and key.name in wanted for key in keys):
             again.append(resolved)
