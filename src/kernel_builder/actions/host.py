@@ -228,7 +228,7 @@ def link_action(context: Context, objects: tuple[str, ...], library: Path, frame
 
 
 def _link_for_macos(context: Context, objects: tuple[str, ...], library: Path) -> Action:
-    """Link a bundle that exports the function which Python calls, and nothing else.
+    """Link a bundle, whose C++ names stay inside as on Linux.
 
     Names of torch and of Python are looked up when it is loaded, among the libraries that are there by then, as those
     of every extension for macOS are: it records no library of theirs, hence no place where one would lie.
@@ -241,7 +241,7 @@ def _link_for_macos(context: Context, objects: tuple[str, ...], library: Path) -
         "-o",
         word(library),
         *("-Xlinker", "-undefined", "-Xlinker", "dynamic_lookup"),
-        *("-Xlinker", "-exported_symbol", "-Xlinker", "_PyInit_*"),
+        *("-Xlinker", "-unexported_symbol", "-Xlinker", "__Z*"),
         *("-Xlinker", "-dead_strip"),
         *(flag for name in context.frameworks for flag in ("-framework", name)),
         *objects,

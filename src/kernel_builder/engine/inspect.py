@@ -95,7 +95,7 @@ def problem_of(request: Mapping[str, object], places: Places, trees: Sequence[Tr
             " section that includes them"
         )
     library = Path(expand(str(request["library"]), places))
-    if request["macos"] is not None:
+    if request.get("macos") is not None:
         return _unfit_for_macos(library, str(request["macos"]))
     elf = read_elf(library.read_bytes())
     if elf.run_paths:

@@ -195,9 +195,9 @@ class CompiledVariant:
             objects += made.objects
             for note in made.notes:
                 self.remarks.note(note)
-        generated = self._framework.module(context.layout)
-        if generated is not None:
-            module = module_action(context, generated)
+        source = self._framework.module(context.layout)
+        if source is not None:
+            module = module_action(context, source)
             actions.append(module)
             objects += module.outputs
         shown = f"{self._ops_name}{self._framework.suffix}"  # what it is linked as means nothing to people
