@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from kernel_builder.cli.completing import OneOf
 from kernel_builder.cli.options import PathName
@@ -73,12 +74,28 @@ class _InitCommand(click.Command):
     """A command whose ``--backends`` takes any number of words."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # A shell that completes a word asks about a line that is not whole.
-        return super().parse_args(ctx, args if ctx.resilient_parsing else spread_backends(args))
+        try:
+            args = spread_backends(args)
+        except UsageError:
+            if not ctx.resilient_parsing:  # a shell that completes a word asks about a line that is not whole
+                raise
+        return super().parse_args(ctx, args)
+
+
+class _Place(PathName):
+    """The project's directory; behind ``--backends cpu`` another backend may be meant just as well."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """See :class:`click.ParamType`."""
+        given = ctx.params.get("backends") or ()
+        more = [backend for backend in BACKENDS if given and backend not in given and backend.startswith(incomplete)]
+        offered = [CompletionItem(backend.value, help=backend.label) for backend in more]
+        # Paths first: bash forgets, for directories, what came before them.
+        return super().shell_complete(ctx, param, incomplete) + offered
 
 
 @click.command("init", cls=_InitCommand)
-@click.argument("path", required=False, type=PathName(file_okay=False))
+@click.argument("path", required=False, type=_Place(file_okay=False))
 @click.option(
     "--name",
     "repo_id",

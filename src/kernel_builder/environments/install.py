@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_builder.errors import ToolchainError
+from kernel_builder.errors import KernelBuilderError, NetworkError, ToolchainError
 from kernel_builder.store.settings import redact
 
 _URL = re.compile(r"https?://\S+")
@@ -24,6 +24,17 @@ _NONE = re.compile(
     r"No matching distribution found|Could not find a version that satisfies|No solution found when resolving",
     re.IGNORECASE,
 )
+
+
+# What they say where a server does not answer, and of each attempt, which nobody needs to read five times.
+_SILENT = re.compile(
+    r"Failed to establish a new connection|Max retries exceeded|Name or service not known|error sending request"
+    r"|Temporary failure in name resolution|Network is unreachable|(?:Connect|Read|Connection)\s*Time(?:d ?)?out"
+    r"|connection timed out|dns error|Connection refused|ConnectionResetError|Connection broken",
+    re.IGNORECASE,
+)
+_ATTEMPT = re.compile(r"^WARNING: Retrying\b")
+_REASON = re.compile(r"(\[Errno -?\d+\] [^'\"<>)]+|Read timed out|connect timeout=[\d.]+)")
 
 
 class NothingFitsError(ToolchainError):
@@ -47,7 +58,9 @@ class Installer:
         return "venv and pip" if self.uv is None else "uv"
 
     def create(self, place: Path) -> None:
-        """Make an empty environment in ``place``. Raises :class:`ToolchainError`."""
+        """Make an empty environment in ``place``. Raises :class:`ToolchainError`, and :class:`NetworkError` where no
+        index answers.
+        """
         command: list[str | Path]
         if self.uv is not None:
             command = [
@@ -68,8 +81,8 @@ class Installer:
         self._run(command, f"cannot make a virtual environment with {self.python}", hint)
 
     def install(self, place: Path, requirements: Sequence[str]) -> None:
-        """Install ``requirements`` there. Raises :class:`NothingFitsError` where no index has them, else
-        :class:`ToolchainError`.
+        """Install ``requirements`` there. Raises :class:`NothingFitsError` where no index has them,
+        :class:`NetworkError` where one does not answer, else :class:`ToolchainError`.
         """
         python = place / "bin" / "python"
         command: list[str | Path]
@@ -107,10 +120,27 @@ class Installer:
                     os.killpg(process.pid, signal.SIGKILL)
                 raise
         if process.returncode != 0:
-            said = [_URL.sub(lambda match: redact(match[0]), line) for line in lines if line.strip()]
-            words = "".join(f"\n  {line}" for line in said[-_SHOWN:])
-            kind = NothingFitsError if _NONE.search("\n".join(lines)) else ToolchainError
-            raise kind(f"{problem}:{words}", hint=hint)
+            raise _failure(problem, hint, lines)
+
+
+def _failure(problem: str, hint: str, lines: Sequence[str]) -> KernelBuilderError:
+    """What became of a command that failed, from what it wrote."""
+    text = "\n".join(lines)
+    is_silent = _SILENT.search(text) is not None
+    said = [line for line in lines if line.strip() and not _ATTEMPT.match(line)]
+    if is_silent:
+        # Where no index answers, none has anything: that follows.
+        said = [line for line in said if not _NONE.search(line)]
+        said += dict.fromkeys(match[1].strip() for line in lines if (match := _REASON.search(line)) is not None)
+    words = "".join(f"\n  {_URL.sub(lambda match: redact(match[0]), line)}" for line in said[-_SHOWN:])
+    if is_silent:
+        return NetworkError(
+            f"{problem}: a package index does not answer:{words}",
+            hint="check the network and the index that pip or uv is configured for, or test with a Python that has"
+            " everything: kernel-builder test --python FILE",
+        )
+    kind = NothingFitsError if _NONE.search(text) else ToolchainError
+    return kind(f"{problem}:{words}", hint=hint)
 
 
 def find_installer(

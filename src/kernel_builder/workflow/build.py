@@ -35,9 +35,10 @@ class BuildRequest:
     possible here; with ``list_unreachable`` a server that does not answer makes variants unavailable, instead of
     being an error at once; with ``recall`` a source that had nothing is not asked again for an hour; ``lock`` says
     what becomes of the project's lock. ``jobs`` overrides the number of jobs, ``variants_at_once`` and ``cores``
-    that of variants and of one variant's jobs; without ``load`` none is loaded; without ``cache`` the action cache
-    is not used; ``output`` the directory for variants (default ``build``), ``python`` the interpreter that loads
-    them, ``ignore`` the conformance rules that are passed over.
+    that of variants and of one variant's jobs; without ``load`` none is loaded, which is said unless they are
+    ``loaded_next``, as by tests; without ``cache`` the action cache is not used; ``output`` the directory for variants
+    (default ``build``), ``python`` the interpreter that loads them, ``ignore`` the conformance rules that are passed
+    over.
     ``mark`` is added to the variants' namespace, which is that of the Hub form without it.
     ``headers`` says which of torch's headers device code is compiled with.
     ``settings_from``: whose ``kernel-builder.toml`` counts (default: that of the root).
@@ -59,6 +60,7 @@ class BuildRequest:
     variants_at_once: int | None = None
     cores: int | None = None
     load: bool = True
+    loaded_next: bool = False
     cache: bool = True
     keep_going: bool = False
     verbose: bool = False

@@ -166,7 +166,7 @@ def _made(entry: Kept, wanted: Needs, settings: ToolchainSettings, run: Run) -> 
     except ToolchainError as error:
         if run.offline:
             raise ToolchainError(
-                f"the environment for {entry.name} is not there, and --offline forbids to make it",
+                f"the environment for {entry.name} does not exist, and --offline does not let it be made",
                 hint="run it once with network access, or pass a Python: kernel-builder test --python FILE",
             ) from error
         raise

@@ -155,7 +155,8 @@ def _environment(request: BuildRequest, run: Run) -> Environment | NoEnvironment
     if request.load:
         return find_environment(request.python, run.environ, run.memory)
     message = "--no-load: variants are installed without the proof that the kernels client can load them"
-    run.reporter.emit(Notice(message=message, warning=True))
+    if not request.loaded_next:
+        run.reporter.emit(Notice(message=message, warning=True))
     # What devices there are, nobody looked at.
     seen = None if request.local or request.fast else Sighting().to_json()
     return NoEnvironment(reason="--no-load skips it", seen=seen)

@@ -173,7 +173,7 @@ class _Session:
 
     def _build(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         # The first build is proven to load. Later ones are loaded by the tests, which would tell.
-        options = replace(self.request.build, load=not self.built)
+        options = replace(self.request.build, load=not self.built, loaded_next=self.built)
         try:
             outcome = build_variant(self.entry, self.workplace, options, self.run)
         except KernelBuilderError as error:
@@ -237,7 +237,7 @@ def _rest(code: int, report: PytestReport, output: Path) -> str:
 
 
 class _Once:
-    """Passes on what was not said before. That later builds are not proven is known: the tests load them."""
+    """Passes on what was not said before."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
@@ -246,7 +246,7 @@ class _Once:
     def emit(self, event: Event, /) -> None:
         """See :class:`Reporter`."""
         if isinstance(event, Notice):
-            if event.message in self._told or event.message.startswith("--no-load"):
+            if event.message in self._told:
                 return
             self._told.add(event.message)
         self._reporter.emit(event)

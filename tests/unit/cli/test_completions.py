@@ -45,6 +45,8 @@ def completed(words: str, incomplete: str, where: Path, monkeypatch: pytest.Monk
         ("build --variant torch-cuda --variant", "torch-r", {"torch-rocm"}),
         ("build --backend", "cu", {"cuda"}),
         ("init --backends", "", {"cpu", "cuda", "all"}),
+        ("init --backends cpu", "cu", {"cuda", "cu"}),  # the word itself: it may become a path
+        ("init --backends cpu cuda --name", "x", set()),
         ("check --explain", "KB312", {"KB312"}),
         ("build --ignore", "no-al", {"no-all"}),
         ("build --source", "deb", {"debian"}),
@@ -71,6 +73,41 @@ def test_scripts_are_what_the_shell_takes(shell: str, tmp_path: Path, capsys: py
     assert "_KERNEL_BUILDER_COMPLETE" in script.read_text()
     if shell in {"bash", "zsh", "fish"} and shutil.which(shell):
         subprocess.run([shell, "-n", script], check=True)
+
+
+SHOWN = {
+    "bash": """
+        . {script}
+        COMP_WORDS=(kernel-builder build --backend cu) COMP_CWORD=3
+        _kernel_builder_completion kernel-builder
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """,
+    "fish": """
+        source {script}
+        complete -C 'kernel-builder build --backend cu'
+    """,
+}
+
+
+@pytest.mark.parametrize("shell", SHOWN)
+def test_shells_show_what_is_offered(shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    assert run(["completions", shell]) == ExitCode.OK
+    script, bin_ = tmp_path / "script", tmp_path / "bin"
+    script.write_text(capsys.readouterr().out)
+    bin_.mkdir()
+    (bin_ / "kernel-builder").write_text(f'#!/bin/sh\nexec {sys.executable} -m kernel_builder "$@"\n')
+    (bin_ / "kernel-builder").chmod(0o755)
+    done = subprocess.run(
+        [program, "-c", SHOWN[shell].format(script=script)],
+        env={"PATH": f"{bin_}:/usr/bin:/bin", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == ["cuda"], done.stderr
 
 
 def test_the_manual_page_has_every_command_and_is_good_troff(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
+import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +17,14 @@ from loopback_index import make_wheel
 
 from kernel_builder.config.backends import HOST
 from kernel_builder.environments.adopt import missing_packages
+from kernel_builder.environments.indexes import installer_variables
 from kernel_builder.environments.install import Installer, find_installer
 from kernel_builder.environments.kept import NOTE, Environments
 from kernel_builder.environments.wanted import Needs
-from kernel_builder.errors import ToolchainError, UsageError
+from kernel_builder.errors import NetworkError, ToolchainError, UsageError
 from kernel_builder.events import Recorder
 from kernel_builder.store.cache import Store
+from kernel_builder.toolchain.settings import ToolchainSettings
 from kernel_builder.variants.names import NoarchVariant
 
 
@@ -85,6 +90,56 @@ def test_an_environment_is_made_once_with_the_first_build_that_there_is(
     assert "torch==2.14.0" in caught.value.message
     assert "torch==2.15.0" in caught.value.message
     assert [entry.name for entry in environments.listed()] == ["a"]
+
+
+def uv_of_this_environment() -> Path:
+    """uv, which scripts/test installs."""
+    found = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if found is None:
+        pytest.skip("uv is not installed")
+    return Path(found)
+
+
+def test_an_index_that_does_not_answer_is_told_as_such(environments: Environments, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    nowhere = f"http://somebody:secret@127.0.0.1:{port}/simple"
+    variables = {"PIP_INDEX_URL": nowhere, "PIP_RETRIES": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    pip = replace(installer(tmp_path), environ={**installer(tmp_path).environ, "PIP_NO_INDEX": "0", **variables})
+    with pytest.raises(NetworkError, match="a package index does not answer") as caught:
+        environments.ensure("a", wanted("torch==2.13.0", "torch==2.12.0"), pip)
+    told = caught.value.message
+    assert "Connection refused" in told
+    assert "torch==2.13.0" in told
+    for noise in ("Retrying", "No matching distribution", "secret", "2.12.0"):
+        assert noise not in told
+    assert environments.listed() == ()
+
+
+def test_uv_says_the_same_of_an_index_that_does_not_answer(environments: Environments, tmp_path: Path) -> None:
+    uv = uv_of_this_environment()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    own = {"UV_DEFAULT_INDEX": f"http://127.0.0.1:{port}/simple", "UV_HTTP_RETRIES": "0", "HOME": str(tmp_path)}
+    found = Installer(python=Path(sys.executable), uv=uv, environ={"PATH": os.defpath, **own}, heard=lambda _: None)
+    with pytest.raises(NetworkError, match="a package index does not answer"):
+        environments.ensure("a", wanted("torch==2.13.0"), found)
+    assert environments.listed() == ()
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("kind", ["uv", "venv and pip"])
+def test_both_installers_make_an_environment_from_the_index(environments: Environments, kind: str) -> None:
+    uv = uv_of_this_environment() if kind == "uv" else None
+    environ = dict(os.environ)
+    settings = ToolchainSettings()
+    environ |= installer_variables(settings, environ, uv=uv is not None, offline=False)
+    found = Installer(python=Path(sys.executable), uv=uv, environ=environ, heard=lambda _: None)
+    made = environments.ensure("small", wanted("iniconfig>=2", requirements=("pluggy>=1.5",)), found)
+    done = subprocess.run([made.python, "-I", "-c", "import iniconfig, pluggy; print(pluggy.__file__)"],
+                          capture_output=True, text=True, check=True)  # fmt: skip
+    assert done.stdout.startswith(str(made.path))
+    assert made.made_with.startswith(kind)
 
 
 def test_what_a_killed_process_left_does_not_count(environments: Environments) -> None:
