@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernel_builder.actions.places import Places
+from kernel_builder.actions.slim import Headers
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.reader import load_project
 from kernel_builder.frameworks.torch import RULES
@@ -160,7 +161,10 @@ def make_plan(
     toolkits: Sequence[ToolkitSdk] = (CUDA,),
     libraries: Sequence[LibraryHeaders] = (),
     platform: str = "x86_64-linux",
+    headers: Headers = Headers.SLIM,
+    differing: frozenset[str] = frozenset(),
 ) -> BuildPlan:
+    """``differing`` are the sources that a proof found to need all headers, in every variant."""
     project, _ = load_project(root)
     known = {sdk.toolkit.compute: sdk for sdk in toolkits}
     torch = FrameworkSdk(
@@ -197,6 +201,8 @@ def make_plan(
             identity=Identity(unique="1a2b3c4", commit="1a2b3c4" + "0" * 33, dirty=False),
             survey=survey(project, build_inputs(project, places.output), RULES.marks_of),
             places=places,
+            headers=headers,
+            differing={kept.name: differing for kept in matrix.kept},
             narrowing=narrowing,
         )
     )

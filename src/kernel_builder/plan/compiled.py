@@ -52,6 +52,7 @@ class CompiledVariant:
     narrowing: Narrowing
     remarks: Remarks
     headers: Headers
+    differing: frozenset[str]
 
     def plan(self, installed: tuple[InstalledFile, ...]) -> VariantPlan:
         """The variant with everything that is compiled, linked and checked for it.
@@ -170,8 +171,13 @@ class CompiledVariant:
 
     def _slim(self, units: tuple[Unit, ...]) -> Mapping[str, tuple[str, ...]]:
         """The sources that are compiled with slim headers, with what is defined for these."""
+        if self.headers is Headers.FULL:
+            return {}
+        left_out = frozenset() if self.headers is Headers.VERIFY else self.differing
         own = [unit.source for unit in units if unit.language == self.kept.backend.value]
-        return {} if self.headers is Headers.FULL else slim_definitions(self.survey, own, self.toolchain.framework)
+        return slim_definitions(
+            self.survey, (source for source in own if source not in left_out), self.toolchain.framework
+        )
 
     def _precompiled(self, units: tuple[Unit, ...]) -> Mapping[str, tuple[str, ...]]:
         """The sources whose first headers are precompiled, with the names of these."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kernel_builder.actions.places import Places, literal
 from kernel_builder.actions.slim import Headers
@@ -33,8 +33,8 @@ class Planning:
 
     ``toolchains`` has an entry per name of a variant that is compiled, ``table`` is the support table, ``survey`` what
     the project's tree holds, ``identity`` how it is named. ``headers`` says which of torch's headers device code is
-    compiled with; with ``complete`` what is published is proved. ``narrowing`` says for which of its architectures
-    it is built.
+    compiled with; with ``complete`` what is published is proved. ``differing`` are the sources of each variant that a
+    proof found to need all headers. ``narrowing`` says for which of its architectures it is built.
     """
 
     project: Project
@@ -46,6 +46,7 @@ class Planning:
     places: Places
     headers: Headers = Headers.SLIM
     complete: bool = False
+    differing: Mapping[str, frozenset[str]] = field(default_factory=dict)
     narrowing: Narrowing = NOT_NARROWED
 
 
@@ -108,6 +109,7 @@ def _plan_variant(planning: Planning, kept: Kept, remarks: Remarks) -> VariantPl
         narrowing=planning.narrowing,
         remarks=remarks,
         headers=uses_slim(planning.headers, toolchain.framework, complete=planning.complete),
+        differing=planning.differing.get(kept.name, frozenset()),
     )
     return variant.plan(installed)
 

@@ -23,6 +23,7 @@ from kernel_builder.walking import BYTECODE
 from kernel_builder.workflow.outcome import BuildOutcome
 from kernel_builder.workflow.prepare import Prepared
 from kernel_builder.workflow.run import Run
+from kernel_builder.workflow.slim import FILE as DIFFERING
 from kernel_builder.workflow.unchanged import Basis, KnownTree
 
 
@@ -46,7 +47,7 @@ def basis_of(
         sighting.file(path)
     for name in prepared.identity.tracked:
         sighting.file(prepared.project.root / name)
-    for path in kept:
+    for path in (*kept, prepared.plan.places.work / DIFFERING):
         sighting.file(path, own=True)
     compilers = {host: parts_of(host, run.environ, run.answers) for host in _hosts(prepared)}
     for parts in compilers.values():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernel_builder.actions.host import MODULE_SOURCE
-from kernel_builder.actions.model import SLIM, ActionKind
+from kernel_builder.actions.model import ActionKind
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.artifact.variant import publish, staged
 from kernel_builder.binary.stable_abi import stable_header_roots
@@ -19,7 +19,7 @@ from kernel_builder.engine.complaints import excerpt, explained
 from kernel_builder.engine.own_names import OwnNames
 from kernel_builder.engine.protocol import ActionResult, ActionStatus
 from kernel_builder.errors import BuildError
-from kernel_builder.events import Notice, Reporter
+from kernel_builder.events import Reporter
 from kernel_builder.load.carried import carried, keep
 from kernel_builder.load.client import Environment, Loadable, NoEnvironment, prove
 from kernel_builder.load.evidence import LoadResult, LoadStatus
@@ -30,6 +30,7 @@ from kernel_builder.variants.matrix import stable_target
 from kernel_builder.workflow.conformance import Conformance
 from kernel_builder.workflow.outcome import VariantOutcome, VariantStatus
 from kernel_builder.workflow.prepare import Prepared
+from kernel_builder.workflow.slim import with_headers_told
 
 _NO_SUCH_FILE = re.compile(r"fatal error: (\S+): No such file or directory")
 
@@ -62,7 +63,7 @@ class Finisher:
                     ),
                 ),
             )
-        variant = with_headers_told(variant, results, self.reporter)
+        variant = with_headers_told(variant, results, self.prepared.plan.places.work, self.reporter)
         if variant.library is not None:
             _remove_earlier_libraries(self.prepared.plan.places.path(variant.library))
         return replace(self._install(variant, compiled), recalled=_sources(results, ActionStatus.RECALLED))
@@ -183,25 +184,6 @@ class Finisher:
             return None
         with self.prepared.plan.places.path(variant.library).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def with_headers_told(variant: VariantPlan, results: Iterable[ActionResult], reporter: Reporter) -> VariantPlan:
-    """``variant`` with metadata that name the sources which did not do with slim headers; people are told why."""
-    fallen: dict[str, dict[str, list[str]]] = {}
-    for result in results:
-        if result.fell_back is not None and any(tree.name == SLIM for tree in result.action.trees):
-            by_reason = fallen.setdefault(result.action.source, {})
-            by_reason.setdefault(result.fell_back, []).append(result.action.architecture or "host code")
-    provenance = variant.metadata.get("provenance")
-    if not fallen or not isinstance(provenance, dict):
-        return variant
-    for source, by_reason in fallen.items():
-        for reason, architectures in by_reason.items():
-            what = f"{source} ({', '.join(architectures)})"
-            message = f"{variant.name}: {what} is compiled with all of torch's headers: {reason}"
-            reporter.emit(Notice(message=message))
-    told = {**provenance, "full-headers": sorted(fallen)}
-    return replace(variant, metadata={**variant.metadata, "provenance": told})
 
 
 def _sources(results: Iterable[ActionResult], *statuses: ActionStatus) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ from kernel_builder.workflow.narrow import narrowing_of
 from kernel_builder.workflow.outcome import Unavailable
 from kernel_builder.workflow.run import Run
 from kernel_builder.workflow.select import Selection, refuse, select_variants, silent_backends
+from kernel_builder.workflow.slim import known_to_differ
 from kernel_builder.workflow.toolchains import Chosen, ToolchainOptions, choose_toolchains
 
 
@@ -138,6 +139,7 @@ def prepare(
         places=places,
         headers=headers,
         complete=complete,
+        differing=known_to_differ(places.work) if slim else {},
         narrowing=narrowing,
     )
     plan = plan_build(planning)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,13 @@ from conftest import ProjectMaker
 from kernel_builder.actions.slim import Headers
 from kernel_builder.config.reader import load_project
 from kernel_builder.frameworks.torch import RULES
-from kernel_builder.plan import slim
+from kernel_builder.plan import compiled, slim
 from kernel_builder.plan.slim import slim_definitions, uses_slim
 from kernel_builder.project.inputs import build_inputs
 from kernel_builder.project.survey import survey
 from kernel_builder.toolchain.model import FrameworkSdk
 from kernel_builder.toolchain.torch_slim import OPERATORS
+from planned import GXX, NAMES, make_plan
 
 TOML = """\
 [general]
@@ -108,3 +110,28 @@ def test_what_is_used_is_proved(
 ) -> None:
     monkeypatch.setattr(slim, "is_proved", lambda _: proved)
     assert uses_slim(asked, sdk(tmp_path, ""), complete=complete) is used
+
+
+@pytest.mark.parametrize(
+    ("headers", "asked"),
+    [
+        (Headers.SLIM, [("b.cu",)]),
+        (Headers.VERIFY, [("a.cu", "b.cu")]),
+        (Headers.FULL, []),
+    ],
+)
+def test_what_a_proof_found_to_differ_is_only_tried_by_the_next_proof(
+    make_project: ProjectMaker, monkeypatch: pytest.MonkeyPatch, headers: Headers, asked: list[tuple[str, ...]]
+) -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def nothing(_survey: object, sources: Iterable[str], _torch: object) -> dict[str, tuple[str, ...]]:
+        seen.append(tuple(sources))
+        return {}
+
+    monkeypatch.setattr(slim, "is_proved", lambda _: True)
+    monkeypatch.setattr(compiled, "slim_definitions", nothing)
+    files = {"bind.cpp": "", "a.cu": "", "b.cu": ""}
+    root = make_project("kk", files, toml=TOML.format(sources='"a.cu", "b.cu"'))
+    make_plan(root, NAMES[1:2], GXX, headers=headers, differing=frozenset({"a.cu"}))
+    assert seen == asked
