@@ -661,3 +661,24 @@ def object_names(data: Buffer) -> ObjectNames:
         wanted = undefined if not section else defined if info >> 4 == _GLOBAL else weak
         wanted.add(shown)
     return ObjectNames(defined=frozenset(defined), weak=frozenset(weak), undefined=frozenset(undefined))
+
+
+_STT_FUNC = 2
+
+
+def functions(data: Buffer) -> Iterator[tuple[str, bytes]]:
+    """Name and code of each function that a shared object has a symbol for, local ones included; none where it was
+    stripped. Raises :class:`ElfError` for tables that lead out of the file.
+    """
+    image = _Image(data)
+    sections = named_sections(data)
+    table = next((one for one in sections if one.kind == _SHT_SYMTAB), None)
+    strings = next((one for one in sections if one.name == ".strtab"), None)
+    if table is None or strings is None:
+        return
+    for index in range(table.size // _SYM.size):
+        name, info, _, section, value, size = image.unpack(_SYM, table.offset + index * _SYM.size)
+        if info & 0xF == _STT_FUNC and section and size:
+            start = image.offset_of(value)
+            image.require(start, size)
+            yield image.text(strings.offset + name), bytes(data[start : start + size])

@@ -44,6 +44,7 @@ COMMANDS: dict[str, Entry] = {
     "clean-pyproject": Entry("clean_pyproject", "Remove the pyproject.toml that create-pyproject wrote."),
     "api-diff": Entry("api_diff", "Check whether changes to the kernel's interface need a new version."),
     "attest": Entry("attest", "Write provenance for built variants; sign them; verify signatures."),
+    "rebuild": Entry("rebuild", "Build a build's commit again, and compare file by file."),
     "upload": Entry("upload", "Publish built variants on the Hub."),
     "build-and-upload": Entry("build_and_upload", "Build the project's variants, then publish them on the Hub."),
     "hash": Entry("hash", "Write the digests of built variants to their metadata."),
@@ -63,7 +64,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "Build": ("build", "build-and-copy", "list-variants", "merge", "timing", "lock", "toolchain", "cache"),
     "Test and try": ("test", "ci-test", "watch", "devshell", "testshell", "environment"),
     "Check": ("check", "explain", "check-abi", "check-builds", "api-diff"),
-    "Publish": ("card", "hash", "attest", "upload", "build-and-upload"),
+    "Publish": ("card", "hash", "attest", "rebuild", "upload", "build-and-upload"),
     "Other tools": (
         "create-pyproject",
         "clean-pyproject",

@@ -1,0 +1,243 @@
+"""``rebuild``: what a build came from is built again, and held against it, file by file.
+
+A kernel runs as native code in other people's processes. Whoever has the sources can see that a published library is
+what they give, and not something else.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from kernel_builder.artifact.built import BuiltVariant, variants_in
+from kernel_builder.artifact.digest import METADATA, SIGNATURE
+from kernel_builder.binary.compare import differences
+from kernel_builder.binary.elf import mapped
+from kernel_builder.config.reader import FILE_NAME
+from kernel_builder.config.settings import FILE_NAME as SETTINGS
+from kernel_builder.errors import BuildError, UsageError
+from kernel_builder.git import GitError
+from kernel_builder.hub.local import UploadSource, find_source, variant_files
+from kernel_builder.hub.plan import BUILD
+from kernel_builder.hub.remote import Remote
+from kernel_builder.toolchain.lock import LOCK_NAME
+from kernel_builder.toolchain.lock_use import LockUse
+from kernel_builder.workflow.build import BuildRequest, build
+from kernel_builder.workflow.outcome import BuildOutcome
+from kernel_builder.workflow.revisions import checked_out, commit_of
+from kernel_builder.workflow.run import Run
+
+_ON_HUB = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)@(?P<revision>[\w./-]+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebuildRequest:
+    """``target`` is a directory of built variants, or ``OWNER/NAME@REVISION`` on the Hub; ``project`` the kernel's
+    sources in git (default: those around a directory). ``patterns`` are globs over variant names (empty: all).
+    ``output`` keeps what is built.
+    """
+
+    target: str
+    project: Path | None = None
+    patterns: tuple[str, ...] = ()
+    output: Path | None = None
+    jobs: int | None = None
+    verbose: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileDifference:
+    """How a file differs; ``lines`` are for people, and name what the build at hand has first."""
+
+    path: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One variant, and what differs in what was built again: nothing, if it is the same."""
+
+    variant: str
+    files: int
+    differences: tuple[FileDifference, ...] = field(default=())
+
+    @property
+    def is_same(self) -> bool:
+        """Whether every file is the same, byte for byte."""
+        return not self.differences
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebuilt:
+    """What became of it: ``comparisons`` unless the build failed. ``notes`` are for people."""
+
+    commit: str
+    outcome: BuildOutcome
+    comparisons: tuple[Comparison, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def rebuild(request: RebuildRequest, run: Run) -> Rebuilt:
+    """Build the commit of a build again, with what its lock names, and without what was compiled before.
+
+    Raises :class:`UsageError` for what is no build, and where its commit is not at hand; :class:`BuildError` for
+    variants that were changed since they were built, or that do not say which commit they are of; and what building
+    raises.
+    """
+    with tempfile.TemporaryDirectory(prefix="kernel-builder-rebuild-") as scratch, ExitStack() as stack:
+        source = _source(request, Path(scratch) / "published", run)
+        _read_all(source.variants)
+        commit = _commit(source.variants)
+        root = _repository(request, source, commit, run)
+        tree = stack.enter_context(checked_out(commit, root, Path(scratch) / "tree", run))
+        if not (tree / FILE_NAME).is_file():
+            raise UsageError(f"{root} has no {FILE_NAME} in {commit[:12]}", hint=_WHICH_PROJECT)
+        made = request.output or Path(scratch) / "made"
+        outcome = _build(request, source.variants, tree, root, made, run)
+        if not outcome.ok:
+            return Rebuilt(commit=commit, outcome=outcome)
+        return Rebuilt(
+            commit=commit,
+            outcome=outcome,
+            comparisons=tuple(_compared(variant, made / variant.name) for variant in source.variants),
+            notes=_notes(tree),
+        )
+
+
+_WHICH_PROJECT = "name the kernel's sources: kernel-builder rebuild --project DIR"
+
+
+def _source(request: RebuildRequest, scratch: Path, run: Run) -> UploadSource:
+    on_hub = _ON_HUB.fullmatch(request.target)
+    if Path(request.target).is_dir():
+        place = Path(request.target)
+        alone = place if (place / METADATA).is_file() else None
+        source = find_source(place.resolve().parent if alone else place, {place.resolve().name} if alone else None)
+    elif on_hub is not None:
+        source = _fetched(on_hub["repo"], on_hub["revision"], request.patterns, scratch, run)
+    else:
+        raise UsageError(
+            f"{request.target} is neither a directory nor a revision on the Hub",
+            hint="pass a directory of built variants, or OWNER/NAME@REVISION",
+        )
+    chosen = [one for one in source.variants if _matches(one.name, request.patterns)]
+    if not chosen:
+        raise UsageError(
+            f"no variant of {request.target} matches {', '.join(request.patterns)}",
+            hint=f"it has {', '.join(one.name for one in source.variants)}",
+        )
+    return replace(source, variants=tuple(chosen))
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _fetched(repo: str, revision: str, patterns: Sequence[str], scratch: Path, run: Run) -> UploadSource:
+    """The variants of a revision on the Hub, brought here."""
+    remote = Remote(repo, "kernel", run.reporter)
+    for path in remote.snapshot(revision).files:
+        folder, _, rest = path.partition("/")
+        if folder == BUILD and "/" in rest and _matches(rest.partition("/")[0], patterns):
+            remote.download(path, revision, scratch)
+    if not (scratch / BUILD).is_dir():
+        raise UsageError(
+            f"{repo}@{revision} has no variant{f' that matches {chr(44).join(patterns)}' if patterns else ''}",
+            hint="a kernel's versions are branches: OWNER/NAME@v1",
+        )
+    return find_source(scratch / BUILD)
+
+
+def _read_all(variants: Sequence[BuiltVariant]) -> None:
+    """Hold every file against the digest. What somebody changed since is a different matter from another build."""
+    for variant in variants:
+        variant_files(variant, variant.path.parent)
+
+
+def _commit(variants: Sequence[BuiltVariant]) -> str:
+    """The commit that all of them are of."""
+    problems = [f"{one.name} does not say which commit it was built from" for one in variants if one.commit is None]
+    problems += [f"{one.name} was built from uncommitted sources" for one in variants if one.commit and one.is_dirty]
+    commits = {one.commit: one.name for one in variants if one.commit is not None}
+    if len(commits) > 1:
+        problems += [f"{name} was built from {commit}" for commit, name in commits.items()]
+    if problems:
+        raise BuildError(
+            "cannot be built again:\n  " + "\n  ".join(problems),
+            hint="name variants that one commit gave: kernel-builder rebuild --variant NAME",
+        )
+    return next(iter(commits))
+
+
+def _repository(request: RebuildRequest, source: UploadSource, commit: str, run: Run) -> Path:
+    root = request.project or (source.project.root if source.project is not None else Path.cwd())
+    try:
+        commit_of(commit, root, run)
+    except GitError as error:
+        why = "it has no such commit" if error.silent else str(error)
+        url = next((one.metadata["source"] for one in source.variants if one.metadata.get("source")), None)
+        where = f" (its source: {url})" if isinstance(url, str) else ""
+        raise UsageError(
+            f"{root} is not what {request.target} was built from: {why}", hint=_WHICH_PROJECT + where
+        ) from error
+    return root
+
+
+def _build(
+    request: RebuildRequest, variants: Sequence[BuiltVariant], tree: Path, root: Path, made: Path, run: Run
+) -> BuildOutcome:
+    partial = sorted({arch for one in variants if one.left_out for arch in one.archs})
+    settings = tree if (tree / SETTINGS).is_file() else root
+    asked = BuildRequest(
+        root=tree,
+        patterns=tuple(one.name for one in variants),
+        architectures=tuple(partial),
+        lock=LockUse.REQUIRE if (tree / LOCK_NAME).is_file() else LockUse.PREFER,
+        # What was compiled before is what the build at hand may have come from.
+        cache=False,
+        load=False,
+        keep_going=True,
+        jobs=request.jobs,
+        verbose=request.verbose,
+        output=made,
+        settings_from=settings,
+    )
+    return build(asked, run)
+
+
+def _compared(variant: BuiltVariant, made: Path) -> Comparison:
+    ours, theirs = _files(variant.path), _files(made)
+    found = [
+        FileDifference(path=path, lines=tuple(_lines(ours.get(path), theirs.get(path))))
+        for path in sorted({*ours, *theirs})
+    ]
+    return Comparison(variant=variant.name, files=len(ours), differences=tuple(one for one in found if one.lines))
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """What a variant has, but for its signature, which nobody can make again."""
+    (variant,) = [one for one in variants_in(folder.parent) if one.path == folder]
+    files = variant_files(variant, folder.parent)
+    found = {file.path.removeprefix(f"{BUILD}/{variant.name}/"): file.source for file in files}
+    return {path: source for path, source in found.items() if source is not None and path != SIGNATURE}
+
+
+def _lines(one: Path | None, other: Path | None) -> Iterator[str]:
+    if one is None:
+        yield "is here alone"
+    elif other is None:
+        yield "is not made here"
+    else:
+        with mapped(one) as ours, mapped(other) as theirs:
+            yield from differences(ours, theirs)
+
+
+def _notes(tree: Path) -> tuple[str, ...]:
+    if (tree / LOCK_NAME).is_file():
+        return ()
+    return (f"the commit has no {LOCK_NAME}: toolchains were chosen as of today",)
