@@ -1,0 +1,90 @@
+"""What a build came from gives the same again; what does not is told."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from pathlib import Path
+
+import pytest
+
+from conftest import ProjectMaker, Tool, commit
+
+pytestmark = [pytest.mark.slow, pytest.mark.torch]
+
+CPU = f"torch213-cxx11-cpu-{platform.machine()}-linux"
+FILES = {
+    "a.cpp": """\
+#include "h.h"
+static const char *volatile when = __DATE__;
+__attribute__((constructor)) static void check() { if (when[0] == VALUE) __builtin_trap(); }
+""",
+    "h.h": "#define VALUE 2\n",
+}
+BUILD = ("--variant", CPU, "--no-load", "--no-cache")
+
+
+@pytest.fixture
+def project(make_project: ProjectMaker) -> Path:
+    """A committed project."""
+    root = make_project("again", FILES)
+    commit(root)
+    return root
+
+
+def test_a_build_is_what_its_commit_gives_wherever_it_lies(tool: Tool, project: Path, tmp_path: Path) -> None:
+    assert tool("build", project, *BUILD).code == 0
+    published = tmp_path / "published"
+    shutil.copytree(project / "build", published)
+    commit(project, "later")
+    (project / "a.cpp").write_text("broken", encoding="utf-8")  # what is here now does not count
+    result = tool("rebuild", "--verify", published, "--project", project, "--json")
+    assert result.code == 0, result.stderr
+    (variant,) = json.loads(result.stdout)["variants"]
+    assert (variant["name"], variant["same"]) == (CPU, True)
+    assert not (project / ".git" / "worktrees").exists() or not list((project / ".git" / "worktrees").iterdir())
+    (published / CPU / "_ops.py").write_text("import os\n", encoding="utf-8")
+    changed = tool("rebuild", "--verify", published, "--project", project)
+    assert changed.code == 1
+    assert "_ops.py was changed after the build" in changed.stderr
+
+
+def test_what_differs_is_named(tool: Tool, project: Path) -> None:
+    other_day = Tool({**tool.environment, "SOURCE_DATE_EPOCH": "1700000000"})
+    built = other_day("build", project, *BUILD)
+    assert built.code == 0, built.stderr
+    kept = project.parent / "kept"
+    result = tool("rebuild", "--verify", project, "--output", kept)
+    assert result.code == 1, result.stderr
+    assert "_again_cpu_" in result.stdout
+    assert "__DATE__" in result.stdout
+    assert "0 of 1 variants are what commit" in result.stdout
+    assert (kept / CPU / "metadata.json").is_file()
+
+
+def test_sources_in_no_commit_cannot_be_built_again(tool: Tool, make_project: ProjectMaker) -> None:
+    root = make_project("again", FILES)
+    assert tool("build", root, *BUILD).code == 0
+    result = tool("rebuild", "--verify", root)
+    assert result.code == 1
+    assert f"{CPU} does not say which commit it was built from" in result.stderr
+    commit(root)
+    (root / "h.h").write_text("#define VALUE 5\n", encoding="utf-8")
+    assert tool("build", root, *BUILD).code == 0
+    result = tool("rebuild", "--verify", root)
+    assert result.code == 1
+    assert f"{CPU} was built from uncommitted sources" in result.stderr
+
+
+def test_another_repository_is_refused(tool: Tool, project: Path, make_project: ProjectMaker) -> None:
+    assert tool("build", project, *BUILD).code == 0
+    other = make_project("again", FILES, directory="other")
+    commit(other, "another")
+    result = tool("rebuild", "--verify", project / "build", "--project", other)
+    assert result.code == 2
+    assert "it has no such commit" in result.stderr
+    nowhere = tool("rebuild", "--verify", "nowhere")
+    assert nowhere.code == 2
+    assert "neither a directory nor a revision on the Hub" in nowhere.stderr
+    assert tool("rebuild", project).code == 2
