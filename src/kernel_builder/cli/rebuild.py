@@ -14,7 +14,7 @@ from kernel_builder.cli.options import PathName, offline_option, source_option
 from kernel_builder.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from kernel_builder.workflow.rebuild import Comparison, Rebuilt
+    from kernel_builder.workflow.rebuild import RebuiltVariant, Rebuilt
 
 
 @click.command(name="rebuild")
@@ -102,7 +102,7 @@ def _text(rebuilt: Rebuilt) -> Iterator[str]:
         yield f"{same} of {len(rebuilt.comparisons)} variants are what commit {rebuilt.commit[:12]} gives"
 
 
-def _verdict(one: Comparison) -> str:
+def _verdict(one: RebuiltVariant) -> str:
     if one.is_same:
         return f"the same, {one.files} files"
     count = len(one.differences)

@@ -59,7 +59,7 @@ class FileDifference:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class RebuiltVariant:
     """One variant, and what differs in what was built again: nothing, if it is the same."""
 
     variant: str
@@ -78,7 +78,7 @@ class Rebuilt:
 
     commit: str
     outcome: BuildOutcome
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[RebuiltVariant, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -210,13 +210,13 @@ def _build(
     return build(asked, run)
 
 
-def _compared(variant: BuiltVariant, made: Path) -> Comparison:
+def _compared(variant: BuiltVariant, made: Path) -> RebuiltVariant:
     ours, theirs = _files(variant.path), _files(made)
     found = [
         FileDifference(path=path, lines=tuple(_lines(ours.get(path), theirs.get(path))))
         for path in sorted({*ours, *theirs})
     ]
-    return Comparison(variant=variant.name, files=len(ours), differences=tuple(one for one in found if one.lines))
+    return RebuiltVariant(variant=variant.name, files=len(ours), differences=tuple(one for one in found if one.lines))
 
 
 def _without_digests(metadata: FileDifference) -> FileDifference:
