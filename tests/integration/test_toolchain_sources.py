@@ -29,6 +29,7 @@ from kernel_builder.toolchain.resolved import ResolvedToolchain
 from kernel_builder.toolchain.settings import load_settings
 from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.names import Abi, Machine
+from published import serve_folder
 from toolkits import cuda
 
 pytestmark = pytest.mark.slow
@@ -232,9 +233,9 @@ def test_the_flavour_of_the_very_cuda_comes_first_and_a_cpu_one_never_serves_cud
         kit(server, tmp_path, host, settings, {"CUDA_HOME": str(toolkit)}, max_age=-1).toolchains.resolve(OLD_CUDA)
 
 
-def make_toolkit(root: Path, *, without: str = "") -> Path:
-    """What a toolkit of CUDA 12.4 looks like from outside."""
-    components = default_recipe().toolkits[Backend("cuda")].components("12.4")
+def make_toolkit(root: Path, *, without: str = "", version: str = "12.4") -> Path:
+    """What a toolkit of CUDA 12 looks like from outside."""
+    components = default_recipe().toolkits[Backend("cuda")].components(version)
     headers = ["crt/host_defines.h", "cuda_runtime_api.h", "thrust/version.h", "nvrtc.h", "cuda_profiler_api.h"]
     headers += ["nvtx3/nvToolsExt.h", "nvJitLink.h", "cublas_v2.h", "cusparse.h", "cusolverDn.h", "cufft.h", "curand.h"]
     programs = ["bin/nvcc", "bin/nvcc.profile", "bin/cudafe++", "bin/fatbinary", "bin/ptxas", "nvvm/bin/cicc"]
@@ -242,7 +243,8 @@ def make_toolkit(root: Path, *, without: str = "") -> Path:
         if name != without:
             path = root / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(_NVCC if name.startswith(("bin", "nvvm")) else "#pragma once\n")
+            program = _NVCC.replace("release 12.4, V12.4", f"release {version}, V{version}")
+            path.write_text(program if name.startswith(("bin", "nvvm")) else "#pragma once\n")
             path.chmod(0o755)
     (root / "lib").mkdir(exist_ok=True)
     for component in components:
@@ -472,8 +474,16 @@ def test_a_toolchain_from_exactly_the_files_of_a_lock(
         later.resolve_locked(OLD_CUDA, resolved.artefacts)
 
 
-def make_mirror(folder: Path, toolkit: Path, *, without: str = "") -> None:
-    """NVIDIA's archives of CUDA 12.4, in their layout, out of the files of a toolkit."""
+LIBRARY_VERSIONS = {"libcublas": "4.1", "libcusparse": "5.4.2", "libcusolver": "7.1.2", "libcufft": "3.0.4"}
+"""The libraries of a release have versions of their own."""
+
+
+def make_mirror(folder: Path, toolkit: Path, *, without: str = "", release: str = "12.4.1") -> None:
+    """NVIDIA's archives of a release of CUDA 12, in their layout, out of the files of a toolkit.
+
+    The manifest has what NVIDIA's have: a license, a version and a path for each component, and an archive for each
+    platform, of which only this one's are there.
+    """
     files = {
         "cuda_nvcc": ["bin", "nvvm", "include/crt"],
         "cuda_cudart": ["include/cuda_runtime_api.h", "lib/libcudart.so.12"],
@@ -489,19 +499,62 @@ def make_mirror(folder: Path, toolkit: Path, *, without: str = "") -> None:
         "libcurand": ["include/curand.h", "lib/libcurand.so.10"],
     }
     folder.mkdir()
-    manifest: dict[str, object] = {"release_date": "2024-04-01"}
+    manifest: dict[str, object] = {"release_date": "2025-01-15", "release_label": release, "release_product": "cuda"}
+    manifest["nvidia_driver"] = {"name": "NVIDIA Driver", "license": "NVIDIA", "version": "560.35.05"}
     for component, paths in files.items():
         if component == without:
             continue
-        stem = f"{component}-linux-x86_64-12.4.131-archive"
-        path = folder / f"{stem}.tar.xz"
-        with tarfile.open(path, "w:xz", preset=0) as archive:
-            for name in paths:
-                archive.add(toolkit / name, f"{stem}/{name}")
-        data = path.read_bytes()
-        entry = {"relative_path": path.name, "sha256": hashlib.sha256(data).hexdigest(), "size": str(len(data))}
-        manifest[component] = {"name": component, "version": "12.4.131", "linux-x86_64": entry}
-    (folder / "redistrib_12.4.1.json").write_text(json.dumps(manifest))
+        version = f"{release.rpartition('.')[0]}.{LIBRARY_VERSIONS.get(component, '131')}"
+        table: dict[str, object] = {
+            "name": component.replace("_", " "),
+            "license": "CUDA Toolkit",
+            "license_path": f"{component}/LICENSE.txt",
+            "version": version,
+        }
+        for platform, suffix in (("linux-x86_64", "tar.xz"), ("linux-sbsa", "tar.xz"), ("windows-x86_64", "zip")):
+            stem = f"{component}-{platform}-{version}-archive"
+            path = folder / component / platform / f"{stem}.{suffix}"
+            data = b"not fetched"
+            if platform == "linux-x86_64":
+                path.parent.mkdir(parents=True)
+                with tarfile.open(path, "w:xz", preset=0) as archive:
+                    for name in paths:
+                        archive.add(toolkit / name, f"{stem}/{name}")
+                data = path.read_bytes()
+            table[platform] = {
+                "relative_path": path.relative_to(folder).as_posix(),
+                "sha256": hashlib.sha256(data).hexdigest(),
+                "md5": hashlib.md5(data, usedforsecurity=False).hexdigest(),
+                "size": str(len(data)),
+            }
+        manifest[component] = table
+    (folder / f"redistrib_{release}.json").write_text(json.dumps(manifest, indent=4))
+
+
+@pytest.mark.parametrize("release", ["12.6.3", "12.8.1"])
+def test_a_mirror_of_nvidias_archives_gives_releases_that_nobody_else_has(
+    server: LoopbackIndex, tmp_path: Path, host: HostCompiler, release: str
+) -> None:
+    version = release.rpartition(".")[0]
+    make_mirror(tmp_path / "redist", make_toolkit(tmp_path / "toolkit", version=version), release=release)
+    request = ToolchainRequest(release="2.6", machine=Machine.X86_64, abi=Abi.CXX98, toolkit=cuda(version))
+    with pytest.raises(ToolchainError) as caught:
+        kit(server, tmp_path, host, 'sources = ["index"]\n').toolchains.resolve(request)
+    assert f"no source has the nvcc of CUDA {version}" in caught.value.message
+    assert "NVIDIA's archives" in (caught.value.hint or "")
+    with serve_folder(tmp_path / "redist") as site:
+        one = kit(server, tmp_path, host, 'sources = ["index", "redistrib"]\n', {"KERNEL_BUILDER_REDISTRIB": site.url})
+        resolved = one.toolchains.resolve(request)
+        toolkit = one.toolchains.provide(resolved).toolkit
+        asked = [path for path in site.paths() if path.endswith((".xz", ".zip"))]
+    assert toolkit is not None
+    assert {source for part, source in sources_of(resolved).items() if part != "torch"} == {"redistrib"}
+    nvcc = subprocess.run([toolkit.compiler, "--version"], capture_output=True, text=True, check=True).stdout
+    assert f"release {version}," in nvcc
+    assert len(asked) == 12
+    assert all("/linux-x86_64/" in path for path in asked)
+    versions = {artefact.name: artefact.version for artefact in one.toolchains.artefacts(resolved)}
+    assert (versions["cuda_nvcc"], versions["libcufft"]) == (f"{version}.131", f"{version}.3.0.4")
 
 
 def test_nvidias_archives_make_a_whole_toolkit(server: LoopbackIndex, tmp_path: Path, host: HostCompiler) -> None:
