@@ -136,3 +136,10 @@ def test_names_that_no_release_has_are_refused_with_the_way_out(tool: Tool, make
     assert "a tvm-ffi kernel must load into any program" in result.stderr
     assert "TVMFFIMadeUp (used by negate.cpp)" in result.stderr
     assert not (root / "build").exists()
+
+
+def test_a_header_of_torchs_is_told_for_what_it_is(tool: Tool, make_project: ProjectMaker) -> None:
+    root = make_project("negate-it", {**FILES, "negate.cpp": f"#include <torch/library.h>\n{KERNEL}"}, toml=TOML)
+    result = tool("build", root, "--variant", VARIANT)
+    assert result.code == 1
+    assert "torch/library.h is torch's; [tvm-ffi] kernels load without torch" in result.stderr

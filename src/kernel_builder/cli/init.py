@@ -16,9 +16,10 @@ from kernel_builder.cli.options import PathName
 from kernel_builder.cli.session import environment
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import read_license
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.errors import UsageError
 from kernel_builder.scaffold.names import ProjectName, nearest, parse_name, parse_repo_id
-from kernel_builder.scaffold.render import BACKENDS, choose_backends, render_project
+from kernel_builder.scaffold.render import BACKENDS, FRAMEWORKS, backends_for, choose_backends, render_project
 from kernel_builder.scaffold.repository import start_repository
 from kernel_builder.scaffold.write import former_files, write_project
 
@@ -113,6 +114,13 @@ class _Place(PathName):
     f"[default: {' '.join(BACKENDS)}]",
 )
 @click.option(
+    "--framework",
+    type=click.Choice([framework.value for framework in FRAMEWORKS]),
+    default=FRAMEWORKS[0].value,
+    show_default=True,
+    help="What the kernel is written for: torch, or tvm-ffi, which serves every framework with DLPack.",
+)
+@click.option(
     "--license",
     "license_id",
     default="Apache-2.0",
@@ -143,6 +151,7 @@ def command(
     path: Path | None,
     repo_id: str | None,
     backends: tuple[str, ...],
+    framework: str,
     license_id: str,
     minimal: bool,
     extension: Path | None,
@@ -161,15 +170,18 @@ def command(
     if extension is not None:
         if minimal:
             raise UsageError("--minimal writes a new kernel, and --from-extension converts one; remove one of them")
+        if ctx.get_parameter_source("framework") is not ParameterSource.DEFAULT:
+            raise UsageError("--framework chooses what is written; with --from-extension it is torch; remove it")
         if backends:
             raise UsageError("--backends chooses what is written; with --from-extension, setup.py says it; remove it")
         given = ctx.get_parameter_source("license_id") is not ParameterSource.DEFAULT
         _convert(path, repo_id, extension, read_license(license_id) if given else None, overwrite=overwrite)
         return
     words = [word for value in backends for word in value.split(",")]
-    chosen = choose_backends(words) if words else BACKENDS
+    kind = FrameworkKind(framework)
+    chosen = choose_backends(words, kind) if words else backends_for(kind)
     names, root, notes = _place(path, repo_id)
-    files = render_project(names, backends=chosen, license_id=read_license(license_id), minimal=minimal)
+    files = render_project(names, backends=chosen, license_id=read_license(license_id), minimal=minimal, framework=kind)
     kept = write_project(root, files, former=former_files(root, names, files) if overwrite else {}, overwrite=overwrite)
     notes += tuple(f"{path} belongs to the earlier project, but was changed since, so it was kept" for path in kept)
     start_repository(root, files, environment())

@@ -9,12 +9,15 @@ import datetime
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from itertools import combinations
 from types import MappingProxyType
 
 import jinja2
 
 from kernel_builder.config.backends import Backend, device_expression
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.errors import UsageError
 from kernel_builder.scaffold.licenses import FIRST_YEAR, known_licenses, license_files
 from kernel_builder.scaffold.names import ProjectName
@@ -70,27 +73,68 @@ _MINIMAL: tuple[_File, ...] = (
 """A first kernel: what can be read in five minutes, with the same build.toml."""
 
 
-def choose_backends(words: Sequence[str]) -> tuple[Backend, ...]:
-    """Read the words that the user gave for backends; ``all`` stands for all that a project can be made for.
+_TVM_FFI: tuple[_File, ...] = (
+    _File(".clang-format", "clang-format.j2"),
+    _File(".gitattributes", "gitattributes.j2"),
+    _File(".gitignore", "gitignore.j2"),
+    _File("CARD.md", "CARD.md.j2"),
+    _File("README.md", "tvm_ffi/README.md.j2"),
+    _File("build.toml", "tvm_ffi/build.toml.j2"),
+    _File("example.py", "tvm_ffi/example.py.j2"),
+    _File("pytest.ini", "pytest.ini.j2"),
+    _File("tests/__init__.py", None),
+    _File("tests/test_{py}.py", "tvm_ffi/test.py.j2"),
+    _File("tvm-ffi-ext/tvm_ffi_binding.cpp", "tvm_ffi/binding.cpp.j2"),
+    _File("tvm-ffi-ext/tvm_ffi_binding.h", "tvm_ffi/binding.h.j2"),
+    _File("tvm-ffi-ext/{py}/__init__.py", "tvm_ffi/init.py.j2"),
+    *(_File(one.scaffold.file, f"tvm_ffi/{one.scaffold.template}", one) for one in Backend if one.scaffold),
+)
+_ONLY_FULL = frozenset({".gitattributes", "CARD.md", "example.py"})
+"""What a minimal project of tvm-ffi does without."""
+
+FRAMEWORKS = (FrameworkKind.TORCH, FrameworkKind.TVM_FFI)
+"""Frameworks that a project can be made for."""
+
+
+@cache
+def backends_for(framework: FrameworkKind) -> tuple[Backend, ...]:
+    """The backends that a project for ``framework`` can be made for: those with a template."""
+    if framework is not FrameworkKind.TVM_FFI:
+        return BACKENDS
+    templates = resources.files("kernel_builder").joinpath("templates", "init")
+    files = {file.backend: file.template or "" for file in _TVM_FFI if file.backend is not None}
+    return tuple(backend for backend in BACKENDS if templates.joinpath(*files[backend].split("/")).is_file())
+
+
+def _files_of(framework: FrameworkKind, *, minimal: bool) -> tuple[_File, ...]:
+    if framework is FrameworkKind.TVM_FFI:
+        return tuple(file for file in _TVM_FFI if not minimal or file.path not in _ONLY_FULL)
+    return _MINIMAL if minimal else _FILES
+
+
+def choose_backends(words: Sequence[str], framework: FrameworkKind = FrameworkKind.TORCH) -> tuple[Backend, ...]:
+    """Read the words that the user gave for backends; ``all`` stands for all that a project of ``framework`` can be
+    made for.
 
     Returns them once each, in the order of :data:`BACKENDS`. Raises :class:`UsageError` that names every word
     that is no backend, or none that a project can be made for yet.
     """
+    possible = backends_for(framework)
     chosen: set[Backend] = set()
     unknown: list[str] = []
     later: list[str] = []
     for word in words:
         lowered = word.lower()
         if lowered == "all":
-            chosen.update(BACKENDS)
+            chosen.update(possible)
         elif lowered not in _KNOWN:
             unknown.append(word)
-        elif Backend(lowered) not in BACKENDS:
+        elif Backend(lowered) not in possible:
             later.append(lowered)
         else:
             chosen.add(Backend(lowered))
-    writes = " and ".join(BACKENDS)
-    others = ", ".join(backend for backend in Backend if backend not in BACKENDS)
+    writes = " and ".join(possible)
+    others = ", ".join(backend for backend in Backend if backend not in possible)
     if unknown:
         raise UsageError(
             f"unknown backend {', '.join(repr(word) for word in unknown)}",
@@ -101,7 +145,7 @@ def choose_backends(words: Sequence[str]) -> tuple[Backend, ...]:
             f"init does not support {', '.join(later)} yet: there is no template for it",
             hint=f"init supports {writes}",
         )
-    return tuple(backend for backend in BACKENDS if backend in chosen)
+    return tuple(backend for backend in possible if backend in chosen)
 
 
 def renderings(names: ProjectName) -> Mapping[str, frozenset[str]]:
@@ -116,11 +160,16 @@ def renderings(names: ProjectName) -> Mapping[str, frozenset[str]]:
             (text,) = license_files(license_id, holder=_holder(names), year=year).values()
             for path in ("LICENSE", f"LICENSE-{license_id}"):
                 found.setdefault(path, set()).add(text)
-    for count in range(1, len(BACKENDS) + 1):
-        for backends in combinations(BACKENDS, count):
-            for minimal in (False, True):
-                for path, text in render_project(names, backends=backends, license_id="", minimal=minimal).items():
-                    found.setdefault(path, set()).add(text)
+    for framework in FRAMEWORKS:
+        possible = backends_for(framework)
+        for count in range(1, len(possible) + 1):
+            for backends in combinations(possible, count):
+                for minimal in (False, True):
+                    files = render_project(
+                        names, backends=backends, license_id="", minimal=minimal, framework=framework
+                    )
+                    for path, text in files.items():
+                        found.setdefault(path, set()).add(text)
     return MappingProxyType({path: frozenset(texts) for path, texts in found.items()})
 
 
@@ -134,14 +183,20 @@ def _holder(names: ProjectName) -> str:
 
 
 def render_project(
-    names: ProjectName, *, backends: Sequence[Backend], license_id: str, minimal: bool = False, year: int | None = None
+    names: ProjectName,
+    *,
+    backends: Sequence[Backend],
+    license_id: str,
+    minimal: bool = False,
+    year: int | None = None,
+    framework: FrameworkKind = FrameworkKind.TORCH,
 ) -> Mapping[str, str]:
     """Render every file of a new project, keyed by its POSIX path in the project, in path order.
 
-    ``backends`` are among :data:`BACKENDS`; ``license_id`` is an identifier such as ``Apache-2.0``, whose text is
-    written where it is known; a ``minimal`` project has what a first kernel needs; ``year`` is that of the copyright,
-    by default this one. Lines are wrapped the same whatever the names, as ruff (88 to 120 columns) and clang-format
-    (``.clang-format`` of the project) do.
+    ``backends`` are among :func:`backends_for` of ``framework``; ``license_id`` is an identifier such as
+    ``Apache-2.0``, whose text is written where it is known; a ``minimal`` project has what a first kernel needs;
+    ``year`` is that of the copyright, by default this one. Lines are wrapped the same whatever the names, as ruff (88
+    to 120 columns) and clang-format (``.clang-format`` of the project) do.
     """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("kernel_builder", "templates/init"),
@@ -168,7 +223,7 @@ def render_project(
         file.path.format(py=names.python_name): (
             "" if file.template is None else environment.get_template(file.template).render(values)
         )
-        for file in (_MINIMAL if minimal else _FILES)
+        for file in _files_of(framework, minimal=minimal)
         if file.backend is None or file.backend in backends
     }
     return MappingProxyType(dict(sorted({**files, **texts}.items())))

@@ -15,6 +15,7 @@ from kernel_builder.artifact.variant import publish, staged
 from kernel_builder.binary.stable_abi import stable_header_roots
 from kernel_builder.config.headers import what_to_add
 from kernel_builder.config.known import dependencies
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.engine.complaints import excerpt, explained
 from kernel_builder.engine.own_names import OwnNames
 from kernel_builder.engine.protocol import ActionResult, ActionStatus
@@ -32,6 +33,7 @@ from kernel_builder.workflow.outcome import VariantOutcome, VariantStatus
 from kernel_builder.workflow.prepare import Prepared
 from kernel_builder.workflow.slim import with_headers_told
 
+_OF_TORCH = ("torch/", "ATen/", "c10/")
 _NO_SUCH_FILE = re.compile(r"fatal error: (\S+): No such file or directory")
 
 
@@ -104,6 +106,10 @@ class Finisher:
             )
         for name in dict.fromkeys(match[1] for line in lines for match in _NO_SUCH_FILE.finditer(line)):
             tail += self._library_of(name, variant)
+            if self.prepared.project.framework.kind is FrameworkKind.TVM_FFI and name.startswith(_OF_TORCH):
+                tail += (
+                    f"\n    ({name} is torch's; [tvm-ffi] kernels load without torch, [torch] ones have its headers)"
+                )
             if any((directory / name).is_file() for directory in self._all_headers(variant)):
                 tail += f"\n    ({name} is not part of torch's stable ABI, which torch.stable-abi selects)"
                 tail += f"\n    (headers that are: {', '.join(f'{root}/' for root in stable_header_roots())})"
