@@ -143,3 +143,15 @@ def test_a_header_of_torchs_is_told_for_what_it_is(tool: Tool, make_project: Pro
     result = tool("build", root, "--variant", VARIANT)
     assert result.code == 1
     assert "torch/library.h is torch's; [tvm-ffi] kernels load without torch" in result.stderr
+
+
+@pytest.mark.torch
+def test_the_project_that_init_writes_passes_its_tests(tool: Tool, tmp_path: Path) -> None:
+    for module in ("tvm_ffi", "numpy", "torch"):
+        pytest.importorskip(module, reason=f"{module} is not installed in this environment")
+    written = tool("init", tmp_path / "scale", "--framework", "tvm-ffi", "--backends", "cpu")
+    assert written.code == 0, written.stderr
+    tested = tool("test", tmp_path / "scale")
+    assert (tested.code, "8 passed" in tested.stdout) == (0, True), tested.stdout + tested.stderr
+    checked = tool("check", tmp_path / "scale", "--strict")
+    assert checked.code == 0, checked.stdout
