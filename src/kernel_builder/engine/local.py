@@ -33,6 +33,8 @@ from kernel_builder.plan.model import BuildPlan
 
 _LONG_SECONDS = 60.0
 _POLL_SECONDS = 1.0
+_STEP_SECONDS = 0.01
+_HURRY_SECONDS = 1.0
 
 
 class LocalEngine:
@@ -65,6 +67,7 @@ class LocalEngine:
                     records.compact()
                 if options.cache is not None:
                     options.cache.close()
+        run.act()  # on a signal that came when nothing was left to run
         return run.result()
 
 
@@ -124,6 +127,13 @@ class _Run:
         self._is_interrupted = True
         self._ended.put(act)
 
+    def act(self) -> None:
+        """Do what signals ask for that nobody has acted on."""
+        while not self._ended.empty():
+            ended = self._ended.get()
+            if not isinstance(ended, _Ended):
+                ended()
+
     def go(self) -> None:
         """Run all that is out of date, or as much of it as can be."""
         expected = [self._actions[name] for name in self._actions if name in self._expected]
@@ -158,9 +168,16 @@ class _Run:
         return EngineResult(results=self._results, finished=tuple(self._finished))
 
     def wait(self) -> None:
-        """Wait for the threads, whose programs were stopped."""
-        for thread in self._threads:
-            thread.join()
+        """Wait for the threads, whose programs were stopped. One may wait for a cache that others share: for whoever is
+        in a hurry, not for long.
+        """
+        end = None
+        while any(thread.is_alive() for thread in self._threads):
+            time.sleep(_STEP_SECONDS)
+            if self._processes.hurry.is_set():
+                end = end or time.monotonic() + _HURRY_SECONDS
+                if time.monotonic() > end:
+                    return
 
     def _consider(self, name: str) -> None:
         """The turn of an action has come: what it needs is there."""
@@ -238,7 +255,8 @@ class _Run:
         self._noticed[action.id] = time.monotonic()
         self._begun[action.id] = time.time()
         self._options.reporter.emit(StepStarted(description=action.description))
-        thread = threading.Thread(target=self._work, args=(action, self._environment(action, need.threads)))
+        arguments = (action, self._environment(action, need.threads))
+        thread = threading.Thread(target=self._work, args=arguments, daemon=True)
         self._threads.append(thread)
         thread.start()
 

@@ -19,11 +19,13 @@ import pytest
 import kernel_builder
 from engine_actions import SHELL, action, plan_of, run, shell, statuses, until
 from kernel_builder.actions.model import ActionKind, GeneratedFile, Step, Threads, Tool, Tree
+from kernel_builder.engine.cache import ActionCache
 from kernel_builder.engine.protocol import ActionStatus
 from kernel_builder.engine.records import Records, headers, outdated
 from kernel_builder.engine.work import environment_for
 from kernel_builder.errors import BuildError
 from kernel_builder.events import Event, Recorder, StepFinished, StepsPlanned, StepStarted
+from kernel_builder.files import Sink
 
 
 def test_results_and_progress_come_by_id(tmp_path: Path) -> None:
@@ -176,6 +178,41 @@ def test_ctrl_c_ends_all_programs_and_leaves_no_half(tmp_path: Path) -> None:
     assert not output.exists()
     assert not (plan.places.work / "processes").exists()
     assert statuses(run(plan_of(tmp_path, replace(entry, steps=shell(": > x.out"))))) == {"x": "done"}
+
+
+@pytest.mark.parametrize("moment", [StepStarted, StepFinished, StepsPlanned])
+@pytest.mark.parametrize("count", [1, 2])
+def test_ctrl_c_is_never_lost(tmp_path: Path, moment: type[Event], count: int) -> None:
+    """Be it that the last action has just ended."""
+
+    class Impatient(Recorder):
+        def emit(self, event: Event) -> None:
+            super().emit(event)
+            if isinstance(event, moment):
+                signal.raise_signal(signal.SIGINT)
+
+    plan = plan_of(tmp_path, *(action(f"x{number}", f": > x{number}.out") for number in range(count)))
+    with pytest.raises(KeyboardInterrupt):
+        run(plan, Impatient())
+    assert set(statuses(run(plan)).values()) <= {"done", "up to date"}
+
+
+def test_a_second_ctrl_c_does_not_wait_for_a_shared_cache(tmp_path: Path) -> None:
+    class Slow:
+        def get(self, _name: str, _into: Sink) -> bool:
+            for seconds in (0.5, 8):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(seconds)
+            return False
+
+        def put(self, name: str, file: Path) -> None:
+            raise AssertionError((name, file))
+
+    plan = plan_of(tmp_path, action("x", ": > x.out"))
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run(plan, cache=ActionCache(tmp_path / "cache", remote=Slow()))
+    assert time.monotonic() - begun < 6
 
 
 def test_half_of_an_output_never_counts(tmp_path: Path) -> None:
