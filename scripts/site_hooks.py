@@ -9,10 +9,35 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 _LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>(?:\.\./)+[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 _COMMENT = re.compile(r"^[ ]*<!-- (?:run|not run|page)\b.*? -->\n", re.MULTILINE | re.DOTALL)
+
+
+def on_config(config: Any) -> Any:
+    """``config`` with pages that have no line in ``nav`` yet, below Reference: no page is out of reach."""
+    listed = set(_leaves(config.nav))
+    root = Path(config.docs_dir)
+    rest = sorted({path.relative_to(root).as_posix() for path in root.rglob("*.md")} - listed)
+    if rest:
+        reference = next(entry["Reference"] for entry in config.nav if isinstance(entry, dict) and "Reference" in entry)
+        reference.append({"More": rest})
+    return config
+
+
+def _leaves(nav: object) -> Iterator[str]:
+    """The pages that are named anywhere in ``nav``."""
+    if isinstance(nav, str):
+        yield nav
+    elif isinstance(nav, dict):
+        for inner in nav.values():
+            yield from _leaves(inner)
+    elif isinstance(nav, list):
+        for inner in nav:
+            yield from _leaves(inner)
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
