@@ -58,6 +58,7 @@ class SetupFile:
 
 def read_setup(root: Path) -> SetupFile:
     """Read ``root/setup.py``. Raises :class:`UsageError` where there is none, or no extension in it."""
+    root = root.absolute()  # what setup.py makes of __file__ must not depend on where this runs
     file = root / SETUP
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"))

@@ -18,7 +18,7 @@ import jinja2
 from kernel_builder.config.backends import Backend, Role
 from kernel_builder.config.known import spdx_of
 from kernel_builder.interface.extension import ExtensionModule, SetupFile, read_setup
-from kernel_builder.interface.native import SUFFIXES, NativeText, read_native
+from kernel_builder.interface.native import SUFFIXES, NativeText, closing, literal_at, read_native
 from kernel_builder.interface.pybind import BoundFunction, ModuleBlock, bound_functions, module_blocks
 from kernel_builder.project.tree import native_files
 
@@ -112,7 +112,7 @@ def convert(source: Path, name: str, *, repo_id: str | None, license_id: str | N
         **_texts_of(source, ("LICENSE", "LICENSE.txt", "LICENSE.md", "README.md")),
     }
     told = tuple(dict.fromkeys(decisions))
-    schemas = tuple(function.schema for function in functions)
+    schemas = (*(function.schema for function in functions), *_own_schemas(read))
     files[LIST] = _render("CONVERSION.md.j2", schemas=schemas, decisions=told, source=source.resolve().name)
     return Conversion(files=dict(sorted(files.items())), schemas=schemas, decisions=told)
 
@@ -135,6 +135,20 @@ def _spaces(read: Mapping[str, NativeText]) -> set[str]:
     """The namespaces that sources register ops in by themselves."""
     found = {match[4] for native in read.values() for match in _LIBRARY.finditer(native.code)}
     return found - _OF_TORCH
+
+
+def _own_schemas(read: Mapping[str, NativeText]) -> Iterator[str]:
+    """The schemas that sources write out themselves, in the order of files."""
+    for native in read.values():
+        for match in _LIBRARY.finditer(native.code):
+            if match[4] in _OF_TORCH or match[2].endswith("_IMPL"):
+                continue
+            brace = native.bare.find("{", match.end())
+            block = native.code[brace : closing(native.bare, brace)]
+            for call in re.finditer(r"\.\s*def\s*\(", block):
+                schema = literal_at(block, call.end())[0]
+                if "(" in schema:
+                    yield schema
 
 
 def _own_space(path: str, text: str, decisions: list[str]) -> str:
@@ -181,9 +195,12 @@ def _native(source: Path, extensions: tuple[ExtensionModule, ...], decisions: li
             if not _chooses_architectures(text) and not _macros_of_device(text, extension.backends)
         ]
         decisions += [f"setup.py: {text}" for text in extension.assumed]
-        absent = [path for path in extension.include if not (source / path).is_dir()]
+        absent = [path for path in extension.include if not any((source / path).glob("*"))]
         if absent:
-            decisions.append(f"setup.py: these directories of headers do not exist: {', '.join(absent)}")
+            decisions.append(
+                f"setup.py: these directories of headers are not there or empty, as submodules of git are until they"
+                f" are fetched: {', '.join(absent)}"
+            )
         if extension.libraries:
             decisions.append(f"setup.py: kernels link no libraries of the system: {', '.join(extension.libraries)}")
         missing = [path for path in extension.sources if not (source / path).is_file()]

@@ -75,6 +75,17 @@ def test_what_is_written_out_is_converted_and_the_rest_is_listed(
     assert run(["check-config", str(root)]) == ExitCode.OK
 
 
+def test_the_directory_may_be_named_from_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "one/ext", FILES)
+    monkeypatch.chdir(tmp_path / "one")
+    for number, name in enumerate(("ext", "./ext", "../one/ext")):
+        assert run(["init", f"new-{number}", "--from-extension", name]) == ExitCode.OK
+        config = tomllib.loads(Path(f"new-{number}/build.toml").read_text())
+        assert config["kernel"][f"new_{number}_cpu"]["include"] == ["include"]
+        assert "src/scale.cpp" in config["kernel"][f"new_{number}_cpu"]["src"]
+        assert "not there" not in Path(f"new-{number}/CONVERSION.md").read_text()
+
+
 def test_the_extension_itself_stays_as_it_is(tmp_path: Path) -> None:
     source = write(tmp_path / "ext", FILES)
     before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file()}
@@ -199,6 +210,7 @@ def test_ops_that_sources_register_go_to_the_namespace_of_the_kernel(
         assert gone not in cpp
     assert "TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CUDA, m)" in (root / "csrc/ops.cu").read_text()
     assert "csrc/ops.cu changes ops of torch (aten)" in out
+    assert "2 ops\n  old(Tensor x) -> Tensor\n  twice(Tensor x) -> Tensor\n" in out
     # One library of a namespace defines it, and that is in the sources.
     assert (
         "TORCH_LIBRARY_FRAGMENT_EXPAND(TORCH_EXTENSION_NAME, ops)" in (root / "torch-ext/torch_binding.cpp").read_text()
