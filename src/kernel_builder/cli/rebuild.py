@@ -14,7 +14,7 @@ from kernel_builder.cli.options import PathName, offline_option, source_option
 from kernel_builder.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from kernel_builder.workflow.rebuild import RebuiltVariant, Rebuilt
+    from kernel_builder.workflow.rebuild import Rebuilt, RebuiltVariant
 
 
 @click.command(name="rebuild")
