@@ -28,6 +28,7 @@ from kernel_builder.toolchain.model import (
     Toolkit,
     ToolkitSdk,
 )
+from kernel_builder.variants.build_type import RELEASE, BuildType
 from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet, load_support
@@ -163,6 +164,7 @@ def make_plan(
     platform: str = "x86_64-linux",
     headers: Headers = Headers.SLIM,
     differing: frozenset[str] = frozenset(),
+    build_type: BuildType = RELEASE,
 ) -> BuildPlan:
     """``differing`` are the sources that a proof found to need all headers, in every variant."""
     project, _ = load_project(root)
@@ -191,7 +193,7 @@ def make_plan(
         )
         for kept in matrix.kept
     }
-    places = Places(root=root, work=root / ".kernel-builder", output=root / "build", store=STORE)
+    places = Places(root=root, work=root / ".kernel-builder" / build_type.folder, output=root / "build", store=STORE)
     return plan_build(
         Planning(
             project=project,
@@ -204,5 +206,6 @@ def make_plan(
             headers=headers,
             differing={kept.name: differing for kept in matrix.kept},
             narrowing=narrowing,
+            build_type=build_type,
         )
     )

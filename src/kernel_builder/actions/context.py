@@ -10,6 +10,7 @@ from kernel_builder.actions.model import Tool, Tree
 from kernel_builder.actions.places import Places
 from kernel_builder.config.model import FrameworkKind
 from kernel_builder.toolchain.model import HostCompiler, Toolchain, ToolkitSdk
+from kernel_builder.variants.build_type import RELEASE, BuildType
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ class Context:
     these; where ``verify`` is set, that must make the same code as the whole headers.
     ``sources`` is the tree of the project's own files: its identity says which names can be included. ``included`` are
     these files: those that compilers may read. ``macos`` is the oldest macOS that a variant for it runs on,
-    ``frameworks`` are Apple's that it is linked with.
+    ``frameworks`` are Apple's that it is linked with. ``build_type`` is what it is built for.
     """
 
     variant: str
@@ -69,6 +70,7 @@ class Context:
     ops_name: str = ""
     macos: str = ""
     frameworks: tuple[str, ...] = ()
+    build_type: BuildType = RELEASE
 
     @property
     def host(self) -> HostCompiler:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from kernel_builder.actions.build_flags import of_the_host, optimizing, overriding
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.model import Action, ActionKind, Step, Threads, Tool, Tree, action_id
 from kernel_builder.actions.places import literal, tool_word
@@ -23,9 +24,6 @@ _LINK_MEMORY = GIB // 2
 
 CLANG_ABI = "-fclang-abi-compat=17"
 """The newest clang that mangles all names as g++ does: clang 18 began to tell apart template parameters (Tn, Ty)."""
-
-OPTIMIZED = ("-O3", "-DNDEBUG")
-"""What every compiler is told, whatever the language."""
 
 MODULE_SOURCE = "(module)"
 """What people read for the generated Python module."""
@@ -90,11 +88,27 @@ def host_code_flags(context: Context, family: Family | None = None) -> list[str]
         *(["-fno-gnu-unique"] if (family or context.host.family) is Family.GCC else []),
         "-ffunction-sections",
         "-fdata-sections",
-        # __FILE__ in messages must not tell where a kernel was built, nor differ between two machines.
-        "-ffile-prefix-map={work}=generated",
-        "-ffile-prefix-map={project}=.",
-        "-ffile-prefix-map={store}=toolchain",
+        *_prefixes(context),
     ]
+
+
+def _prefixes(context: Context) -> list[str]:
+    """What paths become in what is compiled.
+
+    __FILE__ in messages must not tell where a kernel was built, nor differ between two machines. A debugger looks for
+    the files where they are; then the paths stand in the command as they are, so that it tells one place from another.
+    """
+    places = context.places
+    told = {"work": "generated", "project": ".", "store": "toolchain"}
+    if not context.build_type.is_release:
+        told = {"work": str(places.work), "project": str(places.root), "store": str(places.store)}
+    return [f"-ffile-prefix-map={{{name}}}={literal(text)}" for name, text in told.items()]
+
+
+def own_flags(context: Context, flags: Sequence[str]) -> list[str]:
+    """The project's ``flags`` for a source of the host, and what is told after them."""
+    build_type = context.build_type
+    return [*map(literal, flags), *overriding(build_type), *of_the_host(build_type)]
 
 
 def cxx_flags(context: Context) -> list[str]:
@@ -161,10 +175,11 @@ def host_action(context: Context, unit: Unit, backend_definitions: tuple[str, ..
     own, libraries, others = _folders(context, unit, toolkit)
     # Where the project lies makes no difference to headers that are not in it.
     anywhere = [flag for flag in host_code_flags(context) if "{project}" not in flag and "{work}" not in flag]
-    precompile = [tool_word(context.cxx), "-x", "c++-header", *language[2:], *OPTIMIZED, *anywhere]
+    precompile = [tool_word(context.cxx), "-x", "c++-header", *language[2:], *optimizing(context.build_type), *anywhere]
     precompile += [*shared_definitions(named), *map(literal, flags)]
     before, tools = launcher(context, unit, precompile, [*own, *libraries, *others])
-    options = [*OPTIMIZED, *host_code_flags(context), *named, *includes(context, unit, toolkit), *map(literal, flags)]
+    options = [*optimizing(context.build_type), *host_code_flags(context), *named, *includes(context, unit, toolkit)]
+    options += own_flags(context, flags)
     compiler = [*before, tool_word(context.cxx), *language]
     return compile_action(context, unit, compiler, options, tools=(context.cxx, *tools), memory=_CXX_MEMORY)
 

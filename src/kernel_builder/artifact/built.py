@@ -14,6 +14,7 @@ from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError
 from kernel_builder.files import parse_json
 from kernel_builder.project.inputs import sources_of
+from kernel_builder.variants.build_type import BuildType
 
 _MAX_BYTES = 16 * 2**20  # of a metadata file; no honest one has as many
 CARD = "CARD.md"
@@ -84,6 +85,11 @@ class BuiltVariant:
         """Why it must not be published, as it records that it was built to be tried alone; empty where it was not."""
         reason = _table(_table(self.metadata, "provenance"), "trial").get("reason", "")
         return reason if isinstance(reason, str) else ""
+
+    @property
+    def build_type(self) -> BuildType:
+        """What it says that it was built for."""
+        return BuildType.of(_table(_table(self.metadata, "provenance"), "build-type"))
 
     @property
     def sources(self) -> Mapping[str, object]:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from kernel_builder.actions.build_flags import optimizing
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.host import (
     GIB,
-    OPTIMIZED,
     apple_target,
     apple_trees,
     compile_action,
@@ -22,9 +22,10 @@ from kernel_builder.actions.host import (
     host_action,
     host_code_flags,
     includes,
+    own_flags,
 )
 from kernel_builder.actions.model import Action, ActionKind, GeneratedFile, Step, Tool, action_id
-from kernel_builder.actions.places import literal, tool_word
+from kernel_builder.actions.places import tool_word
 from kernel_builder.actions.units import Unit, suffix_of
 from kernel_builder.backends.protocol import NOTHING, Selected, UnitActions
 from kernel_builder.config.backends import Backend
@@ -172,11 +173,11 @@ class Metal:
             return UnitActions(actions=(action,), objects=action.outputs)
         language, is_cxx = _OBJECTIVE[suffix]
         options = [
-            *OPTIMIZED,
+            *optimizing(context.build_type),
             *host_code_flags(context),
             *definitions(context, unit.source, defined),
             *includes(context, unit),
-            *map(literal, unit.cxx_flags if is_cxx else ()),
+            *own_flags(context, unit.cxx_flags if is_cxx else ()),
         ]
         standard = [f"-std=c++{context.cxx_standard}"] if is_cxx else []
         compiler = [tool_word(context.cxx), "-x", language, *standard]

@@ -25,6 +25,7 @@ from kernel_builder.versions import Version
 _GNU_OPENMP = re.compile(r"(GOMP|omp)_\w+")
 _LLVM_OPENMP = re.compile(r"(__)?kmpc_\w+")
 _CXX_RUNTIME = "libstdc++"
+_SANITIZERS = re.compile(r"__(asan|ubsan|tsan|sanitizer)_\w+")
 
 
 NOBODY = "no library that the kernel may need has it"
@@ -64,7 +65,7 @@ class Supply:
     framework. ``python`` is the version of the limited API; ``None``: it must not need Python. ``why_not_stable``,
     where the library keeps to a stable ABI, says why a name of the framework is not part of it; ``None`` when it is.
     ``c_library`` is the oldest glibc that the library must run on. ``openmp``: the framework brings GNU's OpenMP
-    runtime.
+    runtime. ``sanitizers``: the runtimes of sanitizers are preloaded.
     """
 
     exports: Callable[[str], bool] | None
@@ -74,6 +75,7 @@ class Supply:
     why_not_stable: Callable[[str], NamedCause | None] | None = None
     c_library: Version | None = None
     openmp: bool = True
+    sanitizers: bool = False
 
 
 def looks_like(framework: FrameworkKind) -> Callable[[str], bool]:
@@ -151,6 +153,8 @@ def _is_framework(name: str, supply: Supply) -> bool:
 def _absence(symbol: Symbol, supply: Supply, since: Mapping[str, Version], *, needs_cxx: bool) -> _Verdict:
     """Whether nobody has the name of ``symbol``. ``since``: releases of glibc, by name."""
     name = symbol.name
+    if supply.sanitizers and _SANITIZERS.fullmatch(name):
+        return None
     if symbol.binding == "weak" or symbol.version is not None or is_python(name):
         return None
     if _GNU_OPENMP.fullmatch(name):

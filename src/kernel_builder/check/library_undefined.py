@@ -107,6 +107,7 @@ def unsupplied_by(library: LibraryFile, settings: Settings, *causes: Cause) -> t
         openmp=framework is FrameworkKind.TORCH,
         why_not_stable=None if target is None else partial(why_not_stable, target=target),
         c_library=limits.newest.get("GLIBC") if limits is not None else None,
+        sanitizers=library.variant is not None and bool(library.variant.build_type.sanitizers),
     )
     if library.elf is not None:
         found = unsupplied(library.elf, supply)

@@ -174,6 +174,16 @@ TRIAL = rule(
     remedy="Build it with a toolkit of that release: kernel-builder toolchain explain shows where it can come from.",
     source="kernel-builder",
 )
+NO_RELEASE = rule(
+    "KB436",
+    "no-release",
+    Severity.WARNING,
+    summary="Variants are built for users, not for debuggers and sanitizers",
+    rationale="It was built with --debug, --lineinfo or --sanitize: it is slow and large, names files of the machine"
+    " that built it, and with --sanitize it does not load without the sanitizer's runtime.",
+    remedy="Build it for users with: kernel-builder build.",
+    source="kernel-builder",
+)
 SHARED_ID = rule(
     "KB440",
     "id-shared",
@@ -561,6 +571,20 @@ def tried(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
     if reason:
         said = f"built to be tried, not to be published: {printable(reason)}"
         yield TRIAL.at(_place(variant), said, symbol="provenance.trial", line=_line_of(variant, "trial"))
+
+
+@checks(VariantDir, NO_RELEASE)
+def for_users(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
+    """Whether it was built for something else."""
+    build_type = variant.build_type
+    if not build_type.is_release:
+        yield NO_RELEASE.at(
+            _place(variant),
+            f"built with {build_type.options}",
+            symbol="provenance.build-type",
+            line=_line_of(variant, "build-type"),
+            hint=f"build it for users with: kernel-builder build --variant {variant.name}",
+        )
 
 
 @checks(BuildFolder, STALE)

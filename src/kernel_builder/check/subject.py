@@ -26,6 +26,7 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
+from kernel_builder.artifact.built import BuiltVariant
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.binary.elf import ElfError, ElfFile, NamedSection, mapped, named_sections, read_elf_file
 from kernel_builder.binary.macho import MAGICS, MachOError, MachOSlice, read_macho
@@ -38,6 +39,7 @@ from kernel_builder.errors import ConfigError, Diagnostic, Level, UsageError
 from kernel_builder.files import parse_json
 from kernel_builder.interface.native import ReadFile, compiled_files, listed_sources
 from kernel_builder.toml.nodes import printable
+from kernel_builder.variants.build_type import BuildType
 from kernel_builder.variants.names import ArchVariant, TvmFfiTag, Variant, parse_variant
 
 LIBRARY_SUFFIXES = frozenset({".so", ".pyd", ".dylib", ".dll"})
@@ -448,6 +450,11 @@ class VariantDir:
     def metadata(self) -> Mapping[str, object] | None:
         """The document of ``metadata.json``; ``None`` when there is none that can be read."""
         return self._metadata[0]
+
+    @property
+    def build_type(self) -> BuildType:
+        """What it says that it was built for."""
+        return BuiltVariant(path=self.path, metadata=self.metadata or {}).build_type
 
     @property
     def metadata_error(self) -> str | None:

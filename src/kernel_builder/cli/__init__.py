@@ -28,6 +28,7 @@ COMMANDS: dict[str, Entry] = {
     "test": Entry("test", "Build what is stale, and run the project's tests against the build."),
     "ci-test": Entry("ci_test", "Like test, for the tests that are marked kernels_ci."),
     "watch": Entry("watch", "Build and test again whenever a file changes."),
+    "bench": Entry("bench", "Measure the kernel, against torch, another revision or another build."),
     "devshell": Entry("devshell", "Start a shell with a variant's torch, compilers and test tools."),
     "testshell": Entry("testshell", "Build a variant, and start a shell where it can be tried."),
     "environment": Entry("environment", "List and remove the environments that tests and shells run in."),
@@ -62,7 +63,7 @@ COMMANDS: dict[str, Entry] = {
 TASKS: dict[str, tuple[str, ...]] = {
     "Start": ("init", "doctor", "update-build", "check-config"),
     "Build": ("build", "build-and-copy", "list-variants", "merge", "timing", "lock", "toolchain", "cache"),
-    "Test and try": ("test", "ci-test", "watch", "devshell", "testshell", "environment"),
+    "Test and try": ("test", "ci-test", "watch", "bench", "devshell", "testshell", "environment"),
     "Check": ("check", "explain", "check-abi", "check-builds", "api-diff"),
     "Publish": ("card", "hash", "attest", "rebuild", "upload", "build-and-upload"),
     "Other tools": (

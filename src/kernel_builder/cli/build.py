@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import time
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ from typing import TypedDict, Unpack
 import click
 
 from kernel_builder.actions.slim import Headers
+from kernel_builder.cli.build_types import BuildTypeOptions, build_type_of, build_type_options
 from kernel_builder.cli.completing import RULE, VARIANT
 from kernel_builder.cli.console import errors_as_json, mebibytes, show_error, width_of_stdout
 from kernel_builder.cli.fitting import wrapped
@@ -31,6 +33,7 @@ from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ExitCode, UsageError
 from kernel_builder.load.evidence import LoadResult
 from kernel_builder.toolchain.lock_use import LockUse
+from kernel_builder.variants.build_type import RELEASE, BuildType
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet
 from kernel_builder.workflow.build import BuildRequest, build, prepare_build
@@ -219,7 +222,12 @@ build_options = together(
 
 
 def build_request(
-    options: BuildOptions, *, ignore: tuple[str, ...], quiet: bool, output: Path | None = None
+    options: BuildOptions,
+    *,
+    ignore: tuple[str, ...],
+    quiet: bool,
+    output: Path | None = None,
+    build_type: BuildType = RELEASE,
 ) -> BuildRequest:
     """What the options ask for; with ``quiet`` without a word. Raises :class:`UsageError` for options that contradict
     each other.
@@ -241,6 +249,12 @@ def build_request(
         raise UsageError(
             "--python names what loads the variants, but --no-load loads none",
             hint="run kernel-builder build --no-load, or kernel-builder build --python FILE",
+        )
+    if not build_type.is_release and (options["complete"] or options["verify_slim"]):
+        given = "--complete" if options["complete"] else "--verify-slim"
+        raise UsageError(
+            f"{given} is for builds that are published, but {build_type.options} builds what is not",
+            hint=f"run kernel-builder build {build_type.options} without {given}",
         )
     if options["full_headers"] and options["verify_slim"]:
         raise UsageError(
@@ -272,12 +286,18 @@ def build_request(
         # Not resolved: a virtual environment's python is a link, and what it is depends on where it lies.
         python=Path(os.path.abspath(python)) if python else None,  # noqa: PTH100
         ignore=ignore,
+        build_type=build_type,
         headers=Headers.FULL if options["full_headers"] else Headers.VERIFY if options["verify_slim"] else Headers.SLIM,
     )
 
 
+class _AllOptions(BuildOptions, BuildTypeOptions):
+    """What all sets of options give the command's function."""
+
+
 @click.command(short_help="Build the project's variants into build/<variant>/.")
 @build_options
+@build_type_options
 @click.option(
     "-o",
     "--output",
@@ -315,13 +335,13 @@ def command(
     quiet: bool,
     dry_run: bool,
     as_json: bool,
-    **options: Unpack[BuildOptions],
+    **options: Unpack[_AllOptions],
 ) -> int:
     """Build the kernel in DIR (default: here, or the only project right below) into DIR/build/<variant>/.
 
     A variant is replaced as a whole once it is complete and has been loaded; otherwise it is left untouched.
     """
-    request = build_request(options, output=output, ignore=ignore, quiet=quiet)
+    request = build_request(options, output=output, ignore=ignore, quiet=quiet, build_type=build_type_of(options))
     if dry_run and (timing or timing_to is not None):
         raise UsageError("--timing shows where time went, but --dry-run builds nothing", hint="remove one of them")
     if dry_run:
@@ -413,6 +433,12 @@ def _summary(outcome: BuildOutcome, seconds: float) -> list[str]:
         f" {mebibytes(outcome.fetched) if outcome.fetched else 'nothing'} fetched; {seconds:.0f} s"
     )
     lines += [f"note: {text}" for text in outcome.remarks]
+    if outcome.variables:
+        settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in outcome.variables.items())
+        lines.append(
+            "note: 'kernel-builder test' and 'testshell' with the same --sanitize load it; any other Python needs:"
+            f" {settings}"
+        )
     return lines + missing_text(outcome.unavailable)
 
 
@@ -436,6 +462,7 @@ def _outcome_json(outcome: BuildOutcome) -> dict[str, object]:
         "confinement": outcome.confinement,
         "warnings": list(outcome.warnings),
         "notes": [*outcome.notes, *outcome.remarks],
+        "variables": dict(outcome.variables),
         "variants": [
             {
                 "name": variant.name,

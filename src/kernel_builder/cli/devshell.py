@@ -18,6 +18,7 @@ from kernel_builder.environments.running import run_shell
 from kernel_builder.environments.shells import shell_command, user_shell
 from kernel_builder.errors import ExitCode, UsageError
 from kernel_builder.events import Foreground
+from kernel_builder.variants.build_type import RELEASE, BuildType
 from kernel_builder.workflow.shell import ShellRequest, set_up_shell
 
 shell_options = together(
@@ -42,7 +43,7 @@ class ShellOptions(EnvironmentOptions):
     print_env: bool
 
 
-def run_shell_command(options: ShellOptions, *, built: bool) -> int:
+def run_shell_command(options: ShellOptions, *, built: bool, build_type: BuildType = RELEASE) -> int:
     """Set up what ``options`` ask for, and run the shell. Its exit code."""
     words, print_env = options["words"], options["print_env"]
     if words is not None and print_env:
@@ -52,7 +53,8 @@ def run_shell_command(options: ShellOptions, *, built: bool) -> int:
     environ = environment()
     # Until the shell ends: what it uses of the store must stay.
     with open_run(quiet=quiet) as run:
-        setting = set_up_shell(ShellRequest(environment=request, build=trial_build(request.root), built=built), run)
+        build = trial_build(request.root, build_type=build_type)
+        setting = set_up_shell(ShellRequest(environment=request, build=build, built=built), run)
         if setting.built is not None and not setting.built.ok:
             show_failures(setting.built)
             return ExitCode.FAILED

@@ -10,6 +10,7 @@ from typing import TypedDict, Unpack
 import click
 
 from kernel_builder.cli.build import handle_signals, project_root, show_failures
+from kernel_builder.cli.build_types import BuildTypeOptions, build_type_of, build_type_options
 from kernel_builder.cli.completing import VARIANT
 from kernel_builder.cli.console import errors_as_json, show_error
 from kernel_builder.cli.options import offline_option, source_option, together
@@ -17,6 +18,7 @@ from kernel_builder.cli.passing import PassingCommand, passed_on
 from kernel_builder.cli.session import open_run
 from kernel_builder.config.backends import order_of_devices
 from kernel_builder.errors import UsageError
+from kernel_builder.variants.build_type import RELEASE, BuildType
 from kernel_builder.workflow.build import BuildRequest
 from kernel_builder.workflow.environments import EnvironmentRequest
 from kernel_builder.workflow.testing import TrialOutcome, TrialRequest, Trials, TrialStatus, run_trials
@@ -68,12 +70,13 @@ trial_options = together(
     click.option(
         "--json", "as_json", is_flag=True, help="Print how the tests of each variant ended as JSON, at the end."
     ),
+    build_type_options,
     source_option,
     offline_option,
 )
 
 
-class TrialOptions(EnvironmentOptions):
+class TrialOptions(EnvironmentOptions, BuildTypeOptions):
     """What :data:`trial_options` gives a command's function."""
 
     jobs: int | None
@@ -97,9 +100,18 @@ def environment_request(options: EnvironmentOptions, *, quiet: bool) -> Environm
     )
 
 
-def trial_build(root: Path, *, jobs: int | None = None, verbose: bool = False) -> BuildRequest:
+def trial_build(
+    root: Path, *, jobs: int | None = None, verbose: bool = False, build_type: BuildType = RELEASE
+) -> BuildRequest:
     """How a variant is built to be tested."""
-    return BuildRequest(root=root, jobs=jobs, verbose=verbose, list_unreachable=True, recall=True)
+    return BuildRequest(
+        root=root,
+        jobs=jobs,
+        verbose=verbose,
+        list_unreachable=True,
+        recall=True,
+        build_type=build_type,
+    )
 
 
 def run_command(options: TrialOptions, *, marked: bool) -> int:
@@ -110,7 +122,9 @@ def run_command(options: TrialOptions, *, marked: bool) -> int:
         raise UsageError("--all tests every variant, and --variant names some; remove one of them")
     request = TrialRequest(
         environment=environment,
-        build=trial_build(environment.root, jobs=options["jobs"], verbose=options["verbose"]),
+        build=trial_build(
+            environment.root, jobs=options["jobs"], verbose=options["verbose"], build_type=build_type_of(options)
+        ),
         arguments=passed_on(),
         everything=options["everything"],
         marked=marked,

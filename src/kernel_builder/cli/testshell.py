@@ -6,15 +6,21 @@ from typing import Unpack
 
 import click
 
+from kernel_builder.cli.build_types import BuildTypeOptions, build_type_of, build_type_options
 from kernel_builder.cli.devshell import ShellOptions, run_shell_command, shell_options
+
+
+class _AllOptions(ShellOptions, BuildTypeOptions):
+    """What both sets of options give the command's function."""
 
 
 @click.command(name="testshell")
 @shell_options
-def command(**options: Unpack[ShellOptions]) -> int:
+@build_type_options
+def command(**options: Unpack[_AllOptions]) -> int:
     """Build a variant of the kernel in DIR, and start your shell where it can be tried.
 
     Python has the variant's torch, and finds the kernel: by its name, and through the kernels client, which
-    LOCAL_KERNELS tells of the variant.
+    LOCAL_KERNELS tells of the variant. With --sanitize, every program of the shell has the runtime preloaded.
     """
-    return run_shell_command(options, built=True)
+    return run_shell_command(options, built=True, build_type=build_type_of(options))

@@ -110,12 +110,14 @@ class Driver:
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
     """What a backend needs where kernels are loaded: patterns of environment variables, and of devices in ``/dev``.
-    ``home`` are the variables that tell tools where its toolkit is.
+    ``home`` are the variables that tell tools where its toolkit is. ``readings`` is a command that prints what its
+    devices do just now.
     """
 
     environment: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     home: tuple[str, ...] = ()
+    readings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,7 +100,8 @@ def problem_of(request: Mapping[str, object], places: Places, trees: Sequence[Tr
     elf = read_elf(library.read_bytes())
     if elf.run_paths:
         return f"{library.name} has a run path, {', '.join(elf.run_paths)}: it would look for libraries of this machine"
-    python, stable = request["python"], request["stable"]
+    python, stable, sanitizers = request["python"], request["stable"], request.get("sanitizers", [])
+    assert isinstance(sanitizers, list)  # noqa: S101
     policy = UndefinedPolicy(
         tables=paths("tables"),
         framework=FrameworkKind(str(request["framework"])),
@@ -108,6 +109,7 @@ def problem_of(request: Mapping[str, object], places: Places, trees: Sequence[Tr
         python=(python[0], python[1]) if isinstance(python, list) else None,
         stable=Version.parse(stable) if isinstance(stable, str) else None,
         c_library=Version.parse(str(request["c-library"])),
+        sanitizers=tuple(sanitizers),
     )
     missing = find_missing(elf, policy)
     return _undefined(missing, request, places, policy) if missing else None

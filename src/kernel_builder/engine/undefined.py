@@ -30,6 +30,7 @@ class UndefinedPolicy:
     ``python`` is the limited API's version; ``None`` where no name of Python's may be needed. ``exports`` are the
     tables of the ``framework`` itself. With ``stable``, a release of torch, only those of their names may be left
     undefined that belong to the stable ABI of that release. ``c_library`` is the oldest glibc that the library runs on.
+    ``sanitizers`` are those that it is instrumented for.
     """
 
     tables: tuple[Path, ...]
@@ -38,6 +39,7 @@ class UndefinedPolicy:
     framework: FrameworkKind = FrameworkKind.TORCH
     stable: Version | None = None
     c_library: Version | None = None
+    sanitizers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,7 @@ def supply_of(policy: UndefinedPolicy) -> Supply:
         why_not_stable=None if policy.stable is None else partial(why_not_stable, target=policy.stable),
         c_library=policy.c_library,
         openmp=policy.framework is FrameworkKind.TORCH,
+        sanitizers=bool(policy.sanitizers),
     )
 
 

@@ -43,6 +43,11 @@ class Changes:
         return lines
 
 
+def with_variables(variables: Mapping[str, str]) -> list[str]:
+    """What stands before a command that alone is to see ``variables``: not what starts it."""
+    return ["env", *(f"{name}={value}" for name, value in variables.items())] if variables else []
+
+
 def python_changes(python: Path) -> Changes:
     """What makes ``python`` the one of the shell, as activating its environment does."""
     folder = python.parent

@@ -61,13 +61,14 @@ def check_source(
     What loading the variants shows is judged as well, where ``proving`` says how; what a build has shown counts.
 
     Warnings, and builds from what is in no commit, are told. Raises :class:`BuildError` with the findings that are
-    errors, for variants that lack architectures or were built to be tried alone, and, unless ``allow_stale``, for those
-    that were built from other sources than those beside them.
+    errors, for variants that lack architectures, were built to be tried alone or are no release, and, unless
+    ``allow_stale``, for those that were built from other sources than those beside them.
     """
     for note in source.notes:
         reporter.emit(Notice(message=note, warning=True))
     _refuse_partial(source)
     _refuse_trials(source)
+    _refuse_no_release(source)
     _judge_age(source, reporter, allow_stale=allow_stale)
     files = tuple(file for variant in source.variants for file in variant_files(variant, source.folder))
     report = check_paths(
@@ -149,6 +150,17 @@ def _refuse_trials(source: UploadSource) -> None:
             f"built to be tried, not to be published: {told}; nothing was uploaded",
             hint="build them with a toolkit of that release; 'kernel-builder toolchain explain' shows where it can come"
             " from",
+        )
+
+
+def _refuse_no_release(source: UploadSource) -> None:
+    found = {variant.name: variant.build_type for variant in source.variants if not variant.build_type.is_release}
+    if found:
+        told = ", ".join(f"{name} ({build_type.options})" for name, build_type in found.items())
+        wanted = " ".join(f"--variant {name}" for name in found)
+        raise BuildError(
+            f"built for debuggers or sanitizers, not for users: {told}; nothing was uploaded",
+            hint=f"build them for users with: kernel-builder build {source.directory} {wanted}",
         )
 
 

@@ -31,6 +31,7 @@ from kernel_builder.plan.units import SectionInput, merge, raise_standard
 from kernel_builder.project.identity import Identity
 from kernel_builder.project.survey import Survey
 from kernel_builder.toolchain.model import Toolchain
+from kernel_builder.variants.build_type import BuildType
 from kernel_builder.variants.matrix import Kept, stable_target
 from kernel_builder.variants.names import Abi, TorchTag
 from kernel_builder.variants.support import SupportRow, SupportTable
@@ -53,6 +54,7 @@ class CompiledVariant:
     remarks: Remarks
     headers: Headers
     differing: frozenset[str]
+    build_type: BuildType
 
     def plan(self, installed: tuple[InstalledFile, ...]) -> VariantPlan:
         """The variant with everything that is compiled, linked and checked for it.
@@ -95,6 +97,7 @@ class CompiledVariant:
                 by_project=by_project,
                 left_out=left_out(effective),
                 toolchain=self.toolchain,
+                build_type=self.build_type,
                 slim=self.headers if any(tree.name == SLIM for one in actions for tree in one.trees) else None,
             ),
             sections=effective,
@@ -162,6 +165,7 @@ class CompiledVariant:
             verify=self.headers is Headers.VERIFY,
             macos=self._macos,
             frameworks=self.kept.backend.macos.frameworks,
+            build_type=self.build_type,
         )
 
     @property
@@ -180,8 +184,10 @@ class CompiledVariant:
         )
 
     def _precompiled(self, units: tuple[Unit, ...]) -> Mapping[str, tuple[str, ...]]:
-        """The sources whose first headers are precompiled, with the names of these."""
-        if self.toolchain.sdk is not None:
+        """The sources whose first headers are precompiled, with the names of these. Precompiled headers are made for
+        releases.
+        """
+        if self.toolchain.sdk is not None or not self.build_type.is_release:
             return {}
         marks = {unit.source: self.survey.marks.get(unit.source, frozenset()) for unit in units}
         first = {source: first_headers(found) for source, found in marks.items()}

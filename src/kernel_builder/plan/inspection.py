@@ -66,6 +66,8 @@ def inspection(
         "covered": covered,
         "depfiles": depfiles,
     }
+    if context.build_type.sanitizers:
+        request["sanitizers"] = [one.value for one in context.build_type.sanitizers]
     question = GeneratedFile(
         path=word(layout.variant / "generated" / "inspect.json"),
         content=json.dumps(request, indent=1, sort_keys=True) + "\n",

@@ -16,6 +16,7 @@ from kernel_builder.config.settings import FILE_NAME
 from kernel_builder.project.identity import Identity
 from kernel_builder.project.inputs import source_record
 from kernel_builder.toolchain.model import ProjectPart, Toolchain
+from kernel_builder.variants.build_type import RELEASE, BuildType
 
 
 def _dependency(dependency: KernelDependency) -> dict[str, object]:
@@ -34,14 +35,15 @@ def provenance(
     slim: Headers | None = None,
     left_out: tuple[str, ...] = (),
     toolchain: Toolchain | None = None,
+    build_type: BuildType = RELEASE,
 ) -> dict[str, object]:
     """Who built it and from which commit; without a commit there is no ``kernel`` entry (contract 4.3).
 
     ``sources`` tell whether a build is one of the sources beside it. What it was compiled with comes from the builder's
     own sources, but for the parts ``by_project``, whose source the project named. ``slim`` is that of :func:`describe`.
     ``partial`` is there where the architectures ``left_out`` are not, ``trial`` where what ``toolchain`` compiles must
-    not be published, ``framework-headers`` where these were made of those of another build. Readers pass over keys that
-    they do not know (contract 4.1).
+    not be published, ``framework-headers`` where these were made of those of another build, ``build-type`` where
+    ``build_type`` is no release. Readers pass over keys that they do not know (contract 4.1).
     """
     document: dict[str, object] = {"kernel-builder": {"version": __version__}}
     if identity.commit is not None:
@@ -57,6 +59,8 @@ def provenance(
         document["framework-headers"] = "made of those of a build for another backend"
     if toolchain is not None and toolchain.toolkit is not None and toolchain.toolkit.unfit is not None:
         document["trial"] = {"reason": toolchain.toolkit.unfit}
+    if not build_type.is_release:
+        document["build-type"] = build_type.to_json()
     return document
 
 
@@ -70,12 +74,13 @@ def describe(
     slim: Headers | None = None,
     left_out: tuple[str, ...] = (),
     toolchain: Toolchain | None = None,
+    build_type: BuildType = RELEASE,
 ) -> dict[str, object]:
     """The document for ``backend``, in the contract's key order, without its digest.
 
     ``archs`` are what the variant has device code for; none means 'unknown'. ``by_project`` is that of its toolchain.
-    ``slim`` says how slim headers were used, if they were, ``left_out`` what sections
-    are compiled for in a whole build, but not in this one. ``toolchain`` is what it was compiled with.
+    ``slim`` says how slim headers were used, if they were, ``left_out`` what sections are compiled for in a whole
+    build, but not in this one. ``toolchain`` is what it was compiled with, ``build_type`` what it is built for.
     """
     options = project.backend_options.get(backend)
     dependencies = [*project.kernel_depends, *(options.kernel_depends if options else ())]
@@ -93,5 +98,5 @@ def describe(
     document["python-depends"] = _unique([*project.python_depends, *(options.python_depends if options else ())])
     document["kernel-depends"] = [_dependency(dependency) for dependency in dict.fromkeys(dependencies)]
     document["backend"] = {"type": backend.value, **({"archs": names} if names else {})}
-    document["provenance"] = provenance(identity, by_project, slim, left_out, toolchain)
+    document["provenance"] = provenance(identity, by_project, slim, left_out, toolchain, build_type)
     return document

@@ -21,6 +21,7 @@ from kernel_builder.project.survey import Survey
 from kernel_builder.project.tree import GENERATED_NAMES, GENERATED_OPS, PackageFiles
 from kernel_builder.toml.nodes import printable
 from kernel_builder.toolchain.model import Toolchain
+from kernel_builder.variants.build_type import RELEASE, BuildType
 from kernel_builder.variants.matrix import Kept
 from kernel_builder.variants.support import SupportTable
 
@@ -34,7 +35,8 @@ class Planning:
     ``toolchains`` has an entry per name of a variant that is compiled, ``table`` is the support table, ``survey`` what
     the project's tree holds, ``identity`` how it is named. ``headers`` says which of torch's headers device code is
     compiled with; with ``complete`` what is published is proved. ``differing`` are the sources of each variant that a
-    proof found to need all headers. ``narrowing`` says for which of its architectures it is built.
+    proof found to need all headers. ``narrowing`` says for which of its architectures it is built, ``build_type``
+    what for.
     """
 
     project: Project
@@ -48,6 +50,7 @@ class Planning:
     complete: bool = False
     differing: Mapping[str, frozenset[str]] = field(default_factory=dict)
     narrowing: Narrowing = NOT_NARROWED
+    build_type: BuildType = RELEASE
 
 
 def plan_build(planning: Planning) -> BuildPlan:
@@ -110,6 +113,7 @@ def _plan_variant(planning: Planning, kept: Kept, remarks: Remarks) -> VariantPl
         remarks=remarks,
         headers=uses_slim(planning.headers, toolchain.framework, complete=planning.complete),
         differing=planning.differing.get(kept.name, frozenset()),
+        build_type=planning.build_type,
     )
     return variant.plan(installed)
 

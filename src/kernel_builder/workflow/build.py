@@ -15,6 +15,7 @@ from kernel_builder.config.backends import Backend
 from kernel_builder.engine.work import claim
 from kernel_builder.project.tree import WORK_DIRECTORY
 from kernel_builder.toolchain.lock_use import LockUse
+from kernel_builder.variants.build_type import RELEASE, BuildType
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet
 from kernel_builder.workflow.outcome import BuildOutcome
@@ -40,7 +41,7 @@ class BuildRequest:
     (default ``build``), ``python`` the interpreter that loads them, ``ignore`` the conformance rules that are passed
     over.
     ``mark`` is added to the variants' namespace, which is that of the Hub form without it.
-    ``headers`` says which of torch's headers device code is compiled with.
+    ``headers`` says which of torch's headers device code is compiled with, ``build_type`` what it is built for.
     ``settings_from``: whose ``kernel-builder.toml`` counts (default: that of the root).
     """
 
@@ -70,6 +71,7 @@ class BuildRequest:
     mark: str = ""
     settings_from: Path | None = None
     headers: Headers = Headers.SLIM
+    build_type: BuildType = RELEASE
 
 
 def build(request: BuildRequest, run: Run) -> BuildOutcome:

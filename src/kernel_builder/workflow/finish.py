@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kernel_builder.actions.host import MODULE_SOURCE
 from kernel_builder.actions.model import ActionKind
+from kernel_builder.artifact.built import variants_in
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.artifact.variant import publish, staged
 from kernel_builder.binary.stable_abi import stable_header_roots
@@ -19,8 +20,8 @@ from kernel_builder.config.model import FrameworkKind
 from kernel_builder.engine.complaints import excerpt, explained
 from kernel_builder.engine.own_names import OwnNames
 from kernel_builder.engine.protocol import ActionResult, ActionStatus
-from kernel_builder.errors import BuildError
-from kernel_builder.events import Reporter
+from kernel_builder.errors import BuildError, ConfigError
+from kernel_builder.events import Notice, Reporter
 from kernel_builder.load.carried import carried, keep
 from kernel_builder.load.client import Environment, Loadable, NoEnvironment, prove
 from kernel_builder.load.evidence import LoadResult, LoadStatus
@@ -152,6 +153,7 @@ class Finisher:
             )
             if problem is not None:
                 return self._outcome(variant, VariantStatus.FAILED, compiled=compiled, load=load, problems=(problem,))
+            self._tell_replaced(plan.places.output / variant.name)
             changed = publish(stage, plan.places.output, variant.name)
         return self._outcome(
             variant,
@@ -160,6 +162,18 @@ class Finisher:
             compiled=compiled,
             load=load,
         )
+
+    def _tell_replaced(self, place: Path) -> None:
+        """A variant that was built for something else is not what is there any more: whoever tries it must know."""
+        build_type = self.prepared.planning.build_type
+        try:
+            before = next((one.build_type for one in variants_in(place.parent) if one.path == place), build_type)
+        except ConfigError:
+            return
+        if before != build_type:
+            told = f"the build with {before.options}" if not before.is_release else "the release build"
+            now = f"one with {build_type.options}" if not build_type.is_release else "the release build"
+            self.reporter.emit(Notice(message=f"{place.name}: {told} is replaced by {now}", once=True))
 
     def _load(self, variant: VariantPlan, stage: Path) -> LoadResult:
         """Load what is in ``stage``, unless the very same was loaded before, or what would do the very same."""

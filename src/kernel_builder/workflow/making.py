@@ -17,7 +17,7 @@ from kernel_builder.engine.local import LocalEngine
 from kernel_builder.engine.protocol import EngineOptions
 from kernel_builder.engine.timeline import Stage, add_stages
 from kernel_builder.engine.work import exclusive
-from kernel_builder.errors import BuildError, ConfigError
+from kernel_builder.errors import BuildError, ConfigError, UsageError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.files import write_text
 from kernel_builder.load.client import Environment, NoEnvironment, find_environment
@@ -25,13 +25,14 @@ from kernel_builder.plan.model import BuildPlan, VariantPlan
 from kernel_builder.project.identity import identify
 from kernel_builder.project.inputs import build_inputs
 from kernel_builder.seen import Sighting, look_again
+from kernel_builder.toolchain.sanitizers import sanitizer_runtimes, sanitizer_variables
 from kernel_builder.toolchain.torch_slim import provide_slim_headers
 from kernel_builder.workflow.basis import basis_of
 from kernel_builder.workflow.build import BuildRequest
 from kernel_builder.workflow.caching import open_cache
 from kernel_builder.workflow.finish import Finisher
 from kernel_builder.workflow.outcome import BuildOutcome
-from kernel_builder.workflow.prepare import Prepared, prepare, refuse_unknown_architectures
+from kernel_builder.workflow.prepare import Prepared, prepare, refuse_unknown_architectures, work_directory
 from kernel_builder.workflow.run import Run
 from kernel_builder.workflow.select import Selection
 from kernel_builder.workflow.toolchains import ToolchainOptions, provide
@@ -70,6 +71,7 @@ def prepared_for(request: BuildRequest, run: Run) -> Prepared:
         fast=request.fast,
         mark=request.mark,
         headers=request.headers,
+        build_type=request.build_type,
     )
 
 
@@ -88,7 +90,8 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
     _tell(prepared, run.reporter)
     conformance = prepared.conformance
     check_space(places.output, _space_needed(prepared.plan))
-    environment = _environment(request, run)
+    variables = _runtimes(prepared, request, run)
+    environment = _environment(request, replace(run, environ={**run.environ, **variables}) if variables else run)
     if request.verbose:
         run.reporter.emit(Notice(message=f"variants are {environment.confinement}"))
     conformance.remember_sources(prepared.identity.unique)
@@ -113,7 +116,9 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
         verbose=request.verbose,
     )
     finisher = Finisher(prepared=prepared, environment=environment, conformance=conformance, reporter=run.reporter)
-    with exclusive(places.work, places.store, run.reporter):
+    # One lock for whatever is built: the variants go to the same place.
+    with exclusive(work_directory(prepared.project, run.store), places.store, run.reporter):
+        places.work.mkdir(exist_ok=True)
         recover(places.output, tuple(variant.name for variant in plan.variants))
         began = time.time()
         result = LocalEngine().run(plan, options)
@@ -133,9 +138,31 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
             confinement=environment.confinement,
             unavailable=prepared.unavailable,
             remarks=prepared.matrix.remarks,
+            variables=variables,
         )
         keep(request, run, outcome, noting.notices, basis_of(prepared, outcome, environment, run, sighting))
     return outcome
+
+
+def _runtimes(prepared: Prepared, request: BuildRequest, run: Run) -> dict[str, str]:
+    """The variables that whatever loads the variants needs: those of sanitizers' runtimes.
+
+    Raises :class:`ToolchainError` for a compiler without them, :class:`UsageError` where variants need different ones.
+    """
+    sanitizers = prepared.planning.build_type.sanitizers
+    if not sanitizers:
+        return {}
+    found: dict[tuple[Path, ...], list[str]] = {}
+    for name, toolchain in prepared.planning.toolchains.items():
+        runtimes = sanitizer_runtimes(toolchain.host, sanitizers, run.environ, run.answers)
+        found.setdefault(runtimes, []).append(name)
+    if len(found) > 1:
+        told = " and ".join(f"{names[0]} ({runtimes[0]})" for runtimes, names in found.items())
+        raise UsageError(
+            f"variants are compiled by different compilers, whose runtimes cannot be loaded together: {told}",
+            hint="choose one: kernel-builder build --variant NAME",
+        )
+    return sanitizer_variables(next(iter(found), ()), sanitizers, run.environ, python=request.python)
 
 
 def _refuse_changes(prepared: Prepared, run: Run, mark: str) -> None:
@@ -167,7 +194,7 @@ def _tell(prepared: Prepared, reporter: Reporter) -> None:
     for diagnostic in prepared.warnings:
         reporter.emit(Notice(message=diagnostic.render(), warning=True))
     work = prepared.plan.places.work
-    if work.parent != prepared.plan.places.root:
+    if not work.is_relative_to(prepared.plan.places.root):
         reporter.emit(Notice(message=f"the project cannot be written, so objects and logs go to {work}"))
     if prepared.unavailable:
         total = len(prepared.matrix.kept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
@@ -109,7 +109,8 @@ class BuildOutcome:
 
     ``warnings`` and ``notes`` are those of the plan. ``confinement`` says how a kernel's code was confined while
     variants were loaded, or why none was loaded. ``unavailable`` are the variants that were asked for and left out,
-    because they cannot be built here. ``remarks`` say how the variants that were chosen are loaded.
+    because they cannot be built here. ``remarks`` say how the variants that were chosen are loaded; ``variables`` must
+    be set for whatever loads them.
     """
 
     output: Path
@@ -120,6 +121,7 @@ class BuildOutcome:
     confinement: str = ""
     unavailable: tuple[Unavailable, ...] = ()
     remarks: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -141,6 +143,7 @@ class BuildOutcome:
             unavailable=tuple(
                 Unavailable(**one["said"], exit_code=ExitCode(one["exit-code"])) for one in value["unavailable"]
             ),
+            variables={str(name): str(text) for name, text in value["variables"].items()},
             **texts,
         )
 
@@ -154,4 +157,5 @@ class BuildOutcome:
             "confinement": self.confinement,
             "unavailable": [{"said": one.to_json(), "exit-code": int(one.exit_code)} for one in self.unavailable],
             "remarks": list(self.remarks),
+            "variables": dict(self.variables),
         }

@@ -38,6 +38,7 @@ from kernel_builder.toolchain.model import HostCompiler, PythonHeaders, Sysroot,
 from kernel_builder.toolchain.stable_headers import stable_sdk
 from kernel_builder.toolchain.sysroot import provide_sysroot
 from kernel_builder.toolchain.torch_slim import operators_of, slim_sdk
+from kernel_builder.variants.build_type import RELEASE, BuildType
 from kernel_builder.variants.matrix import Kept, Matrix, stable_target
 from kernel_builder.variants.names import System
 from kernel_builder.variants.support import load_support
@@ -98,11 +99,12 @@ def prepare(
     headers: Headers = Headers.SLIM,
     architectures: Sequence[str] = (),
     fast: bool = False,
+    build_type: BuildType = RELEASE,
 ) -> Prepared:
     """Everything up to the plan. ``output`` is the directory for variants (default: ``build``), ``ignore`` the
     conformance rules that are passed over, ``mark`` is as in :func:`~kernel_builder.project.identity.identify`,
     ``headers`` says which of torch's headers sources with device code are compiled with; ``architectures`` and
-    ``fast`` are as in :func:`~kernel_builder.workflow.narrow.narrowing_of`.
+    ``fast`` are as in :func:`~kernel_builder.workflow.narrow.narrowing_of`; ``build_type`` is what it is built for.
 
     What the project itself gives as a reason not to build it is said first. What cannot be built here is left out.
     Raises :class:`UnavailableError` when that is everything, when it was asked for by its full name, or anything with
@@ -111,10 +113,12 @@ def prepare(
     project, warnings = read_to_build(root, run.environ, ignore)
     places = Places(
         root=project.root,
-        work=work_directory(project, run.store),
+        work=work_directory(project, run.store) / build_type.folder,
         output=output_directory(project, output),
         store=run.store.root,
     )
+    if build_type.device_lines is not None:  # what is told of lines is told of the very headers
+        headers = Headers.FULL
     inputs = build_inputs(project, places.output)
     identity = identify(project, inputs, environ=run.environ, mark=mark)
     matrix = select_variants(project, selection, run)
@@ -141,6 +145,7 @@ def prepare(
         complete=complete,
         differing=known_to_differ(places.work) if slim else {},
         narrowing=narrowing,
+        build_type=build_type,
     )
     plan = plan_build(planning)
     refuse_unknown_architectures(plan, chosen)  # of compilers that are in the store already

@@ -84,6 +84,7 @@ def _test_shell(project: Project, entry: Kept, workplace: Workplace, request: Sh
         kernel_changes(project.hub.repo_id, variant.path, run.environ),
         import_changes([variant.path]),
         QUIET,
+        Changes(values=built.variables),
     )
     return ShellSetting(variant=entry.name, changes=changes, built=built)
 

@@ -19,7 +19,14 @@ from kernel_builder.config.reader import load_project
 from kernel_builder.environments import inside
 from kernel_builder.environments.report import PytestReport, read_report
 from kernel_builder.environments.running import run_tests
-from kernel_builder.environments.variables import Changes, import_changes, kernel_changes, python_changes, together
+from kernel_builder.environments.variables import (
+    Changes,
+    import_changes,
+    kernel_changes,
+    python_changes,
+    together,
+    with_variables,
+)
 from kernel_builder.errors import ConfigError, ExitCode, KernelBuilderError, UsageError
 from kernel_builder.events import Foreground, Notice
 from kernel_builder.variants.matrix import Kept
@@ -122,7 +129,7 @@ def run_trials(request: TrialRequest, run: Run) -> Trials:
         entries: tuple[Kept, ...] = (best_variant(project, request.environment, here, run),)
     else:
         entries = variants_here(project, request.environment, here, run)
-    _refuse_named(entries, request, here)
+    refuse_named(entries, request.environment, here)
     outcomes = []
     for entry in entries:
         reason = here.why_not(entry)
@@ -133,9 +140,9 @@ def run_trials(request: TrialRequest, run: Run) -> Trials:
     return Trials(variants=tuple(outcomes), none_is_fine=request.marked)
 
 
-def _refuse_named(entries: Sequence[Kept], request: TrialRequest, here: Here) -> None:
-    """A variant that was asked for by its full name, and cannot run, is a mistake."""
-    named = [entry for entry in entries if entry.name in request.environment.patterns]
+def refuse_named(entries: Sequence[Kept], request: EnvironmentRequest, here: Here) -> None:
+    """A variant that was asked for by its full name, and cannot run, is a mistake: raises :class:`UsageError`."""
+    named = [entry for entry in entries if entry.name in request.patterns]
     wrong = [f"{entry.name}: {reason}" for entry in named if (reason := here.why_not(entry)) is not None]
     if wrong:
         raise UsageError(
@@ -168,7 +175,10 @@ def _tested(project: Project, entry: Kept, request: TrialRequest, here: Here, ru
     changes = trial_changes(project, variant.path, provided.python, run.environ)
     with tempfile.TemporaryDirectory(prefix="kernel-builder-test-") as scratch:
         notes = Path(scratch) / "report"
-        command = [str(provided.python), "-m", "pytest", *PLUGIN, f"--kernel-builder-report={notes}", *arguments]
+        # What a sanitizer says of a process that it ends is not to end with it in pytest's own file.
+        seen = ["--capture=sys"] if built.variables else []
+        command = [str(provided.python), "-m", "pytest", *PLUGIN, f"--kernel-builder-report={notes}", *seen, *arguments]
+        command = [*with_variables(built.variables), *command]
         run.reporter.emit(Foreground())
         code = run_tests(command, environ=changes.applied(run.environ), cwd=project.root)
         report = read_report(notes)

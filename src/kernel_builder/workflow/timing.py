@@ -73,7 +73,7 @@ def last_build(request: BuildRequest, run: Run) -> tuple[Project, Path, Recorded
     Raises :class:`UsageError` where no build has run anything, and what reading ``build.toml`` raises.
     """
     project, _ = load_project(request.root)
-    work = work_directory(project, run.store)
+    work = work_directory(project, run.store) / request.build_type.folder
     recorded = read_timeline(work)
     if not recorded.spans:
         raise UsageError(
@@ -98,7 +98,9 @@ def write_timing(timing: Timing, folder: Path | None = None) -> tuple[Path, Path
 def request_for(request: BuildRequest, recorded: Recorded) -> BuildRequest:
     """A request for the variants that were built, whatever was asked for then."""
     variants = tuple(dict.fromkeys(span.variant for span in recorded.spans))
-    return BuildRequest(root=request.root, patterns=variants, list_unreachable=True, recall=True)
+    return BuildRequest(
+        root=request.root, patterns=variants, list_unreachable=True, recall=True, build_type=request.build_type
+    )
 
 
 def _measured(plan: BuildPlan, recorded: Recorded, run: Run) -> tuple[tuple[SourceText, ...], list[str]]:

@@ -74,6 +74,22 @@ def test_a_key_that_the_client_requires(tmp_path: Path, key: str) -> None:
         ),
         ({"provenance": {"kernel-builder": {"version": "1"}, "kernel": CLEAN, "partial": {"left-out": []}}}, []),
         ({"provenance": {"kernel-builder": {"version": "1"}, "kernel": CLEAN, "partial": "8.0"}}, []),
+        (
+            {"provenance": {"kernel-builder": {"version": "1"}, "kernel": CLEAN, "build-type": {"debug": "full"}}},
+            ["KB436"],
+        ),
+        (
+            {
+                "provenance": {
+                    "kernel-builder": {"version": "1"},
+                    "kernel": CLEAN,
+                    "build-type": {"sanitize": ["thread"]},
+                }
+            },
+            ["KB436"],
+        ),
+        ({"provenance": {"kernel-builder": {"version": "1"}, "kernel": CLEAN, "build-type": {"debug": 1}}}, []),
+        ({"provenance": {"kernel-builder": {"version": "1"}, "kernel": CLEAN, "build-type": "debug"}}, []),
         ({"provenance": None}, ["KB432"]),
         ({"provenance": {}}, ["KB430"]),
         ({"provenance": {"kernel-builder": {"version": "1", "commit": COMMIT}}}, ["KB430"]),

@@ -23,6 +23,7 @@ def test_mistakes_are_told_as_json_too(command: str, tool: Tool, make_project: P
 
 def test_building_before_an_upload_has_the_options_of_building() -> None:
     own = {"dry_run", "as_json", "output", "quiet", "ignore", "timing", "timing_to"}
+    own |= {"debug", "lineinfo", "sanitizers"}  # what is published is built for users
     of_build = [parameter.name for parameter in build.command.params if parameter.name not in own]
     of_both = [parameter.name for parameter in build_and_upload.command.params]
     assert of_both[: len(of_build)] == of_build

@@ -5,10 +5,10 @@ Reference: interoperability contract 2.7 (capabilities) and 3.5 (definitions, fl
 
 from __future__ import annotations
 
+from kernel_builder.actions.build_flags import of_the_host, optimizing, overriding
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.host import (
     GIB,
-    OPTIMIZED,
     compile_action,
     cxx_flags,
     definitions,
@@ -26,6 +26,7 @@ from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import capabilities_of, select_capabilities
 from kernel_builder.config.model import Architecture, Capability, Suffix
 from kernel_builder.toolchain.model import ToolkitSdk
+from kernel_builder.variants.build_type import Debug
 from kernel_builder.variants.support import SupportTable
 from kernel_builder.versions import Version
 
@@ -89,7 +90,7 @@ def _options(context: Context, toolkit: ToolkitSdk, unit: Unit, flags: tuple[str
     """What nvcc is told besides its source and what to do with it."""
     return (
         f"-std=c++{context.cxx_standard}",
-        *OPTIMIZED,
+        *optimizing(context.build_type),
         # Flags that only the host compiler knows may stand in cuda-flags, as they may under CMake.
         "-forward-unknown-to-host-compiler",
         *(f"-Xcompiler={flag}" for flag in (*host_code_flags(context), *cxx_flags(context))),
@@ -100,7 +101,15 @@ def _options(context: Context, toolkit: ToolkitSdk, unit: Unit, flags: tuple[str
         *definitions(context, unit.source, _definitions(context)),
         *includes(context, unit, toolkit.include),
         *map(literal, _usable_flags(flags, toolkit)),
+        *_traced(context),
     )
+
+
+def _traced(context: Context) -> tuple[str, ...]:
+    """What a build that is no release adds, after the project's own flags."""
+    build_type = context.build_type
+    lines = {None: (), Debug.LINES: ("-lineinfo",), Debug.FULL: ("-G",)}[build_type.device_lines]
+    return (*overriding(build_type), *lines, *(f"-Xcompiler={flag}" for flag in of_the_host(build_type)))
 
 
 def _nvcc_action(context: Context, toolkit: ToolkitSdk, unit: Unit, options: tuple[str, ...]) -> Action:

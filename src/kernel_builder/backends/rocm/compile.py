@@ -13,12 +13,12 @@ import hashlib
 import sys
 from pathlib import Path, PurePosixPath
 
+from kernel_builder.actions.build_flags import optimizing, overriding, traced
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.host import (
     CLANG_ABI,
     GIB,
     HEAVY_MEMORY,
-    OPTIMIZED,
     definitions,
     host_action,
     host_code_flags,
@@ -242,7 +242,7 @@ def _options(context: Context, toolkit: ToolkitSdk, unit: Unit, flags: tuple[str
     cuid = hashlib.sha256(unit.source.encode()).hexdigest()[:16]
     return (
         f"-std=c++{context.cxx_standard}",
-        *OPTIMIZED,
+        *optimizing(context.build_type),
         "-fno-gpu-rdc",
         f"-cuid={cuid}",
         *host_code_flags(context, Family.CLANG),
@@ -253,6 +253,8 @@ def _options(context: Context, toolkit: ToolkitSdk, unit: Unit, flags: tuple[str
         *(f"-U{name}" for name in _UNDEFINED),
         *_includes(context, toolkit, unit),
         *map(literal, (flag for flag in flags if flag not in _COMPRESS | _PLAIN)),
+        *overriding(context.build_type),
+        *traced(context.build_type),
     )
 
 

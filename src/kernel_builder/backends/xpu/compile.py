@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kernel_builder.actions.build_flags import optimizing, overriding, traced
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.host import (
     CLANG_ABI,
     GIB,
-    OPTIMIZED,
     compile_action,
     definitions,
     host_action,
@@ -163,7 +163,7 @@ class SyclCompiler:
             unit,
             [tool_word(icpx), "-x", "c++", f"-std=c++{context.cxx_standard}"],
             [
-                *OPTIMIZED,
+                *optimizing(context.build_type),
                 *host_code_flags(context, Family.CLANG),
                 CLANG_ABI,
                 *_COMPILE,
@@ -173,6 +173,8 @@ class SyclCompiler:
                 ),
                 *includes(context, unit, toolkit.include),
                 *map(literal, (*flags, *unit.flags)),
+                *overriding(context.build_type),
+                *traced(context.build_type),
             ],
             tools=(icpx,),
             memory=_MEMORY,
