@@ -151,6 +151,13 @@ APPLE_SDK = AppleSdk(
     metal=Path("/Xcode/bin/metal"),
     metallib=Path("/Xcode/bin/metallib"),
 )
+TORCH = FrameworkSdk(
+    version="2.13.0",
+    include=(STORE / "torch" / "include", STORE / "torch" / "include" / "api"),
+    libraries=STORE / "torch-stubs",
+    exports=tuple(STORE / "torch" / "exports" / f"{name}.so.txt" for name in ("libc10", "libtorch", "libtorch_cpu")),
+    identity="torch-2.13.0-0123456789abcdef",
+)
 
 
 def make_plan(
@@ -165,19 +172,11 @@ def make_plan(
     headers: Headers = Headers.SLIM,
     differing: frozenset[str] = frozenset(),
     build_type: BuildType = RELEASE,
+    torch: FrameworkSdk = TORCH,
 ) -> BuildPlan:
     """``differing`` are the sources that a proof found to need all headers, in every variant."""
     project, _ = load_project(root)
     known = {sdk.toolkit.compute: sdk for sdk in toolkits}
-    torch = FrameworkSdk(
-        version="2.13.0",
-        include=(STORE / "torch" / "include", STORE / "torch" / "include" / "api"),
-        libraries=STORE / "torch-stubs",
-        exports=tuple(
-            STORE / "torch" / "exports" / f"{name}.so.txt" for name in ("libc10", "libtorch", "libtorch_cpu")
-        ),
-        identity="torch-2.13.0-0123456789abcdef",
-    )
     table = load_support()
     everything = all_variants(project, table, Platform.parse(platform))
     matrix = choose(everything, patterns=names, within=VariantSet.REQUIRED)

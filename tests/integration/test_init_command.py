@@ -86,8 +86,8 @@ def test_every_spelling_of_backends_gives_a_project_that_check_config_accepts(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--name", "me/scale", "--backends", "metal", "cpu"], ["metal", "yet", "cpu and cuda"]),
-        (["--name", "me/scale", "--backends", "vulkan"], ["'vulkan'", "cpu and cuda", "metal"]),
+        (["--name", "me/scale", "--backends", "metal", "cpu"], ["metal", "yet", "cpu and cuda and rocm"]),
+        (["--name", "me/scale", "--backends", "vulkan"], ["'vulkan'", "cpu and cuda and rocm", "metal"]),
         (["--name", "me/scale", "--backends", "cpu", "cude"], ["'cude' is not a backend", "cuda"]),
         (["--name", "me/re lu"], ["'re lu'", "lowercase", "'re-lu'"]),
         (["2relu"], ["'2relu'", "begins with a letter"]),

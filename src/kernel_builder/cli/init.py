@@ -19,7 +19,7 @@ from kernel_builder.config.known import read_license
 from kernel_builder.config.model import FrameworkKind
 from kernel_builder.errors import UsageError
 from kernel_builder.scaffold.names import ProjectName, nearest, parse_name, parse_repo_id
-from kernel_builder.scaffold.render import BACKENDS, FRAMEWORKS, backends_for, choose_backends, render_project
+from kernel_builder.scaffold.render import BACKENDS, FRAMEWORKS, USUAL, backends_for, choose_backends, render_project
 from kernel_builder.scaffold.repository import start_repository
 from kernel_builder.scaffold.write import former_files, write_project
 
@@ -43,7 +43,7 @@ def spread_backends(args: Sequence[str]) -> list[str]:
         if word == _OPTION:
             if not words or words[0].startswith("-"):
                 raise UsageError(
-                    f"{_OPTION} needs at least one backend", hint=f"for example {_OPTION} {' '.join(BACKENDS)}"
+                    f"{_OPTION} needs at least one backend", hint=f"for example {_OPTION} {' '.join(USUAL)}"
                 )
             result.append(f"{_OPTION}={words.pop(0)}")
         elif word.startswith(f"{_OPTION}="):
@@ -111,7 +111,7 @@ class _Place(PathName):
     metavar="BACKEND...",
     help=f"Backends of the kernel: {', '.join(BACKENDS)}, or all. Several words, commas and"
     f" repetition work. Write a directory named like a backend as ./{BACKENDS[0]}.  "
-    f"[default: {' '.join(BACKENDS)}]",
+    f"[default: {' '.join(USUAL)}]",
 )
 @click.option(
     "--framework",
@@ -179,7 +179,8 @@ def command(
         return
     words = [word for value in backends for word in value.split(",")]
     kind = FrameworkKind(framework)
-    chosen = choose_backends(words, kind) if words else backends_for(kind)
+    usual = tuple(backend for backend in backends_for(kind) if backend in USUAL)
+    chosen = choose_backends(words, kind) if words else usual
     names, root, notes = _place(path, repo_id)
     files = render_project(names, backends=chosen, license_id=read_license(license_id), minimal=minimal, framework=kind)
     kept = write_project(root, files, former=former_files(root, names, files) if overwrite else {}, overwrite=overwrite)

@@ -122,10 +122,13 @@ class Runtime:
 
 @dataclass(frozen=True, kw_only=True)
 class Scaffold:
-    """What ``init`` writes: a file (``{py}`` is the kernel's Python name) from a template."""
+    """What ``init`` writes: a file (``{py}`` is the kernel's Python name) from a template. Two backends may share one.
+    ``usual``: also where no backends are asked for.
+    """
 
     file: str
     template: str
+    usual: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,9 @@ from kernel_builder.scaffold.names import ProjectName
 BACKENDS = tuple(backend for backend in Backend if backend.scaffold is not None)
 """Backends that a project can be made for; it lists them in this order."""
 
+USUAL = tuple(backend for backend in BACKENDS if backend.scaffold is not None and backend.scaffold.usual)
+"""Those that a project is made for where nobody says which."""
+
 _KNOWN = frozenset(Backend)
 
 
@@ -217,7 +220,9 @@ def render_project(
         "device": device_expression(backends),
         "minimal": minimal,
         "license_files": sorted(texts),
-        "kernel_files": [one.scaffold.file.format(py=names.python_name) for one in backends if one.scaffold],
+        "kernel_files": list(
+            dict.fromkeys(one.scaffold.file.format(py=names.python_name) for one in backends if one.scaffold)
+        ),
     }
     files = {
         file.path.format(py=names.python_name): (

@@ -8,19 +8,23 @@ checked against the wheel's RECORD. References: PyPA "Binary distribution format
 from __future__ import annotations
 
 import base64
+import contextlib
 import csv
 import hashlib
 import io
+import os
 import re
 import stat
 import struct
+import threading
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import IO, Protocol, TypeVar
 
 from kernel_builder.errors import IntegrityError
 from kernel_builder.store.deflate import inflate_end
@@ -34,6 +38,7 @@ _PREFIX_STEP = 256 * 1024
 _HEADER_ROOM = 2048  # what a local header takes, with room to spare
 _END_STEP = 1024 * 1024
 _END_LIMIT = 16 * 1024 * 1024
+_DRAIN = 1 << 20
 _PREFIX_LIMIT = 96 * 1024 * 1024
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 _SLACK = 65_535 + 24  # the longest local extra field, and a data descriptor
@@ -286,6 +291,35 @@ class Wheel:
         sink = _MemorySink()
         self._copy([self.members[name]], lambda _: sink, verify=True)
         return bytes(sink.data)
+
+    @contextmanager
+    def stream(self, name: str) -> Iterator[IO[bytes]]:
+        """The contents of one member as a file that can only be read on, as it arrives. It is verified when the block
+        ends: what was made of it is for the caller to drop when that raises :class:`IntegrityError`.
+        """
+        read_end, write_end = os.pipe()
+        failure: list[BaseException] = []
+
+        def copy() -> None:
+            try:
+                with open(write_end, "wb") as target:  # noqa: PTH123  (a descriptor)
+                    self._copy([self.members[name]], lambda _: contextlib.nullcontext(target.write), verify=True)
+            except BrokenPipeError:
+                pass  # the reader gave up, and says why
+            except BaseException as error:  # noqa: BLE001  (it is raised in the reader's thread)
+                failure.append(error)
+
+        writer = threading.Thread(target=copy, daemon=True)
+        writer.start()
+        try:
+            with open(read_end, "rb") as source:  # noqa: PTH123
+                yield source
+                while source.read(_DRAIN):
+                    pass
+        finally:
+            writer.join()
+            if failure:
+                raise failure[0]
 
     def read_prefix(self, name: str, accept: Callable[[bytes], _Result]) -> _Result:
         """What ``accept`` makes of the beginning of a member.

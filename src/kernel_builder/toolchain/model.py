@@ -150,7 +150,8 @@ class FrameworkSdk:
     ``libc10_cuda.so``, ``libtorch_cuda.so``); ``exports`` text files, one symbol a line, sorted, one file per
     library, named ``<soname>.txt``. ``identity`` changes with every header: it is the key of an entry of the store, or
     was measured. ``slim`` is the directory of its slim headers (:mod:`kernel_builder.toolchain.torch_slim`), where they
-    are used. ``made``: its headers were made of those of a build for another backend.
+    are used. ``made``: its headers were made of those of a build for another backend. ``package``
+    is where what was taken of the framework's package lies, headers or not; where it is not said, beside its headers.
     """
 
     version: str
@@ -161,6 +162,7 @@ class FrameworkSdk:
     kind: FrameworkKind = FrameworkKind.TORCH
     slim: Path | None = None
     made: bool = False
+    package: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -126,6 +126,7 @@ class Describer:
             identity=entry.name,
             kind=request.framework,
             made=self._sources.must_be_made(taken),
+            package=root,
         )
 
     def _stubs_key(self, tables: StoreKey, host: HostCompiler) -> StoreKey:

@@ -16,7 +16,7 @@ import pytest
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import UsageError
 from kernel_builder.scaffold.names import ProjectName
-from kernel_builder.scaffold.render import BACKENDS, choose_backends, render_project, renderings
+from kernel_builder.scaffold.render import BACKENDS, USUAL, choose_backends, render_project, renderings
 
 CHOICES = ((Backend("cpu"),), (Backend("cuda"),), BACKENDS)
 NAMES = (ProjectName(name="scale", owner="me"), ProjectName(name="a-rather-long-name-for-a-kernel"))
@@ -238,3 +238,21 @@ def test_the_license_of_an_earlier_project_is_known() -> None:
     earlier = renderings(NAMES[0])
     for license_id, path in (("MIT", "LICENSE"), ("Apache-2.0", "LICENSE"), ("MIT OR ISC", "LICENSE-MIT")):
         assert render_project(NAMES[0], backends=BACKENDS, license_id=license_id)[path] in earlier[path]
+
+
+def test_two_backends_share_one_file_where_it_is_made_for_both() -> None:
+    for minimal in (False, True):
+        both = (Backend("cuda"), Backend("rocm"))
+        files = render_project(NAMES[0], backends=both, license_id="MIT", minimal=minimal)
+        (shared,) = (path for path in files if path.endswith((".cu", ".hip")))
+        build = files["build.toml"]
+        assert build.count(f'"{shared}"') == 2
+        assert f"[kernel.{NAMES[0].python_name}_rocm]" in build
+        alone = render_project(NAMES[0], backends=both[1:], license_id="MIT", minimal=minimal)
+        assert shared in alone
+        assert "defined(CUDA_KERNEL)" not in "".join(alone.values())
+
+
+def test_what_is_written_where_nobody_says_which_backends() -> None:
+    assert (Backend("cpu"), Backend("cuda")) == USUAL
+    assert set(USUAL) < set(BACKENDS)

@@ -118,7 +118,7 @@ def _hipify_action(context: Context, units: tuple[Unit, ...]) -> Action:
         Tool(name="python", path=Path(sys.executable), digest="runs hipify"),
         Tool(name="hipify", path=Path(hipify.__file__), digest=hipify.VERSION),
     )
-    package = context.word(torch.include[0].parent / "utils" / "hipify")
+    package = context.word((torch.package or torch.include[0].parent) / "utils" / "hipify")
     command = (tool_word(tools[0]), "-I", "-B", tool_word(tools[1]), package, "{project}", word(_mirror(context)))
     return Action(
         id=action_id(context.variant, ActionKind.TRANSLATE, "(hipify)"),

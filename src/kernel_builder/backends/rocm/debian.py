@@ -39,7 +39,7 @@ _RUN_TIME = (
 )
 """What the programs need to run."""
 PACKAGES: Mapping[str, tuple[str, ...]] = {
-    "llvm": (f"clang-{_LLVM}", f"lld-{_LLVM}", f"clang-tools-{_LLVM}", f"libclang-common-{_LLVM}-dev", *_RUN_TIME),
+    "compiler": (f"clang-{_LLVM}", f"lld-{_LLVM}", f"clang-tools-{_LLVM}", f"libclang-common-{_LLVM}-dev", *_RUN_TIME),
     "device-libs": (f"rocm-device-libs-{_LLVM}",),
     "hip": ("libamdhip64-dev",),
     "runtime": ("libamdhip64-6",),

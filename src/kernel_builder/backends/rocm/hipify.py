@@ -55,6 +55,11 @@ def hipified(hipify: object, text: str, path: str) -> str:
 def main(argv: Sequence[str]) -> int:
     """Run it; the exit code."""
     package, root, into, *files = argv
+    if not (Path(package) / "hipify_python.py").is_file():
+        sys.stdout.write(
+            f"error: there is no hipify in {package}: this torch cannot be used for sources that are CUDA\n"
+        )
+        return 1
     sys.path.insert(0, str(Path(package).parent))
     hipify = importlib.import_module(f"{Path(package).name}.hipify_python")
     code = 0

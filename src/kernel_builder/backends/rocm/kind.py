@@ -11,6 +11,8 @@ from pathlib import Path
 from kernel_builder.backends.rocm.debian import NOT_A_RELEASE, RocmDebian
 from kernel_builder.backends.rocm.layout import CLANG, WRAPPERS, find_layout, write_wrappers
 from kernel_builder.backends.rocm.local import RocmLocal, find_toolkits
+from kernel_builder.backends.rocm.packages import open_rocm_packages
+from kernel_builder.backends.rocm.therock import CORE, DEVEL, IN_CORE, RocmWheels
 from kernel_builder.backends.rocm.torch import RocmTorch
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import is_architecture, parse_architecture
@@ -44,6 +46,11 @@ class RocmToolkit:
     def open(self, opening: Opening) -> OpenedSource | None:
         """See :class:`~kernel_builder.toolchain.kinds.ToolkitKind`."""
         settings = opening.settings
+        packages = open_rocm_packages(opening)
+        if packages is not None:
+            return OpenedSource(source=packages, facts="")
+        if opening.index is not None:
+            return OpenedSource(source=RocmWheels(opening.index), facts="")
         if opening.name == DEBIAN:
             source = RocmDebian(
                 settings, opening.transport(settings.debian_mirror, False), opening.downloads, opening.environ
@@ -74,7 +81,7 @@ class RocmToolkit:
 
     def complete(self, toolkit: Toolkit, taken: Sequence[Taken], entry: Path, environ: Mapping[str, str]) -> None:
         """See :class:`~kernel_builder.toolchain.kinds.ToolkitKind`."""
-        root = next((part.root for part in taken if part.part == "llvm" and part.root is not None), entry)
+        root = next((part.root for part in taken if part.part == "compiler" and part.root is not None), entry)
         layout = find_layout(root)
         if isinstance(layout, str):
             raise ToolchainError(f"the compiler of {toolkit} is not complete: {layout}")
@@ -90,13 +97,15 @@ class RocmToolkit:
         """See :class:`~kernel_builder.toolchain.kinds.ToolkitKind`."""
         if artefact.kind is ArtefactKind.LOCAL or artefact.source == DEBIAN:
             return artefact.name == component.name
+        if artefact.kind is ArtefactKind.WHEEL:
+            return artefact.name == (CORE if component.name in IN_CORE else DEVEL)
         return component.package is not None and artefact.name == component.package
 
     def where_else(self, toolkit: Toolkit, labels: Sequence[str], silent: Sequence[str]) -> str:  # noqa: ARG002
         """See :class:`~kernel_builder.toolchain.kinds.ToolkitKind`."""
         return (
             f"install {toolkit} and set ROCM_PATH to its directory, or name AMD's repository of packages for it as a"
-            " [[repository]] in kernel-builder.toml"
+            " [[repository]], or AMD's index of wheels as an [[index]], in kernel-builder.toml"
         )
 
     def installed(self, environ: Mapping[str, str], settings: ToolchainSettings) -> tuple[Installed, ...]:

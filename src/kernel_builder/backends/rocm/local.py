@@ -91,10 +91,10 @@ def find_toolkits(
         seen.add(root)
         answer = _inspect(root)
         if isinstance(answer, str):
-            refused.append(Refused(part="llvm", source=LOCAL, candidate=str(place), reason=answer))
+            refused.append(Refused(part="compiler", source=LOCAL, candidate=str(place), reason=answer))
         elif answer.release in found:
             reason = f"{found[answer.release].root} also has ROCm {answer.release} and comes first"
-            refused.append(Refused(part="llvm", source=LOCAL, candidate=str(place), reason=reason))
+            refused.append(Refused(part="compiler", source=LOCAL, candidate=str(place), reason=reason))
         else:
             found[answer.release] = answer
     return tuple(found.values()), tuple(refused)

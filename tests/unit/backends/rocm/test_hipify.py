@@ -69,6 +69,22 @@ def test_each_file_keeps_its_name_its_lines_and_the_projects_own_includes(tmp_pa
     ]
 
 
+def test_a_torch_without_hipify_is_told(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-I",
+        "-B",
+        hipify.__file__,
+        str(tmp_path / "none"),
+        str(tmp_path),
+        str(tmp_path),
+        "a.cu",
+    ]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert f"there is no hipify in {tmp_path / 'none'}" in ended.stdout
+
+
 def test_what_cannot_be_read_as_text_is_told_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "a.cu").write_bytes(b"// fine\n// \xff\n")
     ended = run(tmp_path, tmp_path / "made", "a.cu", "gone.cu")

@@ -15,7 +15,7 @@ from kernel_builder.errors import ConfigError
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.toolchain.model import Toolkit, ToolkitSdk
 from kernel_builder.variants.support import load_support
-from planned import FILES, FOR_ROCM, GXX, ROCM_NAMES, amd, make_plan
+from planned import FILES, FOR_ROCM, GXX, ROCM_NAMES, STORE, TORCH, amd, make_plan
 
 EVERY = ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1101", "gfx1200", "gfx1201")
 """Interoperability contract 2.8."""
@@ -90,6 +90,14 @@ def test_cuda_sources_are_made_hip_with_the_headers_that_they_may_include(make_p
     (own, *_) = actions(plan, ActionKind.DEVICE, "src/own.hip")
     assert "{project}/src/own.hip" in own.command
     assert not any("hipified" in word for word in own.command)
+
+
+def test_hipify_comes_out_of_the_whole_package_where_headers_are_a_part_of_it(make_project: ProjectMaker) -> None:
+    root = make_project("two-halves", FILES, toml=FOR_ROCM)
+    apart = replace(TORCH, include=(STORE / "stable",), package=STORE / "torch")
+    plan = make_plan(root, ROCM_NAMES, GXX, toolkits=[amd()], torch=apart)
+    (made,) = actions(plan, ActionKind.TRANSLATE, "src/device.cu")
+    assert "{store}/torch/utils/hipify" in made.command
 
 
 def test_host_sources_get_the_definitions_and_none_of_the_devices_flags(make_project: ProjectMaker) -> None:

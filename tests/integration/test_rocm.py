@@ -1,0 +1,192 @@
+"""A ROCm kernel, compiled for real by the clang and the headers that Debian packages.
+
+Its sources include none of torch's headers, so that little is compiled: ops are registered by the functions of torch's
+stable ABI. What is proved here: the sources become code objects, the library links, and it loads with stand-ins for
+what a machine without ROCm lacks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import Tool, commit
+from kernel_builder.binary.device_code import read_offload_bundle
+from kernel_builder.binary.elf import mapped, read_elf
+from kernel_builder.check.subject import LibraryFile
+
+pytestmark = [pytest.mark.network, pytest.mark.slow]
+NAME = "torch213-cxx11-rocm72-x86_64-linux"
+BUILD = """\
+[general]
+name = "light-ways"
+version = 1
+edition = 5
+license = "Apache-2.0"
+backends = ["rocm"]
+
+[torch]
+src = ["torch-ext/binding.cpp"]
+
+[kernel.scale]
+backend = "rocm"
+depends = []
+rocm-archs = ["gfx90a", "gfx1100"]
+src = ["cuda/scale.cu", "cuda/times.cuh"]
+"""
+BINDING = """\
+#include <cstdint>
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+typedef struct Library *Handle;
+extern "C" {
+int aoti_torch_library_init_def(const char *, const char *, uint32_t, Handle *);
+int aoti_torch_library_init_impl(const char *, const char *, const char *, uint32_t, Handle *);
+int aoti_torch_library_def(Handle, const char *);
+int aoti_torch_library_impl(Handle, const char *, void (*)(uint64_t *, uint64_t, uint64_t));
+}
+int launch_scale(float *out, const float *in, float factor, int count);
+static void run(uint64_t *stack, uint64_t, uint64_t) {
+  launch_scale(reinterpret_cast<float *>(stack[0]), nullptr, 2.0f, 0);
+}
+static const bool registered = [] {
+  Handle own, device;
+  aoti_torch_library_init_def(TEXT(TORCH_EXTENSION_NAME), __FILE__, 1, &own);
+  aoti_torch_library_def(own, "scale(Tensor x) -> Tensor");
+  aoti_torch_library_init_impl(TEXT(TORCH_EXTENSION_NAME), "CUDA", __FILE__, 2, &device);
+  aoti_torch_library_impl(device, "scale", run);
+  return true;
+}();
+"""
+HEADER = """\
+#pragma once
+#include <cuda_runtime.h>
+inline __device__ float times(float x, float factor) { return x * factor; }
+"""
+KERNEL = """\
+#include "times.cuh"
+
+__global__ void scale_kernel(float *out, const float *in, float factor, int count) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) out[i] = times(in[i], factor);
+}
+
+int launch_scale(float *out, const float *in, float factor, int count) {
+  scale_kernel<<<(count + 255) / 256, 256>>>(out, in, factor, count);
+  return static_cast<int>(cudaGetLastError());
+}
+"""
+
+
+def write(root: Path) -> Path:
+    """The project in ``root``, committed."""
+    files = {
+        "build.toml": BUILD,
+        "torch-ext/binding.cpp": BINDING,
+        "torch-ext/light_ways/__init__.py": '"""Scales."""\n\nfrom ._ops import ops\n\n__all__ = ["ops"]\n',
+        "cuda/times.cuh": HEADER,
+        "cuda/scale.cu": KERNEL,
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    commit(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def with_debian(session_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Tool:
+    """The command line of a user who takes Debian's packages, whatever the date of the mirror."""
+    if shutil.which("gpgv") is None:
+        pytest.skip("needs gpgv (apt-get install gpgv)")
+    config = tmp_path_factory.mktemp("config") / "kernel-builder.toml"
+    config.write_text('sources = ["index", "debian"]\n[debian]\ncheck-valid-until = false\n', encoding="ascii")
+    tool = Tool({**os.environ, "KERNEL_BUILDER_CACHE": str(session_store), "KERNEL_BUILDER_CONFIG": str(config)})
+    fetched = tool("toolchain", "fetch", NAME)
+    if fetched.code != 0:
+        pytest.skip(f"Debian's packages of ROCm are not to be had here: {fetched.stderr.strip()[-300:]}")
+    return tool
+
+
+@pytest.fixture(scope="module")
+def built(with_debian: Tool, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The variant. Not to be changed."""
+    root = write(tmp_path_factory.mktemp("rocm") / "light ways")
+    result = with_debian("build", root, "--variant", NAME, "--json")
+    assert result.code == 0, result.stderr
+    load = result.variant(NAME)["load"]
+    assert isinstance(load, dict)
+    assert load["status"] in {"loaded with stand-ins", "not loaded here"}, load
+    return root / "build" / NAME
+
+
+def test_code_objects_are_for_the_architectures_and_the_link_is_as_for_every_kernel(built: Path) -> None:
+    (library,) = built.glob("*.abi3.so")
+    with mapped(library) as data:
+        code = read_offload_bundle(data, LibraryFile(library, "").sections)
+    assert code is not None
+    assert (code.machine_code, code.versions, code.unread) == ({"gfx90a", "gfx1100"}, {6}, ())
+    elf = read_elf(library.read_bytes())
+    assert elf.needed == ("libtorch.so", "libtorch_cpu.so", "libamdhip64.so.7", "libc.so.6")
+    assert [symbol.name for symbol in elf.exports] == [f"PyInit_{library.name.removesuffix('.abi3.so')}"]
+    metadata = json.loads((built / "metadata.json").read_text(encoding="utf-8"))
+    assert metadata["backend"] == {"type": "rocm", "archs": ["gfx1100", "gfx90a"]}
+    assert metadata["provenance"]["framework-headers"] == "made of those of a build for another backend"
+
+
+def test_it_is_told_that_it_is_a_trial_and_never_uploaded(built: Path, with_debian: Tool) -> None:
+    checked = with_debian("check", built)
+    assert checked.code == 0, checked.stdout
+    assert "KB435 trial-build" in checked.stdout
+    refused = with_debian("upload", built.parents[1], "--repo-id", "me/light-ways", "--dry-run")
+    assert refused.code == 1
+    assert "built to be tried, not to be published" in refused.stderr.replace("\n", " ")
+
+
+def test_the_same_bytes_come_of_another_directory(built: Path, with_debian: Tool, tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere"
+    subprocess.run(["git", "clone", "-q", built.parents[1], other], check=True)
+    again = with_debian("build", other, "--variant", NAME, "--no-cache", "--json")
+    assert again.code == 0, again.stderr
+    folders = (built, other / "build" / NAME)
+    one, two = ({path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} for folder in folders)
+    assert one == two
+
+
+def test_mistakes_are_told_where_they_are_in_the_projects_own_files(with_debian: Tool, tmp_path: Path) -> None:
+    root = write(tmp_path / "wrong")
+    (root / "cuda" / "times.cuh").write_text(HEADER.replace("x * factor", "x * faktor"), encoding="utf-8")
+    (root / "cuda" / "scale.cu").write_text(KERNEL.replace("blockIdx", "blokIdx"), encoding="utf-8")
+    failed = with_debian("build", root, "--variant", NAME, "--arch", "gfx90a")
+    assert failed.code == 1
+    assert "cuda/times.cuh:3:67: error: use of undeclared identifier 'faktor'" in failed.stderr
+    assert "cuda/scale.cu:4:11: error: use of undeclared identifier 'blokIdx'" in failed.stderr
+
+
+BARE = """\
+struct dim3 { unsigned x, y, z; };
+extern "C" int hipLaunchKernel(const void *, dim3, dim3, void **, unsigned long, void *);
+extern "C" int __hipPopCallConfiguration(dim3 *, dim3 *, unsigned long *, void **);
+__attribute__((global)) void k(float *x) { x[0] = 1; }
+"""
+
+
+@pytest.mark.parametrize("option", ["--no-offload-compress", "--offload-compress"])
+def test_bundles_of_clangs_own_driver_are_read(option: str, with_debian: Tool, tmp_path: Path) -> None:
+    """What other build systems make: the driver bundles by itself."""
+    store = Path(with_debian.environment["KERNEL_BUILDER_CACHE"]) / "store"
+    clang = next(store.glob("rocm-7.2-*/lib/llvm/wrap/clang++"))
+    source, made, library = tmp_path / "k.hip", tmp_path / "k.o", tmp_path / "k.so"
+    source.write_text(BARE, encoding="ascii")
+    command = [clang, "-x", "hip", "-nogpuinc", "-nogpulib", "-c", "-fPIC", option, "-o", made, source]
+    subprocess.run([*command, "--offload-arch=gfx942", "--offload-arch=gfx1201"], check=True, capture_output=True)
+    subprocess.run(["g++", "-shared", "-nostdlib", "-o", library, made], check=True)
+    with mapped(library) as data:
+        code = read_offload_bundle(data, LibraryFile(library, "").sections)
+    assert code is not None
+    assert (code.machine_code, code.versions, code.unread) == ({"gfx942", "gfx1201"}, {6}, ())
