@@ -68,7 +68,7 @@ def test_without_either_the_current_directory_becomes_the_project(
         (["--backends", "cpu,cuda"], {"cpu", "cuda"}),
         (["--backends", "cpu", "--backends", "cuda"], {"cpu", "cuda"}),
         (["--backends=cuda"], {"cuda"}),
-        (["--backends", "all"], {"cpu", "cuda"}),
+        (["--backends", "all"], {"cpu", "cuda", "metal", "xpu"}),
         ([], {"cpu", "cuda"}),
     ],
     ids=lambda value: " ".join(sorted(value) if isinstance(value, set) else value),
@@ -86,8 +86,8 @@ def test_every_spelling_of_backends_gives_a_project_that_check_config_accepts(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--name", "me/scale", "--backends", "metal", "cpu"], ["metal", "yet", "cpu and cuda and rocm"]),
-        (["--name", "me/scale", "--backends", "vulkan"], ["'vulkan'", "cpu and cuda and rocm", "metal"]),
+        (["--name", "me/scale", "--backends", "tpu", "cpu"], ["tpu", "yet", "rocm and xpu"]),
+        (["--name", "me/scale", "--backends", "vulkan"], ["'vulkan'", "rocm and xpu", "tpu"]),
         (["--name", "me/scale", "--backends", "cpu", "cude"], ["'cude' is not a backend", "cuda"]),
         (["--name", "me/re lu"], ["'re lu'", "lowercase", "'re-lu'"]),
         (["2relu"], ["'2relu'", "begins with a letter"]),

@@ -129,6 +129,13 @@ class Scaffold:
     file: str
     template: str
     usual: bool = False
+    also: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[tuple[str, str], ...]:
+        """Every file with its template, in order."""
+        first = (self.file, self.template)
+        return (first, (self.also[0], self.also[1])) if self.also else (first,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +255,7 @@ def _backend(row: dict[str, Any]) -> Backend:
         "macos": OnMacos(**_fields(row.pop("macos", {}))),
         "driver": Driver(**row.pop("driver")) if "driver" in row else None,
         "editor": ClangReading(**_fields(row.pop("editor"))) if "editor" in row else None,
-        "scaffold": Scaffold(**row.pop("init")) if "init" in row else None,
+        "scaffold": Scaffold(**_fields(row.pop("init"))) if "init" in row else None,
     }
     if row:
         raise ValueError(f"{backend!r} has keys that nobody reads: {', '.join(row)}")
@@ -282,4 +289,7 @@ def device_expression(backends: Sequence[Backend]) -> str:
     """The Python expression for the device to show a kernel on: the host's only where there is no other."""
     devices = [backend.torch.device for backend in sorted(backends, key=lambda backend: backend.is_host)]
     *first, last = dict.fromkeys(devices)
+    if len(first) > 1:
+        listed = ", ".join(f'"{device}"' for device in first)
+        return f'next((name for name in ({listed}) if getattr(torch, name).is_available()), "{last}")'
     return "".join(f'"{device}" if torch.{device}.is_available() else ' for device in first) + f'"{last}"'

@@ -57,7 +57,7 @@ _FILES: tuple[_File, ...] = (
     _File("torch-ext/torch_binding.h", "torch_binding.h.j2"),
     _File("torch-ext/{py}/__init__.py", "init.py.j2"),
     _File("torch-ext/{py}/layers.py", "layers.py.j2"),
-    *(_File(backend.scaffold.file, backend.scaffold.template, backend) for backend in Backend if backend.scaffold),
+    *(_File(path, template, one) for one in Backend if one.scaffold for path, template in one.scaffold.files),
 )
 
 _MINIMAL: tuple[_File, ...] = (
@@ -71,7 +71,12 @@ _MINIMAL: tuple[_File, ...] = (
     _File("torch-ext/torch_binding.cpp", "minimal_binding.cpp.j2"),
     _File("torch-ext/torch_binding.h", "minimal_binding.h.j2"),
     _File("torch-ext/{py}/__init__.py", "minimal_init.py.j2"),
-    *(_File(one.scaffold.file, f"minimal_{one.scaffold.template}", one) for one in Backend if one.scaffold),
+    *(
+        _File(path, f"minimal_{template}", one)
+        for one in Backend
+        if one.scaffold
+        for path, template in one.scaffold.files
+    ),
 )
 """A first kernel: what can be read in five minutes, with the same build.toml."""
 
@@ -136,7 +141,7 @@ def choose_backends(words: Sequence[str], framework: FrameworkKind = FrameworkKi
             later.append(lowered)
         else:
             chosen.add(Backend(lowered))
-    writes = " and ".join(possible)
+    writes = " and ".join(filter(None, (", ".join(possible[:-1]), possible[-1])))
     others = ", ".join(backend for backend in Backend if backend not in possible)
     if unknown:
         raise UsageError(
@@ -221,7 +226,9 @@ def render_project(
         "minimal": minimal,
         "license_files": sorted(texts),
         "kernel_files": list(
-            dict.fromkeys(one.scaffold.file.format(py=names.python_name) for one in backends if one.scaffold)
+            dict.fromkeys(
+                path.format(py=names.python_name) for one in backends if one.scaffold for path, _ in one.scaffold.files
+            )
         ),
     }
     files = {

@@ -44,7 +44,7 @@ def completed(words: str, incomplete: str, where: Path, monkeypatch: pytest.Monk
         ("build --variant", "torch-", {"torch-cuda", "torch-rocm"}),
         ("build --variant torch-cuda --variant", "torch-r", {"torch-rocm"}),
         ("build --backend", "cu", {"cuda"}),
-        ("init --backends", "", {"cpu", "cuda", "rocm", "all"}),
+        ("init --backends", "", {"all", "cpu", "cuda", "metal", "rocm", "xpu"}),
         ("init --backends cpu", "cu", {"cuda", "cu"}),  # the word itself: it may become a path
         ("init --backends cpu cuda --name", "x", set()),
         ("check --explain", "KB312", {"KB312"}),
