@@ -201,7 +201,8 @@ def main(
     context = click.get_current_context()
 
     def work(root: Path, plan: BuildPlan, source: str, kinds: Kinds) -> None:
-        found = {"project": root.name, "variant": variant, **tried(plan, source, kinds, proof_only=proof_only)}
+        own = {"project": root.resolve().name, "variant": variant}
+        found = own | tried(plan, source, kinds, proof_only=proof_only)
         print(row(found) if table else json.dumps(found), flush=True)
 
     with ThreadPoolExecutor(jobs) as pool, context:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -78,3 +79,12 @@ def test_device_code_is_read_by_clang_with_the_same_definitions_and_headers() ->
         "-DA=1",
         "/p/k.cu",
     ]
+
+
+def test_editors_see_all_headers_where_a_build_has_slim_ones() -> None:
+    rest = "-DA=1 {project}/k.cu -o {work}/k.ii"
+    slim = action(ActionKind.SPLIT, "k.cu", f"g++ -E -isystem {{store}}/slim -DOP_sum {rest}")
+    full = (Step(command=tuple(f"g++ -E {rest}".split())),)
+    (words,) = entries(replace(slim, fallback=full)).values()
+    assert "-DA=1" in words
+    assert not {"/s/slim", "-DOP_sum"} & set(words)
