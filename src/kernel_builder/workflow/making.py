@@ -20,6 +20,7 @@ from kernel_builder.engine.work import exclusive
 from kernel_builder.errors import BuildError, ConfigError, UsageError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.files import write_text
+from kernel_builder.git import deciding_files
 from kernel_builder.load.client import Environment, NoEnvironment, find_environment
 from kernel_builder.plan.model import BuildPlan, VariantPlan
 from kernel_builder.project.identity import identify
@@ -123,7 +124,7 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
         began = time.time()
         result = LocalEngine().run(plan, options)
         ran = time.time()
-        _refuse_changes(prepared, run, request.mark)
+        _refuse_changes(prepared, run, request.mark, sighting)
         outcomes = [finisher.finish(variant, result.of_variant(variant.name)) for variant in plan.variants]
         _fill_card(prepared.project, places.output, run.reporter)
         if result.finished:
@@ -165,12 +166,21 @@ def _runtimes(prepared: Prepared, request: BuildRequest, run: Run) -> dict[str, 
     return sanitizer_variables(next(iter(found), ()), sanitizers, run.environ, python=request.python)
 
 
-def _refuse_changes(prepared: Prepared, run: Run, mark: str) -> None:
-    """Raise :class:`BuildError` where the kernel is no longer the one that the plan names."""
-    inputs = prepared.planning.survey.inputs
-    if look_again(inputs.seen.to_json()).changed is not None:
+def _refuse_changes(prepared: Prepared, run: Run, mark: str, sighting: Sighting) -> None:
+    """Raise :class:`BuildError` where the kernel is no longer the one that the plan names. ``sighting`` began before it
+    was named.
+    """
+    inputs, identity = prepared.planning.survey.inputs, prepared.identity
+    is_same = look_again(inputs.seen.to_json()).changed is None
+    git = deciding_files(prepared.project.root, run.environ)
+    if is_same and git is not None and identity.lasts and not inputs.seen.disturbed:
+        for path in (*git, *(prepared.project.root / name for name in identity.tracked)):
+            sighting.file(path)
+        if not sighting.disturbed:
+            return  # nothing that git would be asked about changed
+    if not is_same:
         inputs = build_inputs(prepared.project, prepared.plan.places.output)
-    if identify(prepared.project, inputs, environ=run.environ, mark=mark) != prepared.identity:
+    if identify(prepared.project, inputs, environ=run.environ, mark=mark) != identity:
         raise BuildError(
             "files of the kernel changed during the build, so the result has no name of its own",
             hint="run the build again; nothing was installed",
