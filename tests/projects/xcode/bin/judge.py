@@ -3,6 +3,7 @@
 Nothing is compiled. What is made says what it was made from, so that the next program can judge its input.
 """
 
+import hashlib
 import json
 import re
 import struct
@@ -51,13 +52,15 @@ def value(flags, name):
 
 
 def write_depfile(flags, source, target):
-    """The source and what it includes between quotes, as -MMD lists them."""
+    """The source and what it includes between quotes, as -MMD lists them. Returns a digest over all of it."""
     folders = [source.parent, *(Path(word[2:]) for word, _ in flags if word.startswith("-I"))]
     found = [source]
     for name in re.findall(r'^#\s*(?:include|import)\s+"([^"]+)"', source.read_text(encoding="utf-8"), re.MULTILINE):
         found += [folder / name for folder in folders if (folder / name).is_file()][:1]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in found)).hexdigest()
     if value(flags, "-MF") is not None:
         Path(value(flags, "-MF")).write_text(f"{target}: {' '.join(map(str, found))}\n", encoding="utf-8")
+    return digest
 
 
 def bundle(macos, export):
