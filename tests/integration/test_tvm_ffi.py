@@ -152,6 +152,7 @@ def test_the_project_that_init_writes_passes_its_tests(tool: Tool, tmp_path: Pat
     written = tool("init", tmp_path / "scale", "--framework", "tvm-ffi", "--backends", "cpu")
     assert written.code == 0, written.stderr
     tested = tool("test", tmp_path / "scale")
-    assert (tested.code, "8 passed" in tested.stdout) == (0, True), tested.stdout + tested.stderr
+    said = tested.stdout + tested.stderr
+    assert (tested.code, "8 passed" in said) == (0, True), said
     checked = tool("check", tmp_path / "scale", "--strict")
     assert checked.code == 0, checked.stdout
