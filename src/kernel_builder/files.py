@@ -21,6 +21,7 @@ LARGEST_FILE = 50 * 10**9
 """Bytes of the largest file that the Hub takes, says its documentation on storage limits."""
 
 
+_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # Windows has the other one
 _MOST_DIGITS = 600
 _MOST_DIGITS_SHOWN = 40
 
@@ -141,7 +142,7 @@ def _open_beside(target: Path, mode: int) -> tuple[int, str]:
     while True:
         name = f"{target.parent}/.{target.name[:40]}.{os.urandom(4).hex()}"
         with contextlib.suppress(FileExistsError):
-            return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), name
+            return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode), name
 
 
 def _mode(target: Path) -> int | None:

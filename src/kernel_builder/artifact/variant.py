@@ -129,7 +129,7 @@ def _exchange(one: Path, other: Path) -> bool:
     """
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError):
+    except (AttributeError, OSError, TypeError):  # there is none on macOS; Windows has no library without a name
         return False
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     return bool(renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
@@ -176,8 +176,32 @@ def recover(output: Path, names: tuple[str, ...]) -> None:
                 old.rename(final)
             for stage in output.glob(f".{name}-*-*{_NEW}"):
                 owner = stage.name.removeprefix(f".{name}-").split("-")[0]
-                if owner.isdigit() and not Path("/proc", owner).exists():
+                if owner.isdigit() and not _is_running(int(owner)):
                     shutil.rmtree(stage, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    """Whether there is a process of that number; where that cannot be told, there is."""
+    if os.name == "nt":  # where os.kill would end it
+        return _is_running_on_windows(process)
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
+
+
+def _is_running_on_windows(process: int) -> bool:
+    kernel = getattr(ctypes, "windll").kernel32  # noqa: B009  (mypy reads this for Linux)
+    handle = kernel.OpenProcess(0x1000, False, process)  # PROCESS_QUERY_LIMITED_INFORMATION
+    if not handle:
+        return bool(kernel.GetLastError() == 5)  # ERROR_ACCESS_DENIED: there is one
+    code = ctypes.c_ulong()
+    answered = kernel.GetExitCodeProcess(handle, ctypes.byref(code))
+    kernel.CloseHandle(handle)
+    return not answered or code.value == 259  # STILL_ACTIVE
 
 
 def _fill(stage: Path, plan: VariantPlan, places: Places) -> None:

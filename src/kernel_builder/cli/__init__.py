@@ -20,6 +20,7 @@ import click
 from kernel_builder import __version__
 from kernel_builder.cli.lazy import Entry, LazyGroup
 from kernel_builder.errors import ConfigError, ExitCode, KernelBuilderError, MachineError
+from kernel_builder.signals import ENDING
 
 COMMANDS: dict[str, Entry] = {
     "init": Entry("init", "Create a new kernel project that builds as is."),
@@ -117,7 +118,7 @@ def _signal_handlers_kept() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # which alone can change them
         yield
         return
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handlers = {number: signal.getsignal(number) for number in ENDING}
     try:
         yield
     finally:
@@ -167,7 +168,7 @@ def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> in
 
 def ignore_signals() -> None:
     """At the end of a command that was stopped: an impatient second Ctrl-C has nothing left to stop."""
-    for wanted in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for wanted in ENDING:
         signal.signal(wanted, signal.SIG_IGN)
 
 

@@ -32,6 +32,7 @@ from kernel_builder.cli.session import environment, open_run
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ExitCode, UsageError
 from kernel_builder.load.evidence import LoadResult
+from kernel_builder.signals import ENDING
 from kernel_builder.toolchain.lock_use import LockUse
 from kernel_builder.variants.build_type import RELEASE, BuildType
 from kernel_builder.variants.names import Platform
@@ -48,7 +49,7 @@ def handle_signals() -> None:
     """A command that is stopped from outside ends like an interrupted one: in order. What ``nohup`` has it ignore, it
     ignores.
     """
-    for wanted in (signal.SIGTERM, signal.SIGHUP):
+    for wanted in set(ENDING) - {signal.SIGINT}:
         if signal.getsignal(wanted) is not signal.SIG_IGN:
             signal.signal(wanted, _stop)
 

@@ -15,6 +15,7 @@ from kernel_builder.cli.completing import RULE
 from kernel_builder.cli.options import PathName, together
 from kernel_builder.cli.session import environment
 from kernel_builder.errors import ExitCode
+from kernel_builder.signals import ENDING
 
 if TYPE_CHECKING:
     from kernel_builder.hub.plan import BranchPlan, UploadPlan
@@ -156,7 +157,7 @@ def _stop_on_signals() -> threading.Event:
         stop.set()
         raise KeyboardInterrupt
 
-    for wanted in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for wanted in ENDING:
         signal.signal(wanted, handle)
     return stop
 

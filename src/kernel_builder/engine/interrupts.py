@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from kernel_builder.signals import ENDING
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def deferred(take: Callable[[Callable[[], None]], None]) -> Iterator[None]:
         take(act)
 
     if threading.current_thread() is threading.main_thread():
-        for number in _SIGNALS:
+        for number in ENDING:
             handler = signal.getsignal(number)
             if callable(handler):
                 former[number] = handler

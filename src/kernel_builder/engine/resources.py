@@ -93,7 +93,8 @@ def _machine_memory(meminfo: str) -> int:
 def measure(proc: Path = Path("/proc"), cgroup: Path = _CGROUP) -> Resources:
     """What is free now. ``proc`` and ``cgroup`` are the file systems to ask."""
     membership = _read(proc / "self" / "cgroup") or ""
-    processors = len(os.sched_getaffinity(0))
+    affinity = getattr(os, "sched_getaffinity", None)  # only Linux has it
+    processors = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
     limit = _group_processors(cgroup, membership)
     memory = _machine_memory(_read(proc / "meminfo") or "")
     group = _group_memory(cgroup, membership)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from kernel_builder.load.reaper import CANNOT_RUN, NOT_STARTED
+from kernel_builder.load.reaper import CANNOT_RUN, NOT_STARTED, kill_tree
 
 _REAPER = Path(__file__).with_name("reaper.py")
 _MOST_OUTPUT = 64 * 1024 * 1024
@@ -80,6 +80,9 @@ def _wait(process: subprocess.Popen[bytes], outputs: Sequence[IO[bytes]], second
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Have the reaper end everything."""
     if process.poll() is None:
+        if not hasattr(os, "killpg"):  # Windows, where the reaper is not told to end, but ended
+            kill_tree(process)
+            return
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=_PATIENCE)

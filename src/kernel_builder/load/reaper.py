@@ -65,6 +65,9 @@ def ignore(_number: int, _frame: object) -> None:
 
 def kill_all(process: subprocess.Popen[bytes]) -> None:
     """Kill ``process``, its group, and every process that was left to this one."""
+    if not hasattr(os, "killpg"):  # Windows, where a tree of processes is what there is of a group
+        kill_tree(process)
+        return
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
     process.poll()
@@ -75,6 +78,14 @@ def kill_all(process: subprocess.Popen[bytes]) -> None:
                 os.kill(child, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(-1, 0)
+
+
+def kill_tree(process: subprocess.Popen[bytes]) -> None:
+    """Kill ``process`` on Windows, with what it started."""
+    if process.poll() is None:
+        with contextlib.suppress(OSError):
+            subprocess.run(["taskkill", "/F", "/T", "/PID", str(process.pid)], capture_output=True, check=False)
+        process.kill()
 
 
 def my_children() -> list[int]:

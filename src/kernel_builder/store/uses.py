@@ -1,14 +1,14 @@
 """Which entries of the store running processes use, so that cleaning up leaves them alone.
 
-A process keeps a file with the names of its entries, and a lock on it; the kernel releases the lock when the process
-ends, however it ends. Names are added, and entries are taken away, while one common lock is held: so between the look
-at who uses an entry and its removal, nobody begins to use it.
+A process keeps a file with the names of its entries, and a lock beside it; the system releases the lock when the
+process ends, however it ends. The lock is a file of its own, since on Windows nobody else can read what is locked.
+Names are added, and entries are taken away, while one common lock is held: so between the look at who uses an entry and
+its removal, nobody begins to use it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 import threading
@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
-_FOLDER = "uses"
+_FOLDER, _LOCK = "uses", ".lock"
 
 
 class Uses:
@@ -28,7 +28,7 @@ class Uses:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._names: set[str] = set()
-        self._file: int | None = None
+        self._file: Path | None = None
         self._close: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
 
@@ -42,7 +42,8 @@ class Uses:
             with guard(self._root):
                 if self._file is None:
                     self._file = self._open()
-                os.write(self._file, f"{name}\n".encode())
+                with self._file.open("a", encoding="utf-8", newline="\n") as file:
+                    file.write(f"{name}\n")
             self._names.add(name)
 
     @property
@@ -51,14 +52,15 @@ class Uses:
         with self._lock:
             return frozenset(self._names)
 
-    def _open(self) -> int:
+    def _open(self) -> Path:
         folder = self._root / _FOLDER
         folder.mkdir(exist_ok=True)
         path = folder / f"{os.getpid()}-{secrets.token_hex(4)}"
-        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o644)
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self._close = weakref.finalize(self, _close, file, path)
-        return file
+        lock = FileLock(path.with_suffix(_LOCK), thread_local=False)
+        lock.acquire(timeout=0)
+        path.touch()
+        self._close = weakref.finalize(self, _close, lock, path)
+        return path
 
     def release(self) -> None:
         """Nothing is in use from now on."""
@@ -68,11 +70,16 @@ class Uses:
             self._names.clear()
 
 
-def _close(file: int, path: Path) -> None:
+def _close(lock: FileLock, path: Path) -> None:
     with contextlib.suppress(OSError):
-        path.unlink()
+        path.unlink(missing_ok=True)
+    lock.release()
+    _remove(path.with_suffix(_LOCK))
+
+
+def _remove(path: Path) -> None:
     with contextlib.suppress(OSError):
-        os.close(file)
+        path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -89,17 +96,17 @@ def in_use(root: Path) -> frozenset[str]:
     :func:`guard`.
     """
     names: set[str] = set()
-    for path in sorted((root / _FOLDER).glob("*")):
+    for held in sorted((root / _FOLDER).glob(f"*{_LOCK}")):
+        path, lock = held.with_suffix(""), FileLock(held, thread_local=False)
         try:
-            file = os.open(path, os.O_RDONLY)
+            lock.acquire(timeout=0)
+        except Timeout:
+            with contextlib.suppress(OSError):
+                names.update(path.read_text(encoding="utf-8").split())
+            continue
         except OSError:
             continue
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            names.update(path.read_text(encoding="utf-8").split())
-        else:
-            path.unlink(missing_ok=True)
-        finally:
-            os.close(file)
+        lock.release()
+        _remove(path)
+        _remove(held)
     return frozenset(names)

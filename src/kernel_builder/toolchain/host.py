@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -28,6 +27,7 @@ from kernel_builder.toolchain.identity import tree_identity
 from kernel_builder.toolchain.model import Family, HostChoice, HostCompiler, Toolkit
 from kernel_builder.toolchain.programs import answer_of, ask
 from kernel_builder.toolchain.recipe import Bound, bound_for, default_recipe
+from kernel_builder.variants.names import this_machine
 
 _VERSIONED = {Family.GCC: range(20, 8, -1), Family.CLANG: range(26, 12, -1)}
 """The versioned names that are looked for, newest first: ``g++-20`` to ``g++-9``, ``clang++-26`` to ``clang++-13``."""
@@ -60,7 +60,7 @@ class HostCompilers:
     """
 
     found: tuple[HostCompiler, ...]
-    machine: str = field(default_factory=platform.machine)
+    machine: str = field(default_factory=this_machine)
     rejected: tuple[Rejected, ...] = ()
     chosen: bool = False
     environ: Mapping[str, str] = field(repr=False, compare=False)
@@ -98,8 +98,7 @@ def _ask(cxx: Path, environ: Mapping[str, str], *arguments: str, answers: Answer
 
 def build_machine() -> str:
     """The processor family of this machine: ``x86_64``, ``aarch64``."""
-    machine = platform.machine()
-    return "aarch64" if machine == "arm64" else machine
+    return this_machine()
 
 
 def inspect_compiler(cxx: Path, environ: Mapping[str, str], answers: Answers | None = None) -> HostCompiler | Rejected:

@@ -173,16 +173,15 @@ def why_not_compiled(variant: ArchVariant, here: System | None = None) -> str | 
     (default: this one's); ``None`` when it can.
     """
     here = here or System.current()
-    if variant.system is not here or here is System.WINDOWS:
-        only = f"this version of kernel-builder compiles only for {here.label}"
+    if variant.system is System.WINDOWS:
+        return "this version of kernel-builder cannot compile for Windows"
+    if variant.system is not here:
+        where = {System.DARWIN: "a Mac with Xcode", System.LINUX: "Linux"}[variant.system]
         if here is System.WINDOWS:
-            only = "this version of kernel-builder compiles nothing on Windows"
-        elsewhere = {
-            System.DARWIN: ": run it on a Mac with Xcode",
-            System.LINUX: ": run it on Linux",
-            System.WINDOWS: "",
-        }
-        return f"{only}, not for {variant.system.value}, on this machine{elsewhere[variant.system]}"
+            wsl = " (WSL serves)" if variant.system is System.LINUX else ""
+            return f"this version of kernel-builder compiles nothing on Windows: run it on {where}{wsl}"
+        only = f"this version of kernel-builder compiles only for {here.label}"
+        return f"{only}, not for {variant.system.value}, on this machine: run it on {where}"
     if variant.backend not in COMPILED_BACKENDS:
         return f"this version of kernel-builder cannot compile {variant.backend.value} kernels"
     return None

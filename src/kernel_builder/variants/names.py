@@ -46,6 +46,14 @@ class System(StrEnum):
         return {System.LINUX: "Linux", System.DARWIN: "macOS", System.WINDOWS: "Windows"}[self]
 
 
+def this_machine() -> str:
+    """The processor family of this machine, as variants call it where they have a name for it: macOS and Windows have
+    names of their own.
+    """
+    machine = platform.machine().lower()
+    return {"arm64": "aarch64", "amd64": "x86_64"}.get(machine, machine)
+
+
 @dataclass(frozen=True, kw_only=True, order=True)
 class Platform:
     """What a variant runs on: ``x86_64-linux``."""
@@ -56,8 +64,7 @@ class Platform:
     @classmethod
     def current(cls) -> Platform:
         """This machine. Raises ``ValueError`` when no variant name exists for it."""
-        machine = {"arm64": "aarch64", "amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
-        return cls(machine=Machine(machine), system=System(platform.system().lower()))
+        return cls(machine=Machine(this_machine()), system=System(platform.system().lower()))
 
     @classmethod
     def parse(cls, text: str) -> Platform:

@@ -7,6 +7,7 @@ is planned, fetched or started, and little is imported.
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -117,8 +118,8 @@ def _question(request: BuildRequest, run: Run) -> tuple[object, ...]:
     """All that tells this build from another one, but for what is on disk."""
     wanted = {one.name: repr(getattr(request, one.name)) for one in fields(request)}
     asked = {one.name: repr(getattr(run, one.name)) for one in fields(run) if one.name not in _NO_FACTS}
-    system = os.uname()
-    machine = (system.sysname, system.release, system.machine, os.geteuid())
+    system, user = platform.uname(), getattr(os, "geteuid", None)  # Windows has none
+    machine = (system.system, system.release, system.machine, user() if user else None)
     python = (sys.executable, sys.version, sys.prefix)
     variables = environment_digest(run.environ)
     return (__version__, _own_code(), wanted, asked, str(run.store.root), variables, machine, python)
