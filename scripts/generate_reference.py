@@ -26,6 +26,8 @@ from kernel_builder.config.reference import reference, table_section
 from kernel_builder.toolchain import settings as toolchain_settings
 from kernel_builder.workflow.troubleshooting import topics
 
+_CITED = re.compile(r"docs/(?P<page>[\w-]+\.md), '(?P<title>[^']+)'")
+"""How a rule's source names a part of a page."""
 DOCS = Path(__file__).parent.parent / "docs"
 WRITTEN = "<!-- Written by scripts/generate_reference.py: edit {source} instead. -->"
 
@@ -140,9 +142,14 @@ def _rule(rule: Rule) -> Iterator[str]:
     yield f"**{_sentence(rule.summary)}** ({rule.severity.value}{accepted})"
     for title, text in (("Why", rule.rationale), ("What to do", rule.remedy), ("Source", rule.source)):
         first, *others = text.split("\n")
-        yield from ("", f"{title}: {_sentence(_prose(first))}")
+        yield from ("", f"{title}: {_CITED.sub(_link, _sentence(_prose(first)))}")
         if others:
             yield from ("", "```text", *inspect.cleandoc("\n".join(others)).split("\n"), "```")
+
+
+def _link(cited: re.Match[str]) -> str:
+    anchor = re.sub(r"[^a-z0-9 -]", "", cited["title"].lower()).replace(" ", "-")
+    return f"[{cited['title']}](../{cited['page']}#{anchor})"
 
 
 # metadata.json.
