@@ -135,7 +135,7 @@ def provide_environment(
             f"no build of torch is known for {entry.name}",
             hint="test with a Python that has one: kernel-builder test --python FILE",
         )
-    active = here.active
+    active, why = here.active, ""
     if not request.isolated and isinstance(active, Environment):
         reason = why_not_adopted(active, wanted, run.environ)
         if reason is None:
@@ -145,10 +145,12 @@ def provide_environment(
                 f"--python {request.python} cannot run {entry.name}: {reason}",
                 hint="install what is missing there, or have an environment made: kernel-builder test --isolated",
             )
-    return _made(entry, wanted, settings, run)
+        why = f"the active environment is not taken: {reason}"
+    return _made(entry, wanted, settings, run, why)
 
 
-def _made(entry: Kept, wanted: Needs, settings: ToolchainSettings, run: Run) -> Workplace:
+def _made(entry: Kept, wanted: Needs, settings: ToolchainSettings, run: Run, why: str) -> Workplace:
+    """An environment that is kept; ``why`` it takes one is told when it is made."""
     if sys.version_info[:2] < wanted.python:
         needed = ".".join(map(str, wanted.python))
         raise ToolchainError(
@@ -161,6 +163,8 @@ def _made(entry: Kept, wanted: Needs, settings: ToolchainSettings, run: Run) -> 
     own = [f"{index.name} {index.place}" for index in settings.indexes if index.name in settings.by_project]
     name = wanted.key(str(installer.python.resolve()), sys.version, *own)
     environments = Environments(run.store, run.reporter)
+    if why and not run.offline and environments.find(name) is None:
+        run.reporter.emit(Notice(message=why))
     try:
         found = environments.ensure(name, wanted, installer)
     except ToolchainError as error:

@@ -55,6 +55,8 @@ _TEXTS = {
 }
 """What texts of licenses say, the more particular first."""
 _TESTS = ("tests", "test")
+_IS_TEST = re.compile(r"test(?:_.*)?\.py|.*_test\.py")
+"""What pytest takes for tests, and ``test.py``; ``testing.py`` is what a package has for them."""
 LIST = "CONVERSION.md"
 
 
@@ -415,7 +417,7 @@ def _package(
             path = file.relative_to(package).as_posix()
             if file.suffix not in {".py", ".pyi"} and file.name != "py.typed":
                 continue
-            if file.name.startswith("test") or path.split("/")[0] in _TESTS:
+            if _IS_TEST.fullmatch(file.name) or path.split("/")[0] in _TESTS:
                 tests[f"tests/{file.name if file.name.startswith('test_') else f'test_{file.name}'}"] = _read(file)
             else:
                 where = f"{target}/{path}"

@@ -35,6 +35,8 @@ FILES = {
     'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {\n  m.def("scale", &scale);\n  m.attr("x") = 1;\n}\n',
     "my_ext/__init__.py": "import torch\nfrom my_ext._C import scale\nfrom my_ext.sub import more\n",
     "my_ext/sub/__init__.py": "",
+    "my_ext/testing.py": "",
+    "my_ext/test_here.py": "",
     "my_ext/sub/more.py": "from .. import _C\nimport my_ext._C as native\ntwice = torch.ops.other.twice\n",
     "tests/test_it.py": "import my_ext\n",
 }
@@ -61,6 +63,8 @@ def test_what_is_written_out_is_converted_and_the_rest_is_listed(
     assert "pybind11" not in (root / "src/binding.cpp").read_text()
     assert "torch/extension.h" not in (root / "include/scale.h").read_text()
     package = root / "torch-ext" / "my_ext"
+    assert (package / "testing.py").is_file()
+    assert sorted(file.name for file in (root / "tests").glob("test*")) == ["test_here.py", "test_it.py"]
     assert (package / "__init__.py").read_text().splitlines()[1:] == [
         "from ._ops import ops; scale = ops.scale",
         "from .sub import more",
