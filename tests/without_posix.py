@@ -45,22 +45,18 @@ def take_away() -> None:
         for name in names:
             if hasattr(module, name):
                 delattr(module, name)
-    here = platform.uname_result("Windows", "host", "11", "10.0.22631", "AMD64")  # type: ignore[call-arg]
+    here = platform.uname_result("Windows", "host", "11", "10.0.22631", "AMD64")
     vars(platform).update(system=lambda: here.system, machine=lambda: here.machine, uname=lambda: here)
 
 
 def run(words: list[str]) -> tuple[int, str]:
     """The exit code of a command, and what it printed."""
-    from kernel_builder.cli import main
+    from kernel_builder.cli import run as answer
 
     output = io.StringIO()
-    sys.argv = ["kernel-builder", *words]
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-        try:
-            code = main()
-        except SystemExit as error:
-            code = error.code
-    return int(code or 0), output.getvalue()
+        code = answer(words)
+    return code, output.getvalue()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -93,7 +93,7 @@ def write(root: Path, kernel: str, benchmark: str) -> None:
 
 def workloads(result: Result) -> dict[str, dict[str, Any]]:
     assert result.code == 0, result.stderr
-    (variant,) = result.json["variants"]  # type: ignore[misc]
+    [variant] = cast("list[dict[str, Any]]", result.json["variants"])
     return {one["workload"]: one for one in variant["workloads"]}
 
 
@@ -112,7 +112,7 @@ def test_it_is_measured_against_torch(tool: Tool, project: Path) -> None:
     alone = found["Doubling.unchecked"]  # torch has nothing to set against it
     assert (alone["sides"][0]["verified"], alone["sides"][1], alone["ratio"]) == (None, None, None)
     assert "no verify method" in alone["problem"]
-    (variant,) = result.json["variants"]  # type: ignore[misc]
+    [variant] = cast("list[dict[str, Any]]", result.json["variants"])
     assert variant["machine"]["threads"] >= 1
     assert any("threads" in remark for remark in variant["remarks"])
 

@@ -52,7 +52,15 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 if (ROOT / name).is_file():
                     (copy / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(ROOT / name, copy / name)
-            command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder / number, copy]
+            command: list[str | Path] = [
+                sys.executable,
+                "-m",
+                "build",
+                "--no-isolation",
+                "--outdir",
+                folder / number,
+                copy,
+            ]
             _run(*command, SOURCE_DATE_EPOCH="1700000000")
 
     return once(shared_folder(tmp_path_factory) / "distribution", make)

@@ -84,6 +84,6 @@ def test_wheel_and_editable_install_load_beside_the_hub_form(
     assert str(wheel["file"]).startswith(str(site))
     editable = used(hook("build_editable"))
     assert editable["file"] == str(root / "torch-ext" / "my_scale" / "__init__.py")
-    with tarfile.open(hook("build_sdist")) as archive:
-        names = archive.getnames()
+    with tarfile.open(hook("build_sdist")) as sdist:
+        names = sdist.getnames()
     assert {"my_scale-1/build.toml", "my_scale-1/pyproject.toml", "my_scale-1/torch-ext/torch_binding.h"} <= {*names}

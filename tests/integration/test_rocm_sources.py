@@ -162,7 +162,7 @@ def test_an_installed_rocm_is_used_where_it_lies(
     sdk = filled(source, "7.1", entry)
     assert sdk.include == (root / "include",)
     assert not (entry / "include").exists()
-    command = [sdk.compiler, "-v"]
+    command: list[str | Path] = [sdk.compiler, "-v"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert f"--rocm-path={root}" in said
 
@@ -378,7 +378,7 @@ def test_debians_packages_are_for_trying_and_only_where_they_are_asked_for(
     # The names of another major's library, under the soname of the release that is linked for.
     assert [table.name for table in sdk.exports] == ["libamdhip64.so.7.txt"]
     assert sdk.exports[0].read_text(encoding="ascii").split() == ["hipFree", "hipMalloc"]
-    command = [sdk.compiler, "-c", "a.hip"]
+    command: list[str | Path] = [sdk.compiler, "-c", "a.hip"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert "-no-canonical-prefixes" in said
     assert said[-2:] == ["-c", "a.hip"]
@@ -432,7 +432,8 @@ def wheels(folder: Path, parts: Mapping[str, Mapping[str, bytes]], *, form: str 
     link = tarfile.TarInfo("_rocm_sdk_devel/include/hip/hip_version.h")
     link.type, link.linkname = tarfile.SYMTYPE, "../../../_rocm_sdk_core/include/hip/hip_version.h"
     plain = make_tar(devel, extra=[link])
-    packed = {"xz": lzma.compress, "": bytes}[form](plain[: len(plain) // 2] if damage else plain)
+    content = plain[: len(plain) // 2] if damage else plain
+    packed = lzma.compress(content) if form == "xz" else content
     tar = {f"rocm_sdk_devel/_devel.tar{'.xz' if form else ''}": packed, "rocm_sdk_devel/__init__.py": b""}
     folder.mkdir(parents=True, exist_ok=True)
     programs = tuple(f"_rocm_sdk_core/{program}" for program in PROGRAMS)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -68,6 +69,7 @@ FILES = {"bind.cpp": BIND, "negate.cpp": KERNEL, "tvm-ffi-ext/negate_it/__init__
 CALL = """
 import json, sys
 from pathlib import Path
+from typing import Any, cast
 import kernels, numpy as np
 found = []
 for root in sys.argv[1:]:
@@ -118,7 +120,7 @@ def test_the_plan_names_no_other_framework(tool: Tool, make_project: ProjectMake
     root = make_project("negate-it", FILES, toml=TOML)
     planned = tool("build", root, "--variant", VARIANT, "--dry-run", "--json")
     assert planned.code == 0, planned.stderr
-    (variant,) = planned.json["variants"]  # type: ignore[misc]
+    [variant] = cast("list[dict[str, Any]]", planned.json["variants"])
     assert "torch" not in variant["toolchain"]
     assert variant["toolchain"]["tvm-ffi"].startswith("0.1.")
     commands = [word for step in variant["steps"] for word in step["command"]]

@@ -37,6 +37,8 @@ def became(plan: BuildPlan, cache: ActionCache | None = None) -> list[str]:
     return list(statuses(run(plan, cache=cache)).values())
 
 
+WRONG: tuple[object, ...] = ([], "text", {"a": 1}, True)
+"""Values that no key of an entry has, but for a text."""
 GOOD = {"digest": "1", "reads": {}, "makes": {}, "seconds": 1.0, "memory": 1}
 
 
@@ -53,7 +55,7 @@ GOOD = {"digest": "1", "reads": {}, "makes": {}, "seconds": 1.0, "memory": 1}
         *(
             json.dumps(["{id}", {**GOOD, key: wrong}])
             for key in ("reads", "makes", "seconds", "memory", "fell_back")
-            for wrong in ([], "text", {"a": 1}, True)
+            for wrong in WRONG
             if (key, wrong) != ("fell_back", "text")
         ),
         json.dumps(["{id}", {"reads": {"/\0": "1"}, "makes": {}, "seconds": 1, "memory": 1}]),

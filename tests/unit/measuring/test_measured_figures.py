@@ -8,6 +8,7 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,14 +77,14 @@ def test_json_has_every_sample_and_what_is_not_known_is_null() -> None:
 
 
 def test_one_side_alone_has_no_other() -> None:
-    lone = BenchResult(
+    lone: dict[str, Any] = BenchResult(
         variant="v",
         ours=BenchSide(label="here"),
         theirs=None,
         machine={},
         workloads=(workload("B.x_1", 1, theirs=None),),
     ).to_json()
-    (only,) = lone["workloads"]  # type: ignore[misc]
+    (only,) = lone["workloads"]
     assert len(only["sides"]) == 1
 
 

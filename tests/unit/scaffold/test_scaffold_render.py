@@ -181,7 +181,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_python_is_formatted_whatever_the_length_of_the_name(trees: Path, columns: int) -> None:
     ruff = program("ruff")
     for words in (["format", "--diff"], ["check", "--select=E,F,I,W"]):
-        command = [ruff, *words, "--isolated", "--no-cache", f"--line-length={columns}", trees]
+        command: list[str | Path] = [ruff, *words, "--isolated", "--no-cache", f"--line-length={columns}", trees]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[:2000] + done.stderr[:2000]
 

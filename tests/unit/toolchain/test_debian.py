@@ -88,7 +88,9 @@ def publish(
             stanza("13.0-1", "pool/foreign.deb", deb, "arm64"),
         ]
     )
-    packages = {".xz": lzma.compress, ".gz": gzip.compress, "": bytes}[form](text.encode())
+    packages = text.encode()
+    if form:
+        packages = lzma.compress(packages) if form == ".xz" else gzip.compress(packages)
     digest = hashlib.sha256(packages).hexdigest()
     folder = root / "dists" / "trixie" / "non-free" / "binary-amd64"
     place = folder / "by-hash" / "SHA256" / digest if by_hash else folder / f"Packages{form}"
