@@ -75,7 +75,8 @@ def test_its_benchmark_verifies(project: Path) -> None:
             "the client's benchmark asks for a CUDA variant as soon as torch has CUDA, and there is no GPU here"
         )
     verified = json.loads(run(project, "-c", BENCHMARK).splitlines()[-1])
-    assert verified == {"bfloat16": True, "float32": True}
+    assert {name.partition("_")[0] for name in verified} == {"bfloat16", "float32"}
+    assert set(verified.values()) == {True}
 
 
 def test_editors_get_the_commands_that_a_build_runs(init_project: Path, tool: Tool, tmp_path: Path) -> None:

@@ -16,5 +16,6 @@ def test_nothing_heavy_is_imported(option: str) -> None:
     heavy = {"rich", "requests", "pypi_simple", "jinja2", "tomlkit", "packaging", "abi3info", "filelock", "pydantic"}
     assert not imported & heavy
     assert not {name for name in imported if name.startswith("kernel_builder.") and ".cli" not in name} - {
-        "kernel_builder.errors"
+        "kernel_builder.errors",
+        "kernel_builder.signals",
     }

@@ -109,7 +109,9 @@ def test_a_language_beside_a_backend_is_a_contradiction() -> None:
 
 
 def test_metal_stays_metal() -> None:
-    project, _ = read(FIRST.replace('cuda-capabilities = ["7.0", "8.0"]', 'language = "metal"'))
+    project, _ = read(
+        FIRST.replace('cuda-capabilities = ["7.0", "8.0"]', 'language = "metal"').replace("scale.cu", "scale.metal")
+    )
     assert [section.backend for section in project.sections] == [Backend("metal")]
     assert project.backends == (Backend("metal"),)
 

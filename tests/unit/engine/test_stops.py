@@ -36,6 +36,14 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.fixture(autouse=True)
+def hangups_count() -> Iterator[None]:
+    """Also where the tests themselves were started by ``nohup``."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @contextmanager
 def building(root: Path, actions: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process that runs ``actions``, an expression."""

@@ -51,6 +51,14 @@ def upgrade(top: TableNode, report: Report) -> TableNode:
     return top.but({"general": derived_backends(general, TableNode(sections.path, kernels))})
 
 
+def _likely(language: object) -> tuple[Backend, ...]:
+    """What an unknown language was meant to be, so that what else is wrong can be told, and nothing that follows."""
+    from difflib import get_close_matches  # noqa: PLC0415  (start-up time)
+
+    written = str(language.value) if isinstance(language, Leaf) else ""
+    return LANGUAGES[next(iter(get_close_matches(written, LANGUAGES, n=1)), DEFAULT_LANGUAGE)]
+
+
 def _split(name: str, section: TableNode, report: Report) -> list[tuple[str, TableNode]]:
     """The sections that one section of edition 1 stands for: two for ``cuda-hipify``, else one."""
     language = section.get("language")
@@ -65,7 +73,7 @@ def _split(name: str, section: TableNode, report: Report) -> list[tuple[str, Tab
             f"unknown language: {describe(language)}",
             hint=f"languages: {', '.join(LANGUAGES)}",
         )
-        backends, origin = LANGUAGES[DEFAULT_LANGUAGE], language.path
+        backends, origin = _likely(language), language.path
     if not backends:
         return [(name, section)]
     if language is not None and "backend" in section.items:
