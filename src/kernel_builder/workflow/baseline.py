@@ -14,12 +14,13 @@ from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME
 from kernel_builder.errors import BuildError, UsageError
 from kernel_builder.events import Notice
-from kernel_builder.git import GitError, filters_of, run_git
+from kernel_builder.git import GitError
 from kernel_builder.project.tree import OUTPUT_DIRECTORY
 from kernel_builder.variants.matrix import Kept
 from kernel_builder.workflow.build import BuildRequest
 from kernel_builder.workflow.environments import Workplace
 from kernel_builder.workflow.outcome import BuildOutcome
+from kernel_builder.workflow.revisions import checked_out, commit_of
 from kernel_builder.workflow.run import Run
 from kernel_builder.workflow.testing import build_variant
 
@@ -60,7 +61,7 @@ def open_baseline(
     commit = _commit(against, project, run)
     with (
         tempfile.TemporaryDirectory(prefix="kernel-builder-bench-") as scratch,
-        _checked_out(commit, project.root, Path(scratch) / "tree", run) as root,
+        checked_out(commit, project.root, Path(scratch) / "tree", run) as root,
     ):
         if not (root / FILE_NAME).is_file():
             raise UsageError(f"{against} ({commit[:12]}) has no {FILE_NAME} where the project has it")
@@ -111,30 +112,10 @@ def _refuse_no_release(variant: BuiltVariant, label: str) -> None:
 
 def _commit(text: str, project: Project, run: Run) -> str:
     try:
-        told = run_git(project.root, run.environ, "rev-parse", "--verify", "--quiet", f"{text}^{{commit}}")
+        return commit_of(text, project.root, run)
     except GitError as error:
         why = "" if error.silent else f": {error}"
         raise UsageError(
             f"--against {text} is neither 'torch', nor a directory, nor a revision of the project in git{why}",
             hint="write it as git does (HEAD~1, main, v1.2), or pass a directory",
         ) from error
-    return told.decode().strip()
-
-
-@contextmanager
-def _checked_out(commit: str, root: Path, place: Path, run: Run) -> Iterator[Path]:
-    """The project of ``root`` as it was in ``commit``, in ``place``. Contents are those of git: no filter is run."""
-    try:
-        without = filters_of(root, run.environ)
-        below = run_git(root, run.environ, "rev-parse", "--show-prefix").decode().strip()
-        run_git(root, run.environ, "worktree", "add", "--quiet", "--detach", str(place), commit, without=without)
-    except GitError as error:
-        raise UsageError(f"cannot check out {commit[:12]}: {error}", hint="see 'git worktree list'") from error
-    try:
-        yield place / below
-    finally:
-        try:
-            run_git(root, run.environ, "worktree", "remove", "--force", str(place), without=without)
-        except GitError as error:
-            message = f"the worktree {place} could not be removed: {error}; 'git worktree prune' forgets it"
-            run.reporter.emit(Notice(message=message, warning=True))

@@ -22,6 +22,7 @@ from kernel_builder.config.reader import load_project
 from kernel_builder.environments.measuring import BenchProblemError, BenchProcess
 from kernel_builder.errors import BuildError, ConfigError, UsageError
 from kernel_builder.events import Notice
+from kernel_builder.hub.plan import BENCHMARK_FILES, BENCHMARKS
 from kernel_builder.load.client import Environment
 from kernel_builder.measuring.results import BenchResult, BenchSide, Measured, WorkloadResult
 from kernel_builder.variants.matrix import Kept
@@ -40,8 +41,6 @@ from kernel_builder.workflow.outcome import BuildOutcome
 from kernel_builder.workflow.run import Run
 from kernel_builder.workflow.testing import build_variant, refuse_named, trial_changes
 
-FOLDER = "benchmarks"
-PATTERN = "benchmark*.py"
 ROUNDS, FEWEST_ROUNDS = 20, 5
 _BATCH_SECONDS = 0.05
 """How long one side is measured before it is the other's turn."""
@@ -83,10 +82,10 @@ def bench(request: BenchRequest, run: Run) -> Iterator[Benched]:
     """
     root = request.environment.root
     project = load_project(root)[0]
-    scripts = tuple(sorted((root / FOLDER).glob(PATTERN)))
+    scripts = tuple(sorted((root / BENCHMARKS).glob(BENCHMARK_FILES)))
     if not scripts:
         raise ConfigError(
-            f"{root / FOLDER} has no {PATTERN}, so there is nothing to measure",
+            f"{root / BENCHMARKS} has no {BENCHMARK_FILES}, so there is nothing to measure",
             hint="write a class of kernels.benchmark.Benchmark into it (docs/benchmarks.md); 'kernel-builder init'"
             " writes one for a new kernel",
         )
@@ -209,7 +208,7 @@ class _Bench:
         ]
         if not everything:
             raise ConfigError(
-                f"no class in {FOLDER}/{PATTERN} has a method benchmark_<workload>",
+                f"no class in {BENCHMARKS}/{BENCHMARK_FILES} has a method benchmark_<workload>",
                 hint="derive one from kernels.benchmark.Benchmark (docs/benchmarks.md)",
             )
         if not chosen:
