@@ -160,6 +160,14 @@ def variant_files(variant: BuiltVariant, folder: Path) -> tuple[LocalFile, ...]:
     return tuple(found.values())
 
 
+def places_in(variant: BuiltVariant) -> dict[str, Path]:
+    """The files of :func:`variant_files` by their paths in the variant, and where they lie. Raises as that does."""
+    files = variant_files(variant, variant.path.parent)
+    return {
+        file.path.removeprefix(f"{BUILD}/{variant.name}/"): file.source for file in files if file.source is not None
+    }
+
+
 def _walk(variant: BuiltVariant, inside: tuple[Path, ...]) -> Iterator[tuple[str, Path]]:
     """``(relative path, file)`` as the digest walks (contract 4.2), and the files that it leaves out on purpose."""
     for parent, directories, files in os.walk(variant.path):

@@ -15,8 +15,7 @@ from kernel_builder.artifact.built import BuiltVariant, variants_in
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.artifact.variant import copied, publish, recover
 from kernel_builder.errors import BuildError, UsageError
-from kernel_builder.hub.local import find_source, variant_files
-from kernel_builder.hub.plan import BUILD, LocalFile
+from kernel_builder.hub.local import find_source, places_in
 
 _SHOWN = 3
 """How many variants are named for one value that the others do not have."""
@@ -57,7 +56,7 @@ def merge(directories: Sequence[Path], output: Path) -> Merged:
             )
         given += source.variants
         notes += source.notes
-    files = {variant.path: _files(variant) for variant in given}
+    files = {variant.path: places_in(variant) for variant in given}
     _refuse_other_trees(here, given)
     chosen = _one_of_each((*here, *given), files)
     taken = [variant for variant in chosen if variant.path in files]
@@ -73,16 +72,6 @@ def merge(directories: Sequence[Path], output: Path) -> Merged:
         present=tuple(name for name in names if name not in changed),
         notes=(*notes, *_builders(chosen)),
     )
-
-
-def _files(variant: BuiltVariant) -> Mapping[str, Path]:
-    """The files of a variant by their paths in it, once they have been found to be as they were built."""
-
-    def place(file: LocalFile) -> tuple[str, Path]:
-        assert file.source is not None  # noqa: S101  (variants' files lie on disk)
-        return file.path.removeprefix(f"{BUILD}/{variant.name}/"), file.source
-
-    return dict(map(place, variant_files(variant, variant.path.parent)))
 
 
 def _sources(variant: BuiltVariant) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -22,7 +22,7 @@ from kernel_builder.config.reader import FILE_NAME
 from kernel_builder.config.settings import FILE_NAME as SETTINGS
 from kernel_builder.errors import BuildError, UsageError
 from kernel_builder.git import GitError
-from kernel_builder.hub.local import UploadSource, find_source, variant_files
+from kernel_builder.hub.local import UploadSource, find_source, places_in
 from kernel_builder.hub.plan import BUILD
 from kernel_builder.hub.remote import Remote
 from kernel_builder.toolchain.lock import LOCK_NAME
@@ -91,7 +91,8 @@ def rebuild(request: RebuildRequest, run: Run) -> Rebuilt:
     """
     with tempfile.TemporaryDirectory(prefix="kernel-builder-rebuild-") as scratch, ExitStack() as stack:
         source = _source(request, Path(scratch) / "published", run)
-        _read_all(source.variants)
+        # What somebody changed since is a different matter from another build: every file is held against its digest.
+        given = {variant.name: places_in(variant) for variant in source.variants}
         commit = _commit(source.variants)
         root = _repository(request, source, commit, run)
         tree = stack.enter_context(checked_out(commit, root, Path(scratch) / "tree", run))
@@ -104,7 +105,9 @@ def rebuild(request: RebuildRequest, run: Run) -> Rebuilt:
         return Rebuilt(
             commit=commit,
             outcome=outcome,
-            comparisons=tuple(_compared(variant, made / variant.name) for variant in source.variants),
+            comparisons=tuple(
+                _compared(one.name, given[one.name], places_in(one)) for one in variants_in(made) if one.name in given
+            ),
             notes=_notes(tree),
         )
 
@@ -151,12 +154,6 @@ def _fetched(repo: str, revision: str, patterns: Sequence[str], scratch: Path, r
             hint="a kernel's versions are branches: OWNER/NAME@v1",
         )
     return find_source(scratch / BUILD)
-
-
-def _read_all(variants: Sequence[BuiltVariant]) -> None:
-    """Hold every file against the digest. What somebody changed since is a different matter from another build."""
-    for variant in variants:
-        variant_files(variant, variant.path.parent)
 
 
 def _commit(variants: Sequence[BuiltVariant]) -> str:
@@ -210,28 +207,12 @@ def _build(
     return build(asked, run)
 
 
-def _compared(variant: BuiltVariant, made: Path) -> RebuiltVariant:
-    ours, theirs = _files(variant.path), _files(made)
-    found = [
-        FileDifference(path=path, lines=tuple(_lines(ours.get(path), theirs.get(path))))
-        for path in sorted({*ours, *theirs})
-    ]
-    return RebuiltVariant(variant=variant.name, files=len(ours), differences=tuple(one for one in found if one.lines))
-
-
-def _without_digests(metadata: FileDifference) -> FileDifference:
-    """The difference of metadata without the digests of files, which are known to differ."""
-    lines = tuple(line for line in metadata.lines if not line.startswith("digest.files."))
-    told = ("the digests of these files",) if len(lines) < len(metadata.lines) else ()
-    return replace(metadata, lines=(*told, *lines))
-
-
-def _files(folder: Path) -> dict[str, Path]:
-    """What a variant has, but for its signature, which nobody can make again."""
-    (variant,) = [one for one in variants_in(folder.parent) if one.path == folder]
-    files = variant_files(variant, folder.parent)
-    found = {file.path.removeprefix(f"{BUILD}/{variant.name}/"): file.source for file in files}
-    return {path: source for path, source in found.items() if source is not None and path != SIGNATURE}
+def _compared(name: str, ours: Mapping[str, Path], theirs: Mapping[str, Path]) -> RebuiltVariant:
+    paths = {*ours, *theirs} - {SIGNATURE}  # which nobody can make again
+    found = [FileDifference(path=path, lines=tuple(_lines(ours.get(path), theirs.get(path)))) for path in sorted(paths)]
+    return RebuiltVariant(
+        variant=name, files=len(ours.keys() - {SIGNATURE}), differences=tuple(one for one in found if one.lines)
+    )
 
 
 def _lines(one: Path | None, other: Path | None) -> Iterator[str]:
