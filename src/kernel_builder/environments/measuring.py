@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import select
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from kernel_builder.environments import inside
+from kernel_builder.environments.answering import AnsweringProcess
 from kernel_builder.errors import BuildError, MachineError, UsageError
-from kernel_builder.load import reaper
 
 _PROGRAM = Path(inside.__file__).with_name("bench_process.py")
 _PLOT = Path(inside.__file__).with_name("bench_plot.py")
@@ -31,7 +26,7 @@ class BenchProblemError(Exception):
     """What a benchmark could not do; the text says why, for people."""
 
 
-class BenchProcess:
+class BenchProcess(AnsweringProcess):
     """Measures what ``label`` names, with ``python`` in ``cwd`` and the variables ``environ``. ``log`` is a file for
     what the benchmarks write.
 
@@ -39,68 +34,22 @@ class BenchProcess:
     """
 
     def __init__(self, label: str, python: Path, *, environ: Mapping[str, str], cwd: Path, log: Path) -> None:
+        super().__init__([str(python), "-B", str(_PROGRAM)], environ=environ, cwd=cwd, log=log)
         self.label = label
-        self._log = log
-        self._received = b""
-        command = [sys.executable, "-I", "-S", "-B", reaper.__file__, str(python), "-B", str(_PROGRAM)]
-        with log.open("wb") as errors:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                cwd=cwd,
-                env=dict(environ),
-                start_new_session=True,  # Ctrl-C is for us to act on
-            )
-
-    def __enter__(self) -> BenchProcess:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
 
     def ask(self, task: str, **facts: object) -> Mapping[str, Any]:
         """Have it do ``task``; its answer.
 
         Raises :class:`BenchProblemError` for what it could not do, :class:`BuildError` when it ended.
         """
-        streams = self._process.stdin, self._process.stdout
-        if streams[0] is None or streams[1] is None:
-            raise self._ended()
-        try:
-            streams[0].write((json.dumps({"do": task, **facts}) + "\n").encode())
-            streams[0].flush()
-        except OSError as error:
-            raise self._ended() from error
-        answer: Mapping[str, Any] = json.loads(self._line(streams[1].fileno()))
+        self._send({"do": task, **facts})
+        answer: Mapping[str, Any] = self._receive(_SECONDS, _STEP)
         if "problem" in answer:
             raise BenchProblemError(str(answer["problem"]))
         return answer
 
-    def _line(self, stream: int) -> bytes:
-        deadline = time.monotonic() + _SECONDS
-        while b"\n" not in self._received:
-            if not select.select([stream], [], [], _STEP)[0]:
-                if time.monotonic() > deadline:
-                    raise BuildError(f"{self.label} did not end within {_SECONDS:g} s; nothing was measured")
-                continue
-            data = os.read(stream, 1 << 16)
-            if not data:
-                raise self._ended()
-            self._received += data
-        line, _, self._received = self._received.partition(b"\n")
-        return line
+    def _too_slow(self, seconds: float) -> BuildError:
+        return BuildError(f"{self.label} did not end within {seconds:g} s; nothing was measured")
 
     def _ended(self) -> BuildError:
         with contextlib.suppress(subprocess.TimeoutExpired):
