@@ -146,16 +146,13 @@ class CxxLibraries:
         )
 
     def _archives(self) -> tuple[DebianArchive, ...]:
-        mirror = self.settings.debian_mirror
         return open_archives(
-            mirror.address if mirror is not None else None,
-            self.settings.debian_keyring,
+            self.settings,
             self.transport,
             machine=self.machine,
             component=MAIN,
             downloads=self.downloads,
             environ=self.environ,
-            expires=self.settings.debian_expires,
         )
 
     def _fill(self, archive: DebianArchive, packages: Sequence[DebPackage], into: Path) -> Sequence[Artefact]:

@@ -30,7 +30,7 @@ from kernel_builder.store.archive import Select, unpack
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.download import OnBytes, Site, kept_download, safe_path
 from kernel_builder.store.transport import NotFoundError, Transport
-from kernel_builder.toolchain.settings import DEBIAN, FurtherRepository
+from kernel_builder.toolchain.settings import DEBIAN, FurtherRepository, ToolchainSettings
 
 KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
@@ -210,26 +210,23 @@ def find_keyring(named: Path | None = None) -> Path:
 
 
 def open_archives(
-    mirror: str | Path | None,
-    keyring: Path | None,
+    settings: ToolchainSettings,
     transport: Transport,
     *,
     machine: str,
     component: str,
     downloads: Path,
     environ: Mapping[str, str],
-    expires: bool = True,
 ) -> tuple[DebianArchive, ...]:
-    """One ``component`` of ``mirror``, or of every mirror that apt uses, for ``machine``.
+    """One ``component`` of the mirror that the settings name, else of every one that apt uses, for ``machine``.
 
-    ``keyring`` is a file with keys (``None``: where Debian's package puts them); unless ``expires``, an index that is
-    too old is taken, too. Raises :class:`ToolchainError` without
-    mirror or keys.
+    Raises :class:`ToolchainError` without mirror or keys.
     """
-    mirrors: Sequence[str | Path] = apt_mirrors() if mirror is None else (mirror,)
+    mirror = settings.debian_mirror
+    mirrors: Sequence[str | Path] = apt_mirrors() if mirror is None else (mirror.address,)
     if not mirrors:
         raise ToolchainError("apt has no mirror of Debian here, and kernel-builder.toml sets none ([debian] mirror)")
-    found = find_keyring(keyring)
+    found = find_keyring(settings.debian_keyring)
     return tuple(
         DebianArchive(
             address,
@@ -239,7 +236,7 @@ def open_archives(
             component=component,
             downloads=downloads,
             environ=environ,
-            expires=expires,
+            expires=settings.debian_expires,
         )
         for address in mirrors
     )
@@ -307,12 +304,12 @@ class DebianArchive:
 
     def find_all(self, packages: Sequence[str], suite: str) -> tuple[DebPackage, ...]:
         """:meth:`find` for several packages, out of one reading of the index."""
-        index = packages_in(self._packages(suite, self._release(suite)), packages)
+        index = self._index_of(packages, suite)
         return tuple(self._find_in(index, package, suite) for package in packages)
 
     def look_for(self, packages: Sequence[str], suite: str) -> Mapping[str, DebPackage | str]:
         """:meth:`find_all`, with the reason in the place of a package that is not there."""
-        index = self._packages(suite, self._release(suite))
+        index = self._index_of(packages, suite)
         found: dict[str, DebPackage | str] = {}
         for package in packages:
             try:
@@ -320,6 +317,9 @@ class DebianArchive:
             except ToolchainError as error:
                 found[package] = error.message
         return found
+
+    def _index_of(self, packages: Sequence[str], suite: str) -> str:
+        return packages_in(self._packages(suite, self._release(suite)), packages)
 
     def _find_in(self, index: str, package: str, suite: str) -> DebPackage:
         try:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 from kernel_builder.errors import ToolchainError
 from kernel_builder.store.artefact import Artefact
@@ -42,6 +43,14 @@ class PackageComponents:
         self._downloads = downloads
         self._environ = environ
         self._found: dict[str, DebPackage | str] = {}
+
+    @classmethod
+    def opened(cls, opening: Opening) -> Self | None:
+        """The repository that ``opening`` is for; ``None`` when it is for another kind of source."""
+        if opening.repository is None:
+            return None
+        transport = opening.transport(opening.repository.place, False)
+        return cls(opening.repository, transport, opening.downloads, opening.environ)
 
     @property
     def label(self) -> str:
@@ -134,11 +143,3 @@ class PackageComponents:
                     f"{package.name} {package.version} has no {library.member}, which kernels are linked with"
                 )
             write_table(tree.into, library.soname, read_local_symbols(path, leading=library.leading)[1])
-
-
-def open_packages(opening: Opening) -> PackageComponents | None:
-    """The repository that ``opening`` is for; ``None`` when it is for another kind of source."""
-    if opening.repository is None:
-        return None
-    transport = opening.transport(opening.repository.place, False)
-    return PackageComponents(opening.repository, transport, opening.downloads, opening.environ)

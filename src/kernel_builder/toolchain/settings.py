@@ -108,6 +108,12 @@ class ToolchainSettings:
     host_compiler: HostChoice = HostChoice.AUTO
     requires: tuple[str, ...] = ()
 
+    @property
+    def debian_facts(self) -> str:
+        """All that decides what Debian's packages are."""
+        facts = (self.debian_mirror, self.debian_suites, self.debian_keyring, self.debian_expires)
+        return f"{DEBIAN} {' '.join(map(str, facts))}"
+
 
 _INDEX = Table(
     name="[index]",

@@ -72,16 +72,13 @@ class CudaDebian:
     @cached_property
     def _archives(self) -> tuple[DebianArchive, ...]:
         """The mirror that the user names, or apt's. Raises :class:`ToolchainError` without mirror or keys."""
-        mirror = self._settings.debian_mirror
         return open_archives(
-            mirror.address if mirror is not None else None,
-            self._settings.debian_keyring,
+            self._settings,
             self._transport,
             machine=build_machine(),
             component=NON_FREE,
             downloads=self._downloads,
             environ=self._environ,
-            expires=self._settings.debian_expires,
         )
 
     def _package(self, cuda: str) -> DebPackage | str:

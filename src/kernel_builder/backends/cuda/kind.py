@@ -53,9 +53,7 @@ class CudaToolkit:
         if opening.name == DEBIAN:
             transport = opening.transport(settings.debian_mirror, False)
             source = CudaDebian(settings, transport, opening.downloads, opening.environ)
-            facts = f"{DEBIAN} {settings.debian_mirror} {settings.debian_suites} {settings.debian_keyring}"
-            facts += f" {settings.debian_expires}"
-            return OpenedSource(source=source, facts=facts)
+            return OpenedSource(source=source, facts=settings.debian_facts)
         if opening.name == LOCAL:
             return OpenedSource(source=LocalCuda(opening.environ, settings.toolkits), facts="", at_hand=True)
         return None

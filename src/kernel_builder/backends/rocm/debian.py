@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kernel_builder.backends.rocm.layout import LIBRARIES
-from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
+from kernel_builder.errors import ToolchainError
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.cache import require_space
 from kernel_builder.store.transport import Transport
@@ -113,16 +113,13 @@ class RocmDebian:
     @cached_property
     def _archives(self) -> tuple[DebianArchive, ...]:
         """The mirror that the user names, or apt's. Raises :class:`ToolchainError` without mirror or keys."""
-        mirror = self._settings.debian_mirror
         return open_archives(
-            mirror.address if mirror is not None else None,
-            self._settings.debian_keyring,
+            self._settings,
             self._transport,
             machine=build_machine(),
             component=MAIN,
             downloads=self._downloads,
             environ=self._environ,
-            expires=self._settings.debian_expires,
         )
 
     def offers(self, components: Sequence[Component], version: str, machine: Machine) -> Mapping[str, Taken | Refused]:
@@ -241,6 +238,3 @@ def _member(name: str) -> str | None:
         return f"lib/llvm/{program['path']}"
     header = _HEADER.fullmatch(name)
     return None if header is None else header["path"]
-
-
-__all__ = ["NOT_A_RELEASE", "PACKAGES", "IntegrityError", "NetworkError", "RocmDebian"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from kernel_builder.backends.rocm.debian import NOT_A_RELEASE, RocmDebian
 from kernel_builder.backends.rocm.layout import CLANG, WRAPPERS, find_layout, write_wrappers
 from kernel_builder.backends.rocm.local import RocmLocal, find_toolkits
-from kernel_builder.backends.rocm.packages import open_rocm_packages
+from kernel_builder.backends.rocm.packages import RocmPackages
 from kernel_builder.backends.rocm.therock import CORE, DEVEL, IN_CORE, RocmWheels
 from kernel_builder.backends.rocm.torch import RocmTorch
 from kernel_builder.config.backends import Backend
@@ -46,7 +46,7 @@ class RocmToolkit:
     def open(self, opening: Opening) -> OpenedSource | None:
         """See :class:`~kernel_builder.toolchain.kinds.ToolkitKind`."""
         settings = opening.settings
-        packages = open_rocm_packages(opening)
+        packages = RocmPackages.opened(opening)
         if packages is not None:
             return OpenedSource(source=packages, facts="")
         if opening.index is not None:
@@ -55,8 +55,7 @@ class RocmToolkit:
             source = RocmDebian(
                 settings, opening.transport(settings.debian_mirror, False), opening.downloads, opening.environ
             )
-            facts = f"{DEBIAN} {settings.debian_mirror} {settings.debian_suites} {settings.debian_keyring}"
-            return OpenedSource(source=source, facts=f"{facts} {settings.debian_expires} {settings.usual}")
+            return OpenedSource(source=source, facts=f"{settings.debian_facts} {settings.usual}")
         if opening.name == LOCAL:
             return OpenedSource(source=RocmLocal(opening.environ, settings.toolkits), facts="", at_hand=True)
         return None

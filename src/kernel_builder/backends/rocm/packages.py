@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 from kernel_builder.toolchain.choice import Refused, Taken
-from kernel_builder.toolchain.kinds import Opening
 from kernel_builder.toolchain.packages import PackageComponents
 from kernel_builder.toolchain.recipe import Component
 from kernel_builder.variants.names import Machine
@@ -42,11 +41,3 @@ class RocmPackages(PackageComponents):
             f"it is of ROCm {found}" if found else f"its version, {artefact.version}, does not name a release of ROCm"
         )
         return Refused(part=answer.part, source=self.label, candidate=artefact.filename, reason=reason)
-
-
-def open_rocm_packages(opening: Opening) -> RocmPackages | None:
-    """The repository that ``opening`` is for; ``None`` when it is for another kind of source."""
-    if opening.repository is None:
-        return None
-    transport = opening.transport(opening.repository.place, False)
-    return RocmPackages(opening.repository, transport, opening.downloads, opening.environ)

@@ -16,7 +16,7 @@ from kernel_builder.toolchain.choice import Taken
 from kernel_builder.toolchain.kinds import Device, Installed, OpenedSource, Opening
 from kernel_builder.toolchain.link_tables import EXPORTS
 from kernel_builder.toolchain.model import Toolkit, ToolkitSdk
-from kernel_builder.toolchain.packages import open_packages
+from kernel_builder.toolchain.packages import PackageComponents
 from kernel_builder.toolchain.programs import answer_of, ask
 from kernel_builder.toolchain.recipe import Component, ToolkitRecipe, default_recipe
 from kernel_builder.toolchain.settings import LOCAL, ToolchainSettings
@@ -43,7 +43,7 @@ class OneapiToolkit:
 
     def open(self, opening: Opening) -> OpenedSource | None:
         """See :class:`~kernel_builder.toolchain.kinds.ToolkitKind`."""
-        packages = open_packages(opening)
+        packages = PackageComponents.opened(opening)
         if packages is not None:
             return OpenedSource(source=packages, facts="")
         if opening.name == LOCAL:
