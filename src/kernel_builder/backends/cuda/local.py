@@ -1,8 +1,4 @@
-"""CUDA toolkits that are installed on this machine.
-
-They are used where they lie. The store holds only what is made from them (tables of names), under a key that follows
-the identity of their files, so that an update in place is noticed.
-"""
+"""CUDA toolkits that are installed on this machine: where they are, and what they have."""
 
 from __future__ import annotations
 
@@ -17,20 +13,13 @@ from pathlib import Path
 
 from kernel_builder.backends.cuda.identity import compiler_identity
 from kernel_builder.errors import ToolchainError
-from kernel_builder.store.artefact import Artefact, ArtefactKind
-from kernel_builder.toolchain.choice import (
-    Refused,
-    Taken,
-    ToolkitTree,
-    whole_files,
-)
+from kernel_builder.toolchain.choice import Refused, Taken
 from kernel_builder.toolchain.host import build_machine
-from kernel_builder.toolchain.link_tables import read_local_symbols, write_table
+from kernel_builder.toolchain.local_toolkits import FindLibrary, LocalComponents
 from kernel_builder.toolchain.programs import ask
 from kernel_builder.toolchain.recipe import Component
+from kernel_builder.toolchain.settings import LOCAL
 from kernel_builder.variants.names import Machine
-
-LABEL = "local"
 
 _PROBE_SECONDS = 30
 _PROGRAMS = ("nvcc", "cudafe++", "fatbinary", "ptxas", "cicc")
@@ -128,17 +117,17 @@ def find_toolkits(
         seen.add(nvcc.resolve())
         answer = _inspect(nvcc, environ)
         if isinstance(answer, str):
-            refused.append(Refused(part="nvcc", source=LABEL, candidate=str(nvcc), reason=answer))
+            refused.append(Refused(part="nvcc", source=LOCAL, candidate=str(nvcc), reason=answer))
         elif answer.release not in found:
             found[answer.release] = answer
         elif found[answer.release].lacking and not answer.lacking:
             partial = found[answer.release]
             reason = f"it has no {', '.join(partial.lacking)}"
-            refused.append(Refused(part="nvcc", source=LABEL, candidate=str(partial.nvcc), reason=reason))
+            refused.append(Refused(part="nvcc", source=LOCAL, candidate=str(partial.nvcc), reason=reason))
             found[answer.release] = answer
         elif answer.root != found[answer.release].root:
             reason = f"{found[answer.release].root} also has CUDA {answer.release} and comes first"
-            refused.append(Refused(part="nvcc", source=LABEL, candidate=str(nvcc), reason=reason))
+            refused.append(Refused(part="nvcc", source=LOCAL, candidate=str(nvcc), reason=reason))
     return tuple(found.values()), tuple(refused)
 
 
@@ -171,11 +160,8 @@ def _ask(nvcc: Path, environ: Mapping[str, str], *arguments: str) -> str:
     return answer.stdout + answer.stderr
 
 
-class LocalCuda:
+class LocalCuda(LocalComponents):
     """CUDA toolkits on this machine. A :class:`~kernel_builder.toolchain.choice.ComponentSource`."""
-
-    label = LABEL
-    whole = True
 
     def __init__(self, environ: Mapping[str, str], folders: Sequence[Path] = ()) -> None:
         self._environ = environ
@@ -217,32 +203,10 @@ class LocalCuda:
             for library in component.libraries:
                 if toolkit.library(library.soname) is None:
                     return self._refuse(component, str(toolkit.root), f"it has no {library.soname}")
-        artefact = Artefact(
-            name=component.name,
-            version=toolkit.version,
-            filename=f"cuda-{toolkit.release}",
-            kind=ArtefactKind.LOCAL,
-            sha256=toolkit.identity,
-            source=LABEL,
-        )
-        return Taken(part=component.name, source=LABEL, artefact=artefact, root=toolkit.root)
+        return self._take(component, toolkit.version, f"cuda-{toolkit.release}", toolkit.identity, toolkit.root)
 
-    def _refuse(self, component: Component, candidate: str, reason: str) -> Refused:
-        return Refused(part=component.name, source=LABEL, candidate=candidate, reason=reason)
-
-    def weigh(self, parts: Sequence[tuple[Component, Taken]], scratch: Path) -> Mapping[str, int]:  # noqa: ARG002
-        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`."""
-        return whole_files(parts)
-
-    def fill(self, parts: Sequence[tuple[Component, Taken]], tree: ToolkitTree) -> Sequence[Artefact]:
-        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`: tables alone."""
-        toolkit = self.toolkit(tree.version)
+    def _libraries(self, version: str) -> FindLibrary:
+        toolkit = self.toolkit(version)
         if toolkit is None:
-            raise ToolchainError(f"CUDA {tree.version} was on this machine, but no longer is")
-        tree.progress.expect(0)
-        for component, _ in parts:
-            for library in component.libraries:
-                path = toolkit.library(library.soname)
-                if path is not None:
-                    write_table(tree.into, library.soname, read_local_symbols(path, leading=library.leading)[1])
-        return [taken.artefact for _, taken in parts]
+            raise ToolchainError(f"CUDA {version} was on this machine, but no longer is")
+        return lambda library, _: toolkit.library(library.soname)

@@ -1,8 +1,4 @@
-"""ROCm toolkits that are installed on this machine, used where they lie.
-
-The store holds what is made from them (tables of names, the programs that start them), under a key that follows the
-identity of their files, so that an update in place is noticed.
-"""
+"""ROCm toolkits that are installed on this machine: where they are, and what they have."""
 
 from __future__ import annotations
 
@@ -13,11 +9,10 @@ from pathlib import Path
 
 from kernel_builder.backends.rocm.layout import RocmLayout, find_layout, hip_version
 from kernel_builder.errors import ToolchainError
-from kernel_builder.store.artefact import Artefact, ArtefactKind
-from kernel_builder.toolchain.choice import Refused, Taken, ToolkitTree, whole_files
+from kernel_builder.toolchain.choice import Refused, Taken
 from kernel_builder.toolchain.host import build_machine
 from kernel_builder.toolchain.identity import tree_identity
-from kernel_builder.toolchain.link_tables import read_local_symbols, write_table
+from kernel_builder.toolchain.local_toolkits import FindLibrary, LocalComponents
 from kernel_builder.toolchain.recipe import Component
 from kernel_builder.toolchain.settings import LOCAL
 from kernel_builder.variants.names import Machine
@@ -122,11 +117,8 @@ def _release_file(root: Path) -> str | None:
     return text if len(numbers) >= 2 and all(number.isdecimal() for number in numbers) else None
 
 
-class RocmLocal:
+class RocmLocal(LocalComponents):
     """ROCm on this machine. A :class:`~kernel_builder.toolchain.choice.ComponentSource`."""
-
-    label = LOCAL
-    whole = True
 
     def __init__(self, environ: Mapping[str, str], folders: Sequence[Path] = ()) -> None:
         self._environ = environ
@@ -159,33 +151,10 @@ class RocmLocal:
         for library in component.libraries:
             if toolkit.library(library.soname) is None:
                 return self._refuse(component, str(toolkit.root), f"it has no {library.soname}")
-        artefact = Artefact(
-            name=component.name,
-            version=toolkit.version,
-            filename=f"rocm-{toolkit.release}",
-            kind=ArtefactKind.LOCAL,
-            sha256=toolkit.identity,
-            source=LOCAL,
-        )
-        return Taken(part=component.name, source=LOCAL, artefact=artefact, root=toolkit.root)
+        return self._take(component, toolkit.version, f"rocm-{toolkit.release}", toolkit.identity, toolkit.root)
 
-    def _refuse(self, component: Component, candidate: str, reason: str) -> Refused:
-        return Refused(part=component.name, source=LOCAL, candidate=candidate, reason=reason)
-
-    def weigh(self, parts: Sequence[tuple[Component, Taken]], scratch: Path) -> Mapping[str, int]:  # noqa: ARG002
-        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`."""
-        return whole_files(parts)
-
-    def fill(self, parts: Sequence[tuple[Component, Taken]], tree: ToolkitTree) -> Sequence[Artefact]:
-        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`: tables alone."""
-        toolkit = self._toolkits[0].get(tree.version)
+    def _libraries(self, version: str) -> FindLibrary:
+        toolkit = self._toolkits[0].get(version)
         if toolkit is None:
-            raise ToolchainError(f"ROCm {tree.version} was on this machine, but no longer is")
-        tree.progress.expect(0)
-        for component, _ in parts:
-            for library in component.libraries:
-                path = toolkit.library(library.soname)
-                if path is not None:
-                    symbols = read_local_symbols(path, leading=library.leading)[1]
-                    write_table(tree.into, library.soname, symbols)
-        return [taken.artefact for _, taken in parts]
+            raise ToolchainError(f"ROCm {version} was on this machine, but no longer is")
+        return lambda library, _: toolkit.library(library.soname)

@@ -1,8 +1,4 @@
-"""Intel's oneAPI compilers that are installed on this machine.
-
-They are used where they lie. The store holds only what is made from them (tables of names), under a key that follows
-the identity of their files, so that an update in place is noticed.
-"""
+"""Intel's oneAPI compilers that are installed on this machine: where they are, and what they have."""
 
 from __future__ import annotations
 
@@ -15,13 +11,12 @@ from functools import cached_property
 from pathlib import Path
 
 from kernel_builder.errors import ToolchainError
-from kernel_builder.store.artefact import Artefact, ArtefactKind
-from kernel_builder.toolchain.choice import Refused, Taken, ToolkitTree, whole_files
+from kernel_builder.toolchain.choice import Refused, Taken
 from kernel_builder.toolchain.host import build_machine
 from kernel_builder.toolchain.identity import tree_identity
-from kernel_builder.toolchain.link_tables import read_local_symbols, write_table
+from kernel_builder.toolchain.local_toolkits import FindLibrary, LocalComponents
 from kernel_builder.toolchain.programs import ask
-from kernel_builder.toolchain.recipe import Component
+from kernel_builder.toolchain.recipe import Component, LibraryRecipe
 from kernel_builder.toolchain.settings import LOCAL
 from kernel_builder.variants.names import Machine
 
@@ -108,11 +103,8 @@ def _inspect(compiler: Path, environ: Mapping[str, str]) -> LocalOneapi | str:
     return LocalOneapi(root=root, compiler=root / "bin" / COMPILER, release=release, version=version)
 
 
-class LocalOneapiComponents:
+class LocalOneapiComponents(LocalComponents):
     """Compilers on this machine. A :class:`~kernel_builder.toolchain.choice.ComponentSource`."""
-
-    label = LOCAL
-    whole = True
 
     def __init__(self, environ: Mapping[str, str], folders: Sequence[Path] = (), *, standard: Path = _STANDARD) -> None:
         self._environ = environ
@@ -169,31 +161,12 @@ class LocalOneapiComponents:
         path = Path(program)
         return self._take(component, "0", OFFLINE_COMPILER, tree_identity([path.resolve()], []), path.parent)
 
-    def _take(self, component: Component, version: str, filename: str, identity: str, root: Path) -> Taken:
-        artefact = Artefact(
-            name=component.name,
-            version=version,
-            filename=filename,
-            kind=ArtefactKind.LOCAL,
-            sha256=identity,
-            source=LOCAL,
-        )
-        return Taken(part=component.name, source=LOCAL, artefact=artefact, root=root)
+    def _libraries(self, version: str) -> FindLibrary:  # noqa: ARG002  (each part says where it lies)
+        return _library_of
 
-    def _refuse(self, component: Component, candidate: str, reason: str) -> Refused:
-        return Refused(part=component.name, source=LOCAL, candidate=candidate, reason=reason)
 
-    def weigh(self, parts: Sequence[tuple[Component, Taken]], scratch: Path) -> Mapping[str, int]:  # noqa: ARG002
-        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`."""
-        return whole_files(parts)
-
-    def fill(self, parts: Sequence[tuple[Component, Taken]], tree: ToolkitTree) -> Sequence[Artefact]:
-        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`: tables alone."""
-        tree.progress.expect(0)
-        for component, taken in parts:
-            for library in component.libraries:
-                path = (taken.root or Path()) / library.member
-                if not path.is_file():
-                    raise ToolchainError(f"{path} was on this machine, but no longer is")
-                write_table(tree.into, library.soname, read_local_symbols(path, leading=library.leading)[1])
-        return [taken.artefact for _, taken in parts]
+def _library_of(library: LibraryRecipe, taken: Taken) -> Path:
+    path = (taken.root or Path()) / library.member
+    if not path.is_file():
+        raise ToolchainError(f"{path} was on this machine, but no longer is")
+    return path
