@@ -76,8 +76,7 @@ class CompiledVariant:
             context.layout, self.places, ops_id=linked_as, unique=unique, cxx11_abi=self._cxx11_abi
         )
         archs = tuple(str(one) for entry in effective for one in entry.effective)
-        by_project = self.toolchain.by_project
-        for part in by_project:
+        for part in self.toolchain.by_project:
             self.remarks.note(str(part))
         self._tell_trial()
         return VariantPlan(
@@ -94,7 +93,6 @@ class CompiledVariant:
                 self.kept.backend,
                 self.identity,
                 archs=archs,
-                by_project=by_project,
                 left_out=left_out(effective),
                 toolchain=self.toolchain,
                 build_type=self.build_type,

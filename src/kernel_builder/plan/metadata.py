@@ -15,7 +15,7 @@ from kernel_builder.config.model import KernelDependency, Project
 from kernel_builder.config.settings import FILE_NAME
 from kernel_builder.project.identity import Identity
 from kernel_builder.project.inputs import source_record
-from kernel_builder.toolchain.model import ProjectPart, Toolchain
+from kernel_builder.toolchain.model import Toolchain
 from kernel_builder.variants.build_type import RELEASE, BuildType
 
 
@@ -31,7 +31,6 @@ def _unique(items: Iterable[str]) -> list[str]:
 
 def provenance(
     identity: Identity,
-    by_project: tuple[ProjectPart, ...] = (),
     slim: Headers | None = None,
     left_out: tuple[str, ...] = (),
     toolchain: Toolchain | None = None,
@@ -40,17 +39,17 @@ def provenance(
     """Who built it and from which commit; without a commit there is no ``kernel`` entry (contract 4.3).
 
     ``sources`` tell whether a build is one of the sources beside it. What it was compiled with comes from the builder's
-    own sources, but for the parts ``by_project``, whose source the project named. ``slim`` is that of :func:`describe`.
-    ``partial`` is there where the architectures ``left_out`` are not, ``trial`` where what ``toolchain`` compiles must
-    not be published, ``framework-headers`` where these were made of those of another build, ``build-type`` where
-    ``build_type`` is no release. Readers pass over keys that they do not know (contract 4.1).
+    own sources, but for the parts of ``toolchain`` whose source the project named. ``slim`` is that of
+    :func:`describe`. ``partial`` is there where the architectures ``left_out`` are not, ``trial`` where what
+    ``toolchain`` compiles must not be published, ``framework-headers`` where these were made of those of another build,
+    ``build-type`` where ``build_type`` is no release. Readers pass over keys that they do not know (contract 4.1).
     """
     document: dict[str, object] = {"kernel-builder": {"version": __version__}}
     if identity.commit is not None:
         document["kernel"] = {"commit": identity.commit, "dirty": identity.dirty}
     document["sources"] = source_record(identity.sources)
-    if by_project:
-        document["toolchain"] = [{**asdict(part), "named-by": FILE_NAME} for part in by_project]
+    if toolchain is not None and toolchain.by_project:
+        document["toolchain"] = [{**asdict(part), "named-by": FILE_NAME} for part in toolchain.by_project]
     if slim is not None:
         document["headers"] = slim.value
     if left_out:
@@ -70,7 +69,6 @@ def describe(
     identity: Identity,
     *,
     archs: tuple[str, ...] = (),
-    by_project: tuple[ProjectPart, ...] = (),
     slim: Headers | None = None,
     left_out: tuple[str, ...] = (),
     toolchain: Toolchain | None = None,
@@ -78,7 +76,7 @@ def describe(
 ) -> dict[str, object]:
     """The document for ``backend``, in the contract's key order, without its digest.
 
-    ``archs`` are what the variant has device code for; none means 'unknown'. ``by_project`` is that of its toolchain.
+    ``archs`` are what the variant has device code for; none means 'unknown'.
     ``slim`` says how slim headers were used, if they were, ``left_out`` what sections are compiled for in a whole
     build, but not in this one. ``toolchain`` is what it was compiled with, ``build_type`` what it is built for.
     """
@@ -98,5 +96,5 @@ def describe(
     document["python-depends"] = _unique([*project.python_depends, *(options.python_depends if options else ())])
     document["kernel-depends"] = [_dependency(dependency) for dependency in dict.fromkeys(dependencies)]
     document["backend"] = {"type": backend.value, **({"archs": names} if names else {})}
-    document["provenance"] = provenance(identity, by_project, slim, left_out, toolchain, build_type)
+    document["provenance"] = provenance(identity, slim, left_out, toolchain, build_type)
     return document
