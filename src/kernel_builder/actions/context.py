@@ -115,6 +115,10 @@ class Context:
             trees.append(Tree(name="python", identity=toolchain.python.identity, root=toolchain.python.include))
         return tuple(trees)
 
+    def trees_named(self, *names: str) -> tuple[Tree, ...]:
+        """Those of :meth:`trees` that have one of these names."""
+        return tuple(tree for tree in self.trees() if tree.name in names)
+
     def word(self, path: Path) -> str:
         """The word for ``path``, wherever it lies."""
         names = (library.name for library in self.toolchain.libraries)

@@ -39,7 +39,7 @@ def apple_target(context: Context) -> list[str]:
 
 def apple_trees(context: Context) -> tuple[Tree, ...]:
     """The SDK, for actions that read nothing else; nothing for systems without one."""
-    return tuple(tree for tree in context.trees() if tree.name == "sdk")
+    return context.trees_named("sdk")
 
 
 def definitions(context: Context, source: str, backend_definitions: tuple[str, ...]) -> list[str]:
@@ -319,7 +319,7 @@ def _link_for_linux(context: Context, objects: tuple[str, ...], library: Path, f
         tools=(context.cxx,),
         # What is linked comes from the same places as the headers.
         trees=(
-            *(tree for tree in context.trees() if tree.name in {toolchain.framework.kind.value, "toolkit"}),
+            *context.trees_named(toolchain.framework.kind.value, "toolkit"),
             Tree(name="glibc", identity=word(sysroot.libraries)),
         ),
     )

@@ -642,11 +642,16 @@ _SHT_SYMTAB = 2
 _GLOBAL = 1
 
 
-def object_names(data: Buffer) -> ObjectNames:
-    """The names of an object file that a compiler made. Raises :class:`ElfError` for anything else."""
+def _all_symbols(data: Buffer) -> tuple[NamedSection | None, NamedSection | None]:
+    """The sections with all symbols, local ones included, and with their names, as far as there are such."""
     sections = named_sections(data)
     table = next((one for one in sections if one.kind == _SHT_SYMTAB), None)
-    strings = next((one for one in sections if one.name == ".strtab"), None)
+    return table, next((one for one in sections if one.name == ".strtab"), None)
+
+
+def object_names(data: Buffer) -> ObjectNames:
+    """The names of an object file that a compiler made. Raises :class:`ElfError` for anything else."""
+    table, strings = _all_symbols(data)
     if table is None or strings is None:
         raise ElfError("it has no table of symbols")
     text = bytes(data[strings.offset : strings.offset + strings.size])
@@ -671,9 +676,7 @@ def functions(data: Buffer) -> Iterator[tuple[str, bytes]]:
     stripped. Raises :class:`ElfError` for tables that lead out of the file.
     """
     image = _Image(data)
-    sections = named_sections(data)
-    table = next((one for one in sections if one.kind == _SHT_SYMTAB), None)
-    strings = next((one for one in sections if one.name == ".strtab"), None)
+    table, strings = _all_symbols(data)
     if table is None or strings is None:
         return
     for index in range(table.size // _SYM.size):

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_builder.artifact.built import BuiltVariant
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import BuildFolder, SourceTree, VariantDir, join
@@ -554,7 +553,7 @@ def provenance(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
 @checks(VariantDir, PARTIAL)
 def whole(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
     """Whether architectures were left out."""
-    left_out = BuiltVariant(path=variant.path, metadata=variant.metadata or {}).left_out
+    left_out = variant.built.left_out
     if left_out:
         yield PARTIAL.at(
             _place(variant),
@@ -568,7 +567,7 @@ def whole(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
 @checks(VariantDir, TRIAL)
 def tried(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
     """Whether it was built to be tried alone."""
-    reason = BuiltVariant(path=variant.path, metadata=variant.metadata or {}).trial
+    reason = variant.built.trial
     if reason:
         said = f"built to be tried, not to be published: {printable(reason)}"
         yield TRIAL.at(_place(variant), said, symbol="provenance.trial", line=_line_of(variant, "trial"))
@@ -605,7 +604,7 @@ def _stale(
     source: SourceTree | None, folder: Path, variants: Sequence[VariantDir], settings: Settings
 ) -> Iterator[Finding]:
     project = source.project if source is not None else None
-    built = {variant: BuiltVariant(path=variant.path, metadata=variant.metadata or {}) for variant in variants}
+    built = {variant: variant.built for variant in variants}
     if project is None or settings.sources_of is None or not any(one.sources for one in built.values()):
         return
     now = settings.sources_of(project, folder)

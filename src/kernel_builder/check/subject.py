@@ -452,9 +452,14 @@ class VariantDir:
         return self._metadata[0]
 
     @property
+    def built(self) -> BuiltVariant:
+        """It as a build, with whatever its metadata says."""
+        return BuiltVariant(path=self.path, metadata=self.metadata or {})
+
+    @property
     def build_type(self) -> BuildType:
         """What it says that it was built for."""
-        return BuiltVariant(path=self.path, metadata=self.metadata or {}).build_type
+        return self.built.build_type
 
     @property
     def metadata_error(self) -> str | None:

@@ -175,7 +175,7 @@ class Contents:
             if known is not None and known.stamp == shown:
                 return known.digest
             read_at = time.time_ns()
-            digest = self._digest(path, Path(path).read_bytes()) if self._is_text(path) else file_digest(Path(path))
+            digest = source_digest(Path(path).read_bytes()) if self._is_text(path) else file_digest(Path(path))
         except (OSError, ValueError):  # a name with a zero byte names no file
             return None
         with self._lock:

@@ -131,7 +131,7 @@ def _hipify_action(context: Context, units: tuple[Unit, ...]) -> Action:
         log=word(layout.log_for("hipify")),
         memory=_SMALL,
         tools=tools,
-        trees=tuple(tree for tree in context.trees() if tree.name == torch.kind.value),
+        trees=context.trees_named(torch.kind.value),
     )
 
 
@@ -206,10 +206,7 @@ class _Source:
         """All code in one file, as clang's driver would bundle it. The host has an empty part in it."""
         context, unit, word = self._context, self._unit, self._context.places.word
         made = word(self._folder / f"{PurePosixPath(unit.source).stem}.hipfb")
-        targets = [
-            "host-x86_64-unknown-linux-gnu-",
-            *(f"hipv4-amdgcn-amd-amdhsa--{one}" for one in self._architectures),
-        ]
+        targets = [_HOST_TARGET, *(f"{_DEVICE_TARGET}{one}" for one in self._architectures)]
         asked = [flag for flag in self._flags if flag in _COMPRESS | _PLAIN]
         command = (
             tool_word(self._bundler),
@@ -232,7 +229,7 @@ class _Source:
             log=word(context.layout.log_for(f"{unit.source}.bundle")),
             memory=_SMALL,
             tools=(self._bundler,),
-            trees=tuple(tree for tree in context.trees() if tree.name == "toolkit"),
+            trees=context.trees_named("toolkit"),
         )
 
 

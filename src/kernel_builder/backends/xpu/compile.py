@@ -217,6 +217,6 @@ class SyclCompiler:
             log=word(layout.log_for("device-code")),
             memory=_LINK_MEMORY,
             tools=(icpx,),
-            trees=tuple(tree for tree in context.trees() if tree.name == "toolkit"),
+            trees=context.trees_named("toolkit"),
         )
         return UnitActions(actions=(action,), objects=action.outputs)
