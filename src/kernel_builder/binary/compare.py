@@ -164,11 +164,11 @@ def _short(value: object) -> str:
 
 
 def _texts(one: bytes, other: bytes) -> list[str] | None:
+    if b"\0" in one or b"\0" in other:
+        return None
     try:
         before, after = one.decode("utf-8").splitlines(), other.decode("utf-8").splitlines()
     except UnicodeDecodeError:
-        return None
-    if "\0" in one.decode("utf-8") or "\0" in other.decode("utf-8"):
         return None
     for number, (ours, theirs) in enumerate(zip(before, after, strict=False), start=1):
         if ours != theirs:
