@@ -27,12 +27,10 @@ from kernel_builder.actions.host import (
 from kernel_builder.actions.model import Action, ActionKind, GeneratedFile, Step, Tool, action_id
 from kernel_builder.actions.places import tool_word
 from kernel_builder.actions.units import Unit, suffix_of
-from kernel_builder.backends.protocol import NOTHING, Selected, UnitActions
+from kernel_builder.backends.protocol import NOTHING, NoArchitectures, UnitActions
 from kernel_builder.config.backends import Backend
-from kernel_builder.config.model import Architecture
 from kernel_builder.errors import ToolchainError
-from kernel_builder.toolchain.model import AppleSdk, ToolkitSdk
-from kernel_builder.variants.support import SupportTable
+from kernel_builder.toolchain.model import AppleSdk
 
 BACKEND = Backend("metal")
 _SHADER = ".metal"
@@ -96,26 +94,12 @@ def _program(path: Path | None, name: str, sdk: AppleSdk) -> Tool:
     return Tool(name=name, path=path, digest=sdk.identity)
 
 
-class Metal:
-    """See :class:`~kernel_builder.backends.protocol.BackendRules`."""
+class Metal(NoArchitectures):
+    """See :class:`~kernel_builder.backends.protocol.BackendRules`. Machine code is made by the driver,
+    of what the Metal compiler makes.
+    """
 
     toolkit = None
-
-    def supported(self, toolkit: ToolkitSdk | None, table: SupportTable) -> tuple[Architecture, ...]:  # noqa: ARG002
-        """None: the driver makes machine code of what the Metal compiler makes."""
-        return ()
-
-    def select(
-        self,
-        requested: tuple[Architecture, ...] | None,  # noqa: ARG002
-        supported: tuple[Architecture, ...],
-    ) -> Selected:
-        """Nothing to choose from."""
-        return Selected(effective=supported)
-
-    def unknown(self, effective: tuple[Architecture, ...], toolkit: ToolkitSdk) -> tuple[Architecture, ...]:  # noqa: ARG002
-        """Never asked: there is no toolkit."""
-        return ()
 
     def before(self, context: Context, units: tuple[Unit, ...]) -> UnitActions:
         """The shaders' library as an object, and the header by which sources reach it."""

@@ -66,6 +66,26 @@ class BackendRules(Protocol):
         ...
 
 
+class NoArchitectures:
+    """That part of :class:`BackendRules`, for a backend whose kernels are compiled for no architectures."""
+
+    def supported(self, toolkit: ToolkitSdk | None, table: SupportTable) -> tuple[Architecture, ...]:  # noqa: ARG002
+        """None."""
+        return ()
+
+    def select(
+        self,
+        requested: tuple[Architecture, ...] | None,  # noqa: ARG002
+        supported: tuple[Architecture, ...],
+    ) -> Selected:
+        """Nothing to choose from."""
+        return Selected(effective=supported)
+
+    def unknown(self, effective: tuple[Architecture, ...], toolkit: ToolkitSdk) -> tuple[Architecture, ...]:  # noqa: ARG002
+        """None: there is no list to choose from."""
+        return ()
+
+
 @runtime_checkable
 class MakesForAll(Protocol):
     """What the rules of a backend have besides, if it makes something once for all units of a library."""

@@ -25,10 +25,8 @@ from kernel_builder.actions.host import (
 from kernel_builder.actions.model import Action, ActionKind, Step, Tool, action_id
 from kernel_builder.actions.places import literal, tool_word
 from kernel_builder.actions.units import CXX, Unit
-from kernel_builder.backends.protocol import NOTHING, Selected, UnitActions
-from kernel_builder.config.model import Architecture
+from kernel_builder.backends.protocol import NOTHING, NoArchitectures, UnitActions
 from kernel_builder.toolchain.model import Family, ToolkitSdk
-from kernel_builder.variants.support import SupportTable
 from kernel_builder.versions import Version
 
 DEFINITIONS, TORCH_DEFINITIONS = ("XPU_KERNEL",), ("USE_XPU",)
@@ -128,24 +126,10 @@ def _definitions(context: Context) -> tuple[str, ...]:
     return DEFINITIONS + (TORCH_DEFINITIONS if context.is_for_torch else ())
 
 
-class SyclCompiler:
-    """The compile half of :class:`~kernel_builder.backends.protocol.BackendRules`."""
-
-    def supported(self, toolkit: ToolkitSdk | None, table: SupportTable) -> tuple[Architecture, ...]:  # noqa: ARG002
-        """None: the list of targets is the same for every kernel (contract 2.9)."""
-        return ()
-
-    def select(
-        self,
-        requested: tuple[Architecture, ...] | None,  # noqa: ARG002
-        supported: tuple[Architecture, ...],
-    ) -> Selected:
-        """Nothing to choose from."""
-        return Selected(effective=supported)
-
-    def unknown(self, effective: tuple[Architecture, ...], toolkit: ToolkitSdk) -> tuple[Architecture, ...]:  # noqa: ARG002
-        """None: there is no list to choose from."""
-        return ()
+class SyclCompiler(NoArchitectures):
+    """The compile half of :class:`~kernel_builder.backends.protocol.BackendRules`. The list of targets is the same for
+    every kernel (contract 2.9).
+    """
 
     def before(self, context: Context, units: tuple[Unit, ...]) -> UnitActions:  # noqa: ARG002
         """See :class:`~kernel_builder.backends.protocol.MakesForAll`."""
