@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import require_space
 from kernel_builder.store.transport import Transport
-from kernel_builder.toolchain.choice import Refused, Taken, ToolkitTree, whole_files
-from kernel_builder.toolchain.debian import NON_FREE, DebianArchive, DebPackage, open_archives
-from kernel_builder.toolchain.host import build_machine
+from kernel_builder.toolchain.choice import Refused, Taken, ToolkitTree
+from kernel_builder.toolchain.debian import NON_FREE, DebPackage
+from kernel_builder.toolchain.debian_components import DebianComponents
 from kernel_builder.toolchain.recipe import Component
 from kernel_builder.toolchain.settings import DEBIAN, ToolchainSettings
 from kernel_builder.variants.names import Machine
@@ -51,35 +50,17 @@ def cuda_target(member: str) -> str | None:
     return CUDA_MEMBERS.get(member)
 
 
-class CudaDebian:
-    """Debian's ``nvidia-cuda-toolkit``. A :class:`~kernel_builder.toolchain.choice.ComponentSource`.
+class CudaDebian(DebianComponents):
+    """Debian's ``nvidia-cuda-toolkit``. A :class:`~kernel_builder.toolchain.choice.ComponentSource`."""
 
-    ``downloads`` is where interrupted downloads wait.
-    """
-
-    label = DEBIAN
+    component = NON_FREE
     whole = False
 
     def __init__(
         self, settings: ToolchainSettings, transport: Transport, downloads: Path, environ: Mapping[str, str]
     ) -> None:
-        self._settings = settings
-        self._transport = transport
-        self._downloads = downloads
-        self._environ = environ
+        super().__init__(settings, transport, downloads, environ)
         self._found: dict[str, DebPackage | str] = {}
-
-    @cached_property
-    def _archives(self) -> tuple[DebianArchive, ...]:
-        """The mirror that the user names, or apt's. Raises :class:`ToolchainError` without mirror or keys."""
-        return open_archives(
-            self._settings,
-            self._transport,
-            machine=build_machine(),
-            component=NON_FREE,
-            downloads=self._downloads,
-            environ=self._environ,
-        )
 
     def _package(self, cuda: str) -> DebPackage | str:
         """The package with the compiler of CUDA ``cuda``, or why there is none."""
@@ -132,10 +113,6 @@ class CudaDebian:
 
     def _refuse(self, component: Component, reason: str) -> Refused:
         return Refused(part=component.name, source=DEBIAN, candidate=CUDA_PACKAGE, reason=reason)
-
-    def weigh(self, parts: Sequence[tuple[Component, Taken]], scratch: Path) -> Mapping[str, int]:  # noqa: ARG002
-        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`."""
-        return whole_files(parts)
 
     def fill(self, parts: Sequence[tuple[Component, Taken]], tree: ToolkitTree) -> Sequence[Artefact]:
         """See :class:`~kernel_builder.toolchain.choice.ComponentSource`.

@@ -11,7 +11,6 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from kernel_builder.backends.rocm.layout import LIBRARIES
@@ -19,8 +18,9 @@ from kernel_builder.errors import ToolchainError
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.cache import require_space
 from kernel_builder.store.transport import Transport
-from kernel_builder.toolchain.choice import Refused, Taken, ToolkitTree, whole_files
-from kernel_builder.toolchain.debian import MAIN, DebianArchive, DebPackage, open_archives
+from kernel_builder.toolchain.choice import Refused, Taken, ToolkitTree
+from kernel_builder.toolchain.debian import MAIN, DebianArchive, DebPackage
+from kernel_builder.toolchain.debian_components import DebianComponents
 from kernel_builder.toolchain.host import build_machine
 from kernel_builder.toolchain.link_tables import read_local_symbols, write_table
 from kernel_builder.toolchain.recipe import Component
@@ -91,36 +91,20 @@ class _Parts:
         )
 
 
-class RocmDebian:
+class RocmDebian(DebianComponents):
     """Debian's packages of ROCm. A :class:`~kernel_builder.toolchain.choice.ComponentSource`.
 
-    They are used only where the settings ask for this source by name. ``downloads`` is where interrupted downloads
-    wait.
+    They are used only where the settings ask for this source by name.
     """
 
-    label = DEBIAN
+    component = MAIN
     whole = True
 
     def __init__(
         self, settings: ToolchainSettings, transport: Transport, downloads: Path, environ: Mapping[str, str]
     ) -> None:
-        self._settings = settings
-        self._transport = transport
-        self._downloads = downloads
-        self._environ = environ
+        super().__init__(settings, transport, downloads, environ)
         self._found: dict[str, _Parts | str] = {}
-
-    @cached_property
-    def _archives(self) -> tuple[DebianArchive, ...]:
-        """The mirror that the user names, or apt's. Raises :class:`ToolchainError` without mirror or keys."""
-        return open_archives(
-            self._settings,
-            self._transport,
-            machine=build_machine(),
-            component=MAIN,
-            downloads=self._downloads,
-            environ=self._environ,
-        )
 
     def offers(self, components: Sequence[Component], version: str, machine: Machine) -> Mapping[str, Taken | Refused]:
         """See :class:`~kernel_builder.toolchain.choice.ComponentSource`."""
@@ -172,10 +156,6 @@ class RocmDebian:
                     for component, wanted in PACKAGES.items()
                 }
         return dict.fromkeys(PACKAGES, "; ".join(dict.fromkeys(reasons)))
-
-    def weigh(self, parts: Sequence[tuple[Component, Taken]], scratch: Path) -> Mapping[str, int]:  # noqa: ARG002
-        """See :class:`~kernel_builder.toolchain.choice.ComponentSource`."""
-        return whole_files(parts)
 
     def fill(self, parts: Sequence[tuple[Component, Taken]], tree: ToolkitTree) -> Sequence[Artefact]:
         """See :class:`~kernel_builder.toolchain.choice.ComponentSource`.
