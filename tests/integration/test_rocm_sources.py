@@ -38,6 +38,7 @@ from kernel_builder.toolchain.recipe import default_recipe
 from kernel_builder.toolchain.settings import FurtherRepository, Place, ToolchainSettings
 from kernel_builder.variants.names import Machine
 from published import make_deb, make_tar, serve_folder
+from signing import end, new_signer
 
 KIND = RocmToolkit()
 COMPONENTS = default_recipe().toolkits[KIND.backend].components("7.1")
@@ -224,29 +225,11 @@ def keyring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Ca
     """Keys as AMD publishes them, as text, and what signs with them."""
     if shutil.which("gpg") is None or shutil.which("gpgv") is None:
         pytest.skip("needs gpg and gpgv (apt-get install gpg gpgv)")
-    home = Path("/tmp") / f"kb-gpg-{os.getpid()}"  # noqa: S108  (short: the agent's socket lies in it)
-    home.mkdir(mode=0o700)
-
-    def gpg(*arguments: str, data: bytes = b"") -> bytes:
-        command = [
-            "gpg",
-            "--homedir",
-            str(home),
-            "--batch",
-            "--quiet",
-            "--pinentry-mode",
-            "loopback",
-            "--passphrase",
-            "",
-        ]
-        return subprocess.run([*command, *arguments], input=data, capture_output=True, check=True).stdout
-
-    gpg("--quick-gen-key", "Vendor <vendor@example.invalid>", "ed25519", "sign", "never")
+    signer = new_signer()
     keys = tmp_path_factory.mktemp("keys") / "vendor.asc"
-    keys.write_bytes(gpg("--armor", "--export"))
-    yield keys, lambda text: gpg("--clearsign", data=text.encode())
-    subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "gpg-agent"], check=False, capture_output=True)
-    shutil.rmtree(home, ignore_errors=True)
+    keys.write_bytes(signer.gpg("--armor", "--export"))
+    yield keys, signer.sign
+    end(signer)
 
 
 def publish(

@@ -294,14 +294,14 @@ class _Reader:
 
     def _call(self, node: ast.Call, depth: int) -> object:
         name = _called(node)
+        if name in {"resolve", "absolute"} and not node.args and isinstance(node.func, ast.Attribute):
+            return self.value(node.func.value)
         given = [self.value(argument, depth + 1) for argument in node.args]
         texts = [item for item in given if isinstance(item, str)]
         if not texts or len(texts) != len(given):
-            return self._of_list(node, name, given)
+            return self._of_list(name, given)
         if name == "dirname":
             return str(Path(texts[0]).parent)
-        if name in {"resolve", "absolute"} and isinstance(node.func, ast.Attribute):
-            return self.value(node.func.value, depth + 1)
         if name == "Path":
             return texts[0]
         if name in _PATH_FUNCTIONS:
@@ -311,11 +311,9 @@ class _Reader:
             return None if pattern.startswith("..") else sorted(str(path) for path in self.root.glob(pattern))
         return None
 
-    def _of_list(self, node: ast.Call, name: str, given: list[object]) -> object:
+    def _of_list(self, name: str, given: list[object]) -> object:
         """A function that is given a list and nothing else returns that, more or less."""
         if len(given) != 1 or not isinstance(given[0], list):
-            if name in {"resolve", "absolute"} and not given and isinstance(node.func, ast.Attribute):
-                return self.value(node.func.value)
             return None
         if name not in {"list", "sorted", "set", "tuple"}:
             self.assumed.append(f"{name}(...) adds to a list: what is written in the list was taken")
