@@ -184,3 +184,9 @@ def test_a_proof_holds_while_only_what_did_not_run_changes(
     asked.clear()
     again = tool("build", root, "--variant", CPU, "--json")
     assert (again.code, again.compiled(), "load" in asked) == (0, [], False)
+    # What the active environment has is known by now, whoever wants to know it.
+    for number in (5, 6):
+        python.write_text(LOADED.format(number=number, constant=2), encoding="ascii")
+        asked.clear()
+        assert tool("build", root, "--local").code == 0
+    assert asked == []

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 from kernel_builder.config.backends import Backend
@@ -151,7 +152,7 @@ def _devices() -> Iterator[str]:
 
 
 def find_sandbox(python: Sequence[str], visible: Iterable[Path], environ: Mapping[str, str]) -> Sandbox:
-    """The sandbox that ``python`` (a command) runs in, tried once; ``visible`` are the paths that it needs.
+    """The sandbox that ``python`` (a command) runs in, tried once by a process; ``visible`` are paths that it needs.
 
     Raises :class:`UsageError` when :data:`SWITCH` has a value that means nothing.
     """
@@ -168,14 +169,21 @@ def find_sandbox(python: Sequence[str], visible: Iterable[Path], environ: Mappin
         visible=tuple(dict.fromkeys(path for path in visible if not _holds_everything(path, environ))),
         hidden=tuple(Path(environ[name]) for name in ("HOME", "PWD") if environ.get(name, "").startswith("/")),
     )
+    why_not = _trial(sandbox, tuple(python), frozenset(environ.items()))
+    return sandbox if why_not is None else Sandbox(why_not=f"{program} does not work here: {why_not}")
+
+
+@cache
+def _trial(sandbox: Sandbox, python: tuple[str, ...], variables: frozenset[tuple[str, str]]) -> str | None:
+    """Why ``python`` does not run in ``sandbox``; ``None``: it does."""
     with scratch() as home:
         make_home(home)
         command = sandbox.command([*python, "-I", "-S", "-c", ""], home=home, readable=())
-        ended = run_child(command, environ=clean_environment(environ, home), cwd=home, seconds=_TRIAL_SECONDS)
+        ended = run_child(command, environ=clean_environment(dict(variables), home), cwd=home, seconds=_TRIAL_SECONDS)
     if ended.code == 0:
-        return sandbox
+        return None
     words = ended.stderr.strip().splitlines()
-    return Sandbox(why_not=f"{program} does not work here: {words[-1] if words else f'it ended with {ended.code}'}")
+    return words[-1] if words else f"it ended with {ended.code}"
 
 
 def _holds_everything(path: Path, environ: Mapping[str, str]) -> bool:

@@ -200,7 +200,7 @@ def _local(everything: Matrix, selection: Selection, run: Run) -> Matrix:
     """What the client loads by default in the active environment, and, where that needs a device that is not there,
     what this machine can run.
     """
-    environment = find_environment(selection.python, run.environ)
+    environment = find_environment(selection.python, run.environ, run.memory)
     if isinstance(environment, NoEnvironment):
         raise UsageError(
             f"--local builds for the torch of the active environment: {environment.reason}",

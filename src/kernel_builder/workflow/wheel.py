@@ -68,7 +68,7 @@ def _with_torch(python: Path, run: Run) -> Path | None:
     their own, where there is no torch.
     """
     try:
-        return python if isinstance(find_environment(python, run.environ), Environment) else None
+        return python if isinstance(find_environment(python, run.environ, run.memory), Environment) else None
     except UsageError:
         return None
 

@@ -82,6 +82,18 @@ def test_why_there_is_no_sandbox(tmp_path: Path) -> None:
     assert refused.command(["a", "b"], home=tmp_path, readable=()) == ["a", "b"]
 
 
+def test_a_sandbox_is_tried_once(tmp_path: Path) -> None:
+    program, tried = tmp_path / "bwrap", tmp_path / "tried"
+    program.write_text(f"#!/bin/sh\necho one >> '{tried}'\n", encoding="utf-8")
+    program.chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.defpath}"}
+    python = [sys.executable]
+    assert find_sandbox(python, (), environ) == find_sandbox(python, (), environ)
+    assert tried.read_text(encoding="ascii") == "one\n"
+    find_sandbox(python, (tmp_path / "other",), environ)  # which shows it other files
+    assert tried.read_text(encoding="ascii") == "one\none\n"
+
+
 def test_a_project_below_the_system_is_hidden_and_the_home_is_never_shown(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path / "home"), "PATH": str(tmp_path)}
     (tmp_path / "bwrap").write_text("#!/bin/sh\n", encoding="ascii")

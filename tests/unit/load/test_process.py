@@ -38,6 +38,20 @@ def test_code_and_output(tmp_path: Path) -> None:
         run_child(["/no/such/program"], environ=ENVIRON, cwd=tmp_path, seconds=5)
 
 
+@linux
+def test_the_end_of_a_child_is_told_and_not_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    naps: list[float] = []
+    monkeypatch.setattr("subprocess.time.sleep", naps.append)
+    assert run("import time; time.sleep(0.2)", cwd=tmp_path).code == 0
+    assert naps == []
+
+
+def test_where_nothing_tells_of_an_end_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    assert run("import time, sys; time.sleep(0.2); sys.exit(4)", cwd=tmp_path).code == 4
+    assert run("import time; time.sleep(60)", cwd=tmp_path, seconds=0.5).stopped == "did not respond within 0.5 s"
+
+
 LEFT = {
     "in the same group": "subprocess.Popen(sleep)",
     "in a session of its own": "subprocess.Popen(sleep, start_new_session=True)",

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from packaging.metadata import Metadata
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -106,6 +105,8 @@ class CudaWheels:
             (name,) = matching(wheel.members, ["*.dist-info/METADATA"]) or ("",)
             if not name:
                 return {}
+            from packaging.metadata import Metadata  # noqa: PLC0415  (start-up time: it imports email)
+
             metadata = Metadata.from_email(wheel.read(name), validate=False)
         return {canonicalize_name(r.name): r.specifier for r in metadata.requires_dist or () if r.specifier}
 
