@@ -37,7 +37,7 @@ src = ["torch-ext/binding.cpp"]
 backend = "rocm"
 depends = []
 rocm-archs = ["gfx90a", "gfx1100"]
-src = ["cuda/scale.cu", "cuda/times.cuh"]
+src = ["cuda/scale.cu", "cuda/times.cuh", "cuda/handle.cpp"]
 """
 BINDING = """\
 #include <cstdint>
@@ -51,7 +51,9 @@ int aoti_torch_library_def(Handle, const char *);
 int aoti_torch_library_impl(Handle, const char *, void (*)(uint64_t *, uint64_t, uint64_t));
 }
 int launch_scale(float *out, const float *in, float factor, int count);
+int new_handle(void **made);
 static void run(uint64_t *stack, uint64_t, uint64_t) {
+  if (new_handle(reinterpret_cast<void **>(&stack[1]))) return;
   launch_scale(reinterpret_cast<float *>(stack[0]), nullptr, 2.0f, 0);
 }
 static const bool registered = [] {
@@ -67,6 +69,11 @@ HEADER = """\
 #pragma once
 #include <cuda_runtime.h>
 inline __device__ float times(float x, float factor) { return x * factor; }
+"""
+HANDLE = """\
+#include <hipblas/hipblas.h>
+#include <hipblaslt/hipblaslt.h>
+int new_handle(void **made) { return hipblasCreate(made) | hipblasLtCreate(made); }
 """
 KERNEL = """\
 #include "times.cuh"
@@ -91,6 +98,7 @@ def write(root: Path) -> Path:
         "torch-ext/light_ways/__init__.py": '"""Scales."""\n\nfrom ._ops import ops\n\n__all__ = ["ops"]\n',
         "cuda/times.cuh": HEADER,
         "cuda/scale.cu": KERNEL,
+        "cuda/handle.cpp": HANDLE,
     }
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +140,8 @@ def test_code_objects_are_for_the_architectures_and_the_link_is_as_for_every_ker
     assert code is not None
     assert (set(code.machine_code), set(code.versions), list(code.unread)) == ({"gfx90a", "gfx1100"}, {6}, [])
     elf = read_elf(library.read_bytes())
-    assert elf.needed == ("libtorch.so", "libtorch_cpu.so", "libamdhip64.so.7", "libc.so.6")
+    blas = ("libhipblas.so.3", "libhipblaslt.so.1")
+    assert elf.needed == ("libtorch.so", "libtorch_cpu.so", "libamdhip64.so.7", *blas, "libc.so.6")
     assert [symbol.name for symbol in elf.exports] == [f"PyInit_{library.name.removesuffix('.abi3.so')}"]
     metadata = json.loads((built / "metadata.json").read_text(encoding="utf-8"))
     assert metadata["backend"] == {"type": "rocm", "archs": ["gfx1100", "gfx90a"]}

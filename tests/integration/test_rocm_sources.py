@@ -66,6 +66,17 @@ HEADERS = {
 }
 
 
+RTC = b"hiprtcResult hiprtcCreateProgram(hiprtcProgram *made);\n"
+DECLARED = b"""\
+/* %s_old(): see hipblas_destroy() */
+int
+%s_create (int *handle);  // not hipblas_copy()
+#define HIPBLASLT_A(x)
+int hipblasLtCreate(hipblasLtHandle_t *);
+"""
+"""The header of a component: a function of its own, one that is hipBLASLt's by its name, and what is none."""
+
+
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[str, bytes]]:
     """Component -> its files, as a toolkit has them."""
@@ -83,10 +94,18 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[str,
             "lib/llvm/share/x": b"x",
         },
         "device-libs": {"amdgcn/bitcode/ocml.bc": b"BC"},
-        "hip": {"include/hip/hip_version.h": version, "include/hip/hip_runtime.h": b"", ".info/version": b"7.1.0-20\n"},
+        "hip": {
+            "include/hip/hip_version.h": version,
+            "include/hip/hip_runtime.h": b"",
+            "include/hip/hiprtc.h": RTC,
+            ".info/version": b"7.1.0-20\n",
+        },
         "runtime": {"lib/libamdhip64.so.7": library.read_bytes()},
     }
-    return {**found, **{name: {f"include/{header}": b"// " + name.encode()} for name, header in HEADERS.items()}}
+    return {
+        **found,
+        **{name: {f"include/{header}": DECLARED % (name.encode(), name.encode())} for name, header in HEADERS.items()},
+    }
 
 
 def filled(source: ComponentSource, version: str, into: Path) -> ToolkitSdk:
@@ -111,8 +130,21 @@ def filled(source: ComponentSource, version: str, into: Path) -> ToolkitSdk:
 def judge(sdk: ToolkitSdk, entry: Path, root: str) -> None:
     """What every source must come to."""
     assert sdk.known_codes() == ("gfx1100", "gfx90a")
-    assert [table.name for table in sdk.exports] == ["libamdhip64.so.7.txt"]
-    assert sdk.exports[0].read_text(encoding="ascii").split() == ["hipFree", "hipMalloc"]
+    names = {table.name.removesuffix(".txt"): table.read_text(encoding="ascii").split() for table in sdk.exports}
+    assert names == {
+        "libamdhip64.so.7": ["hipFree", "hipMalloc"],
+        "libhipblas.so.3": ["hipblas_create"],
+        "libhipblaslt.so.1": ["hipblasLtCreate", "hipblaslt_create"],
+        "libhipfft.so.0": ["hipfft_create"],
+        "libhiprand.so.1": ["hiprand_create"],
+        "libhiprtc.so.7": ["hiprtcCreateProgram"],
+        "libhipsolver.so.1": ["hipsolver_create"],
+        "libhipsparse.so.4": ["hipsparse_create"],
+        "librocblas.so.5": ["rocblas_create"],
+        "librocrand.so.1": ["rocrand_create"],
+        "librocsolver.so.0": ["rocsolver_create"],
+        "librocsparse.so.1": ["rocsparse_create"],
+    }
     assert sdk.unfit is None
     for name, header in HEADERS.items():
         assert any((folder / header).is_file() for folder in sdk.include), name
@@ -359,8 +391,21 @@ def test_debians_packages_are_for_trying_and_only_where_they_are_asked_for(
     sdk = filled(source, "7.1", entry)
     assert (sdk.unfit, sdk.known_codes()) == (NOT_A_RELEASE, ("gfx1100", "gfx90a"))
     # The names of another major's library, under the soname of the release that is linked for.
-    assert [table.name for table in sdk.exports] == ["libamdhip64.so.7.txt"]
-    assert sdk.exports[0].read_text(encoding="ascii").split() == ["hipFree", "hipMalloc"]
+    names = {table.name.removesuffix(".txt"): table.read_text(encoding="ascii").split() for table in sdk.exports}
+    assert names == {
+        "libamdhip64.so.7": ["hipFree", "hipMalloc"],
+        "libhipblas.so.3": ["hipblas_create"],
+        "libhipblaslt.so.1": ["hipblasLtCreate", "hipblaslt_create"],
+        "libhipfft.so.0": ["hipfft_create"],
+        "libhiprand.so.1": ["hiprand_create"],
+        "libhiprtc.so.7": ["hiprtcCreateProgram"],
+        "libhipsolver.so.1": ["hipsolver_create"],
+        "libhipsparse.so.4": ["hipsparse_create"],
+        "librocblas.so.5": ["rocblas_create"],
+        "librocrand.so.1": ["rocrand_create"],
+        "librocsolver.so.0": ["rocsolver_create"],
+        "librocsparse.so.1": ["rocsparse_create"],
+    }
     command: list[str | Path] = [sdk.compiler, "-c", "a.hip"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert "-no-canonical-prefixes" in said

@@ -178,7 +178,8 @@ class Component:
     ``include`` are patterns relative to a toolkit's root, ``libraries`` lie in its ``lib``. ``wheel`` is ``None`` when
     no wheel holds it, for the reason ``lacking``. ``redistrib`` is its name in NVIDIA's manifests. ``package`` is the
     Debian package of its vendor that holds it, below ``package_root`` (a pattern); ``None`` where none does.
-    ``optional``: only some kernels need it, so a toolkit goes without where no source has it.
+    ``optional``: only some kernels need it, so a toolkit goes without where no source has it. ``declares`` is the
+    soname of a library whose names are those of the functions that its headers declare.
     """
 
     name: str
@@ -192,6 +193,7 @@ class Component:
     package: str | None = None
     package_root: str = ""
     optional: bool = False
+    declares: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +213,7 @@ class _ComponentRow:
     package: str
     package_root: str
     optional: bool
+    declares: Mapping[int, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,6 +283,7 @@ class ToolkitRecipe:
                     package=fill(row.package, self.backend, version) or None,
                     package_root=fill(row.package_root or self.package_root, self.backend, version),
                     optional=row.optional,
+                    declares=row.declares.get(major),
                 )
             )
         return tuple(found)
@@ -448,6 +452,7 @@ def _component(table: Mapping[str, object], majors: Sequence[int], backend: Back
         package=_text(table, "package", ""),
         package_root=_text(table, "package-root", ""),
         optional=table.get("optional") is True,
+        declares=_by_major(table.get("declares"), majors),
     )
 
 

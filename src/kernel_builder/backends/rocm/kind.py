@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kernel_builder.backends.rocm.debian import NOT_A_RELEASE, RocmDebian
+from kernel_builder.backends.rocm.declared import write_declared
 from kernel_builder.backends.rocm.layout import CLANG, WRAPPERS, find_layout, write_wrappers
 from kernel_builder.backends.rocm.local import RocmLocal, find_toolkits
 from kernel_builder.backends.rocm.packages import RocmPackages
@@ -62,14 +63,13 @@ class RocmToolkit:
 
     def describe(self, toolkit: Toolkit, taken: Sequence[Taken], entry: Path, stubs: Path) -> ToolkitSdk:
         """See :class:`~kernel_builder.toolchain.kinds.ToolkitKind`."""
-        parts = {part.part for part in taken}
-        components = [one for one in self.recipe.components(toolkit.version) if one.name in parts]
+        components = self._components(toolkit, taken)
         sonames = [library.soname for component in components for library in component.libraries]
-        roots = dict.fromkeys(entry if part.root is None else part.root for part in taken)
+        sonames += [component.declares for component in components if component.declares is not None]
         return ToolkitSdk(
             toolkit=toolkit,
             compiler=entry / WRAPPERS / CLANG,
-            include=tuple(root / folder for root in roots for folder in self.recipe.include_directories),
+            include=tuple(root / folder for root in _roots(taken, entry) for folder in self.recipe.include_directories),
             libraries=stubs,
             exports=tuple(entry / EXPORTS / f"{name}.txt" for name in sorted(sonames)),
             # What is used in place was measured when it was chosen: its identity is part of the entry's key.
@@ -91,6 +91,11 @@ class RocmToolkit:
         if not codes:
             raise ToolchainError(f"the clang of {toolkit} cannot compile for AMD's GPUs", hint="use another source")
         (entry / GPU_CODES).write_text("".join(f"{code}\n" for code in codes), encoding="ascii")
+        write_declared(self._components(toolkit, taken), _roots(taken, entry), entry)
+
+    def _components(self, toolkit: Toolkit, taken: Sequence[Taken]) -> list[Component]:
+        parts = {part.part for part in taken}
+        return [one for one in self.recipe.components(toolkit.version) if one.name in parts]
 
     def is_part(self, component: Component, artefact: Artefact) -> bool:
         """See :class:`~kernel_builder.toolchain.kinds.ToolkitKind`."""
@@ -122,6 +127,11 @@ class RocmToolkit:
             for name in names
             if name != "gfx000" and is_architecture(self.backend, name)
         )
+
+
+def _roots(taken: Sequence[Taken], entry: Path) -> tuple[Path, ...]:
+    """Where the parts lie, each place once."""
+    return tuple(dict.fromkeys(entry if part.root is None else part.root for part in taken))
 
 
 _PROBES = ("rocm_agent_enumerator", "rocminfo")
