@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from conftest import ProjectMaker, Tool
+from kernel_builder.interface.read import functions_of_library
 
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.xdist_group("tvm-ffi")]
 
@@ -111,6 +112,7 @@ def test_a_kernel_is_built_checked_and_called_and_two_versions_live_together(
     metadata = json.loads((first / "build" / VARIANT / "metadata.json").read_text(encoding="utf-8"))
     files = {path.name for path in (first / "build" / VARIANT).iterdir()}
     assert files == {f"{metadata['id']}.so", "__init__.py", "_ops.py", "metadata.json", "negate_it"}
+    assert functions_of_library(first / "build" / VARIANT / f"{metadata['id']}.so") == ("negate",)
     assert call(first, second) == [True] * 4
     checked = tool("check", first / "build", "--strict")
     assert (checked.code, "no warnings" in checked.stdout) == (0, True), checked.stdout

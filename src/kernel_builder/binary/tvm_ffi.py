@@ -16,7 +16,8 @@ from kernel_builder.binary.mangled import namespace
 from kernel_builder.versions import Version
 
 _C_NAME = re.compile(r"TVMFFI\w+")
-_PREFIX = "__tvm_ffi_"
+SYMBOL_PREFIX = "__tvm_ffi_"
+"""What the C function of a function begins with."""
 _ABOUT = ("_metadata_", "_doc_", "_library_", "_cubin_")
 """What follows the prefix in names that say something of a function, or of the library, and are no function."""
 
@@ -28,7 +29,7 @@ def looks_like_tvm_ffi(symbol: str) -> bool:
 
 def functions_in(exports: Iterable[str]) -> tuple[str, ...]:
     """The functions that a library with these exports offers to users of tvm-ffi, sorted."""
-    own = (name.removeprefix(_PREFIX) for name in set(exports) if name.startswith(_PREFIX))
+    own = (name.removeprefix(SYMBOL_PREFIX) for name in set(exports) if name.startswith(SYMBOL_PREFIX))
     return tuple(sorted(name for name in own if not name.startswith(_ABOUT)))
 
 

@@ -14,7 +14,13 @@ from kernel_builder.errors import UsageError
 from kernel_builder.hub.plan import BUILD
 from kernel_builder.hub.remote import Remote
 from kernel_builder.interface.diff import Published
-from kernel_builder.interface.read import ops_of_library, ops_of_project, read_interface
+from kernel_builder.interface.read import (
+    functions_of_library,
+    functions_of_project,
+    ops_of_library,
+    ops_of_project,
+    read_interface,
+)
 
 _LIBRARIES = (".so", ".pyd")
 _LARGEST_LIBRARY = 64 << 20
@@ -33,7 +39,10 @@ def of_project(project: Project) -> Side:
     """The interface in the sources of ``project``."""
     return Side(
         published=Published(
-            interface=read_interface(project.package, ops=ops_of_project(project)), version=project.version
+            interface=read_interface(
+                project.package, ops=ops_of_project(project), library=functions_of_project(project)
+            ),
+            version=project.version,
         ),
         place=str(project.package),
     )
@@ -44,12 +53,14 @@ def of_variants(variants: Sequence[BuiltVariant]) -> Side:
     first = _reference(variant.name for variant in variants)
     variant = next(variant for variant in variants if variant.name == first)
     ops: dict[str, str] = {}
+    functions: tuple[str, ...] = ()
     for library in sorted(variant.path.iterdir()):
         if library.suffix in _LIBRARIES and library.is_file():
             ops |= ops_of_library(library)
+            functions += functions_of_library(library)
     return Side(
         published=Published(
-            interface=read_interface(variant.path, ops=ops),
+            interface=read_interface(variant.path, ops=ops, library=functions),
             version=variant.version or 0,
             variants=tuple(candidate.name for candidate in variants),
         ),

@@ -81,6 +81,7 @@ def compare(old: Published, new: Published) -> Verdict:
         *_classes(old.interface, new.interface),
         *_layers(old.interface, new.interface),
         *_ops(old.interface, new.interface),
+        *_library(old.interface, new.interface),
         *_support(old.variants, new.variants),
     ]
     order = list(Effect)
@@ -267,6 +268,21 @@ def _ops(old: Interface, new: Interface) -> Iterator[Change]:
         if name not in old.ops:
             effect = Effect.ADDITION if published else Effect.NOTE
             yield Change(effect=effect, subject=f"op {name}", message="new op")
+
+
+def _library(old: Interface, new: Interface) -> Iterator[Change]:
+    """What the library offers through tvm-ffi is as inner a matter as ops are; it has no schemas to compare."""
+    if not old.library or not new.library:
+        return  # what one side offers is not known
+    published = "ops" in old.others
+    for name in old.library:
+        if name not in new.library:
+            effect = Effect.BREAKING if published else Effect.NOTE
+            yield Change(effect=effect, subject=f"tvm-ffi function {name}", message="the function was removed")
+    for name in new.library:
+        if name not in old.library:
+            effect = Effect.ADDITION if published else Effect.NOTE
+            yield Change(effect=effect, subject=f"tvm-ffi function {name}", message="new function")
 
 
 def _plain(schema: str) -> str:

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from kernel_builder.binary.elf import mapped
-from kernel_builder.config.model import Project
+from kernel_builder.binary.elf import ElfError, mapped, read_elf_file
+from kernel_builder.binary.tvm_ffi import SYMBOL_PREFIX, functions_in
+from kernel_builder.config.model import FrameworkKind, Project
 from kernel_builder.interface.modules import PublicModule, PublicPackage, top_level
-from kernel_builder.interface.native import literal_at, read_native
+from kernel_builder.interface.native import compiled_files, literal_at, read_native
 
 LAYERS = "layers"
 _OPS = ("ops", "_ops")
@@ -122,7 +123,8 @@ class Layer:
 class Interface:
     """What users of a kernel can rely on. ``others`` are names of ``__all__`` that are neither functions nor ``layers``
     (classes, constants, modules); ``classes`` describes those that are classes. ``ops`` maps an op's name, overload
-    included, to its schema. ``declared`` tells whether the top module has an ``__all__``.
+    included, to its schema; ``library`` are the functions that its compiled library offers through tvm-ffi, sorted.
+    ``declared`` tells whether the top module has an ``__all__``.
     """
 
     functions: tuple[Function, ...] = ()
@@ -130,10 +132,11 @@ class Interface:
     layers: tuple[Layer, ...] = ()
     others: tuple[str, ...] = ()
     ops: Mapping[str, str] = field(default_factory=dict)
+    library: tuple[str, ...] = ()
     declared: bool = True
 
 
-def read_interface(package: Path, *, ops: Mapping[str, str] | None = None) -> Interface:
+def read_interface(package: Path, *, ops: Mapping[str, str] | None = None, library: tuple[str, ...] = ()) -> Interface:
     """The interface of the Python package in ``package``: a source package, or a variant directory.
 
     Files that are missing or do not parse contribute nothing: whether that is a fault is for the check to say.
@@ -141,7 +144,7 @@ def read_interface(package: Path, *, ops: Mapping[str, str] | None = None) -> In
     tree = PublicPackage(package)
     top = tree.module("__init__")
     if top is None:
-        return Interface(ops=dict(ops or {}), declared=False)
+        return Interface(ops=dict(ops or {}), library=library, declared=False)
     declared = tree.declared(top)
     names = declared if declared is not None else tuple(name for name in top.public_definitions)
     functions: list[Function] = []
@@ -167,6 +170,7 @@ def read_interface(package: Path, *, ops: Mapping[str, str] | None = None) -> In
         layers=tuple(_layers(tree)) if has_layers else (),
         others=tuple(others),
         ops=dict(ops or {}),
+        library=library,
         declared=declared is not None,
     )
 
@@ -343,6 +347,10 @@ def _fields(node: ast.ClassDef, *, keyword_only: bool) -> Iterator[tuple[str, Pa
 
 _SCHEMA = re.compile(r"(?:[A-Za-z_]\w*::)?([A-Za-z_]\w*(?:\.\w+)?)(\(.*\) ?-> ?\S.*)")
 _LONGEST_SCHEMA = 4096  # bytes
+_OFFERED = re.compile(
+    r"\bTVM_FFI_DLL_EXPORT_TYPED_FUNC\s*\(\s*(?P<macro>[A-Za-z_]\w*)\s*,"
+    rf"|\bint\s+{SYMBOL_PREFIX}(?P<c>\w+)\s*\([^;{{]*{{"
+)
 _DEFINITION = re.compile(r"\bdef\s*\(")
 
 
@@ -367,6 +375,24 @@ def ops_of_library(path: Path) -> dict[str, str]:
                 _add_schema(found, data[start:end].decode("utf-8", "replace"))
             place = data.find(b"->", max(end, place + 2))
     return dict(sorted(found.items()))
+
+
+def functions_of_library(path: Path) -> tuple[str, ...]:
+    """The functions that a shared library offers through tvm-ffi, sorted; none for what is no library of Linux. Raises
+    ``OSError``.
+    """
+    try:
+        return functions_in(symbol.name for symbol in read_elf_file(path).exports)
+    except ElfError:
+        return ()
+
+
+def functions_of_project(project: Project) -> tuple[str, ...]:
+    """The functions that the sources of a project offer through tvm-ffi, sorted: by its macro, or written out in C."""
+    if project.framework.kind is not FrameworkKind.TVM_FFI:
+        return ()
+    offered = [found for file in compiled_files(project) for found in _OFFERED.finditer(file.native.bare)]
+    return functions_in(f"{SYMBOL_PREFIX}{found['macro'] or found['c']}" for found in offered)
 
 
 def ops_of_project(project: Project) -> dict[str, str]:

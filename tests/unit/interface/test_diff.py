@@ -176,3 +176,19 @@ def test_schemas_as_signatures() -> None:
     signature = schema_signature("f(Tensor(a!) x, int[2] size=[1, 2], *, float? y=None) -> (Tensor, Tensor)")
     assert str(signature) == "(x: Tensor(a!), size: int[2] = [1, 2], *, y: float? = None) -> (Tensor,Tensor)"
     assert schema_signature("no schema") is None
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [((), {Effect.NOTE}), (("ops",), {Effect.BREAKING, Effect.ADDITION})],
+    ids=["of its own", "published"],
+)
+def test_functions_of_a_tvm_ffi_library_are_compared(others: tuple[str, ...], expected: set[Effect]) -> None:
+    old, new = (Interface(library=names, others=others) for names in (("add", "scale"), ("add", "scale_all")))
+    found = verdict(old, new).changes
+    assert [str(change) for change in found] == [
+        "tvm-ffi function scale: the function was removed",
+        "tvm-ffi function scale_all: new function",
+    ]
+    assert {change.effect for change in found} == expected
+    assert verdict(old, Interface(others=others)).changes == ()

@@ -7,7 +7,15 @@ from typing import Protocol
 
 import pytest
 
-from kernel_builder.interface.read import Interface, ops_of_library, ops_of_sources, read_interface
+from kernel_builder.config.reader import load_project
+from kernel_builder.interface.read import (
+    Interface,
+    functions_of_library,
+    functions_of_project,
+    ops_of_library,
+    ops_of_sources,
+    read_interface,
+)
 
 
 class Package(Protocol):
@@ -161,3 +169,51 @@ def test_schemas_in_a_library(tmp_path: Path) -> None:
     assert ops_of_library(library) == {"f": "f(int a=1)->()", "relu": "relu(Tensor x) -> Tensor"}
     library.write_bytes(b"")
     assert ops_of_library(library) == {}
+
+
+OFFERS = """\
+[general]
+name = "offers"
+version = 1
+edition = 5
+license = "MIT"
+backends = ["cpu"]
+
+[tvm-ffi]
+src = ["binding.cpp"]
+
+[kernel.plain]
+backend = "cpu"
+depends = []
+src = ["plain.c"]
+"""
+OFFERED = """\
+#include "more.h"
+// TVM_FFI_DLL_EXPORT_TYPED_FUNC(old, old);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(
+    scale, ns::scale);
+const char *text = "TVM_FFI_DLL_EXPORT_TYPED_FUNC(text, f)";
+int use() { return __tvm_ffi_called(0, 0, 0, 0); }
+"""
+IN_C = """\
+int __tvm_ffi_declared(void *self, const void *args, int count, void *result);
+int __tvm_ffi_raw(void *self, const void *args, int count, void *result) { return 0; }
+int __tvm_ffi__library_x(void) { return 0; }
+"""
+
+
+def test_functions_that_sources_offer_through_tvm_ffi(tmp_path: Path) -> None:
+    files = {
+        "build.toml": OFFERS,
+        "binding.cpp": OFFERED,
+        "more.h": "TVM_FFI_DLL_EXPORT_TYPED_FUNC(more, [](int x) { return x; });\n",
+        "plain.c": IN_C,
+        "tvm-ffi-ext/offers/__init__.py": "",
+        "LICENSE": "MIT",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert functions_of_project(load_project(tmp_path)[0]) == ("more", "raw", "scale")
+    (tmp_path / "no-library.so").write_bytes(b"not one")
+    assert functions_of_library(tmp_path / "no-library.so") == ()
