@@ -1,4 +1,7 @@
-"""Load the kernel as its users do, through the ``kernels`` client, once for each device that can run it."""
+"""Load the kernel as its users do, through the ``kernels`` client.
+
+Tests run once for each device that can run it.
+"""
 
 from pathlib import Path
 
@@ -18,8 +21,9 @@ def _load():
         except FileNotFoundError as error:
             reasons.append(f"{device}: {error}")
     if not loaded:
-        why = "\n".join(reasons)
-        pytest.exit(f"nothing in build/ runs here; `kernel-builder build --local` makes it\n{why}", returncode=1)
+        hint = "`kernel-builder build --local` makes what does"
+        why = "\n".join(["nothing in build/ runs here", *reasons, hint])
+        pytest.exit(why, returncode=1)
     return loaded
 
 

@@ -1,0 +1,42 @@
+"""Load the kernel as its users do, through the ``kernels`` client.
+
+Tests run once for each device that can run it.
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+from kernels import get_local_kernel
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def _load():
+    devices = ["cuda"] if torch.cuda.is_available() else []
+    loaded, reasons = {}, []
+    if not devices:
+        reasons.append("torch sees no GPU")
+    for device in devices:
+        try:
+            loaded[device] = get_local_kernel(ROOT, backend=device)
+        except FileNotFoundError as error:
+            reasons.append(f"{device}: {error}")
+    if not loaded:
+        hint = "`kernel-builder build --local` makes what does"
+        why = "\n".join(["nothing in build/ runs here", *reasons, hint])
+        pytest.exit(why, returncode=1)
+    return loaded
+
+
+KERNELS = _load()
+
+
+@pytest.fixture(params=KERNELS)
+def device(request):
+    return request.param
+
+
+@pytest.fixture
+def kernel(device):
+    return KERNELS[device]

@@ -1,0 +1,15 @@
+// The line between the binding, which knows tensors, and the kernels, which know memory.
+#pragma once
+
+#include <cstdint>
+
+#if defined(CUDA_KERNEL)
+#include <cuda_runtime_api.h>
+#endif
+
+#if defined(CPU_KERNEL)
+void row_sum_cpu(float *out, float const *input, std::int64_t rows, std::int64_t size);
+#elif defined(CUDA_KERNEL)
+// Takes clusters where the device and the length of the rows ask for them.
+cudaError_t row_sum_cuda(float *out, float const *input, std::int64_t rows, std::int64_t size, cudaStream_t stream);
+#endif
