@@ -17,7 +17,15 @@ from kernel_builder import __version__
 from kernel_builder.cli import COMMANDS
 from pages import blocks
 
-SCRIPTS = ["install.sh", "container/entrypoint", "scripts/quickstart", "scripts/test", "scripts/setup.sh", ".ci/run"]
+SCRIPTS = [
+    "install.sh",
+    "container/entrypoint",
+    "terraform/build-kernel",
+    "scripts/quickstart",
+    "scripts/test",
+    "scripts/setup.sh",
+    ".ci/run",
+]
 
 
 def _program(name: str) -> str:
