@@ -243,6 +243,17 @@ def test_keep_going_builds_what_can_be_built(tool: Tool, make_project: ProjectMa
     assert sorted(path.name for path in (root / "build").iterdir()) == [CPU]
 
 
+def test_a_variant_is_installed_before_another_fails(tool: Tool, make_project: ProjectMaker) -> None:
+    source = "#include <torch/version.h>\n#if TORCH_VERSION_MINOR == 13\n#error too new\n#endif\nint a;\n"
+    root = make_project("early", {"a.cpp": source})
+    old = CPU.replace("213", "212")
+    stopped = tool("build", root, "--variant", "torch21[23]-*-cpu-*", "--jobs", "1")
+    assert stopped.code == 1
+    told, error = (stopped.stderr.index(text) for text in (f"{old} is installed (1 of 2 variants are done)", "#error"))
+    assert told < error
+    assert sorted(path.name for path in (root / "build").iterdir()) == [old]
+
+
 def test_the_users_environment_does_not_get_into_the_library(
     tool: Tool, make_project: ProjectMaker, tmp_path: Path
 ) -> None:

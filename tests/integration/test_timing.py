@@ -34,7 +34,7 @@ def test_a_build_writes_page_and_trace(built: Path, tool: Tool, tmp_path: Path) 
     trace: Any = json.loads((folder / "trace.json").read_text(encoding="utf-8"))
     timed = [event["args"]["id"] for event in trace["traceEvents"] if event["ph"] == "X" and event["cat"] != "stage"]
     assert sorted(timed) == sorted(span.id for span in recorded.spans)
-    assert [stage.stage for stage in recorded.stages] == ["prepare", "install and load"]
+    assert [stage.stage for stage in recorded.stages] == ["prepare", f"install and load {CPU}"]
     (link,) = [span for span in recorded.spans if span.kind == "link"]
     assert {f"{CPU}:compile:a.c", f"{CPU}:compile:b.c"} <= set(link.needs)
     page = (folder / "timing.html").read_text(encoding="utf-8")

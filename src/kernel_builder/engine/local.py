@@ -109,6 +109,7 @@ class _Run:
         self._expected = conditions.outdated(records)
         self._left = len(self._expected)
         self._open = Counter(action.variant for action in plan.actions)
+        self._over: list[str] = []
         self._results: dict[str, ActionResult] = {}
         self._finished: list[str] = []
         self._ready: set[str] = set()
@@ -119,13 +120,17 @@ class _Run:
         self._ended: queue.SimpleQueue[_Ended | Callable[[], None]] = queue.SimpleQueue()
         self._stopped = False
         self._is_interrupted = False
+        self._is_away = False
 
     def interrupt(self, act: Callable[[], None]) -> None:
         """Have ``act``, which may raise, called at the next moment that suits; once asked, be quick."""
         if self._is_interrupted:
             self._processes.hurry.set()
         self._is_interrupted = True
-        self._ended.put(act)
+        if self._is_away:  # the run's own state is whole, and what is called may take long
+            act()
+        else:
+            self._ended.put(act)
 
     def act(self) -> None:
         """Do what signals ask for that nobody has acted on."""
@@ -157,9 +162,26 @@ class _Run:
                 self._consider(name)
         while self._ready or self._running:
             self._start()
+            self._hand_over()
             if not self._running:
                 return
             self._take()
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Tell of the variants that are over. What runs goes on, and what ended meanwhile is noted afterwards."""
+        over, self._over = self._over, []
+        if self._options.over is None:
+            return
+        for variant in over:
+            so_far = EngineResult(results=self._results, finished=tuple(self._finished))
+            self._is_away = True
+            try:
+                if self._is_interrupted:  # which nobody has acted on yet
+                    return
+                self._options.over(variant, so_far.of_variant(variant))
+            finally:
+                self._is_away = False
 
     def result(self) -> EngineResult:
         """What became of every action."""
@@ -193,7 +215,7 @@ class _Run:
         """An action is over; those that waited for nothing else have their turn, or never will."""
         name = result.action.id
         self._results[name] = result
-        self._open[result.action.variant] -= 1
+        self._close(result.action)
         self._left -= name in self._expected
         if result.status is ActionStatus.FAILED:
             self._leave_out(name)
@@ -206,12 +228,18 @@ class _Run:
         result = self._results.get(name)
         return result is not None and result.status not in (ActionStatus.FAILED, ActionStatus.NOT_RUN)
 
+    def _close(self, action: Action) -> None:
+        """An action of a variant is over, in whatever way."""
+        self._open[action.variant] -= 1
+        if not self._open[action.variant]:
+            self._over.append(action.variant)
+
     def _leave_out(self, name: str) -> None:
         for user in self._users.get(name, ()):
             if user not in self._results:
                 action = self._actions[user]
                 self._results[user] = ActionResult(action=action, status=ActionStatus.NOT_RUN)
-                self._open[action.variant] -= 1
+                self._close(action)
                 self._leave_out(user)
 
     def _start(self) -> None:

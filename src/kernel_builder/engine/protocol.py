@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -20,6 +20,9 @@ class EngineOptions:
     ``jobs`` overrides how many actions run at once, ``cores`` is how many of one variant may, ``variants`` how many
     variants may be worked on at once; ``environ`` is the user's environment, of which each action sees
     what it names; ``verbose`` reports the output of every action. ``cache`` is asked before anything runs.
+    ``over`` is called with the name of each variant none of whose actions is left, and their results, as soon as that
+    is so. Other variants' actions go on meanwhile, and it is never called twice at once; what it raises ends the run,
+    and so does a signal while it works.
     """
 
     environ: Mapping[str, str]
@@ -30,6 +33,7 @@ class EngineOptions:
     keep_going: bool = False
     cache: ActionCache | None = None
     verbose: bool = False
+    over: Callable[[str, tuple[ActionResult, ...]], None] | None = None
 
 
 class ActionStatus(StrEnum):
@@ -65,9 +69,10 @@ class EngineResult:
 
     def of_variant(self, variant: str) -> tuple[ActionResult, ...]:
         """The results of one variant: those that ran in the order they ended, then the others."""
-        ran = [self.results[name] for name in self.finished]
-        rest = [result for name, result in self.results.items() if name not in self.finished]
-        return tuple(result for result in (*ran, *rest) if result.action.variant == variant)
+        ran = dict.fromkeys(self.finished)
+        rest = (result for name, result in self.results.items() if name not in ran)
+        ordered = (*(self.results[name] for name in ran), *rest)
+        return tuple(result for result in ordered if result.action.variant == variant)
 
 
 class Engine(Protocol):

@@ -10,28 +10,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kernel_builder.artifact.built import CARD, variants_in
 from kernel_builder.artifact.variant import check_space, recover
-from kernel_builder.config.model import Project
 from kernel_builder.engine.local import LocalEngine
 from kernel_builder.engine.protocol import EngineOptions
 from kernel_builder.engine.timeline import Stage, add_stages
 from kernel_builder.engine.work import exclusive
-from kernel_builder.errors import BuildError, ConfigError, UsageError
+from kernel_builder.errors import UsageError
 from kernel_builder.events import Notice, Reporter
-from kernel_builder.files import write_text
-from kernel_builder.git import deciding_files
 from kernel_builder.load.client import Environment, NoEnvironment, find_environment
 from kernel_builder.plan.model import BuildPlan, VariantPlan
-from kernel_builder.project.identity import identify
-from kernel_builder.project.inputs import build_inputs
-from kernel_builder.seen import Sighting, look_again
+from kernel_builder.seen import Sighting
 from kernel_builder.toolchain.sanitizers import sanitizer_runtimes, sanitizer_variables
 from kernel_builder.toolchain.torch_slim import provide_slim_headers
 from kernel_builder.workflow.basis import basis_of
 from kernel_builder.workflow.build import BuildRequest
 from kernel_builder.workflow.caching import open_cache
 from kernel_builder.workflow.finish import Finisher
+from kernel_builder.workflow.installing import Installing, fill_card, refuse_changes
 from kernel_builder.workflow.outcome import BuildOutcome
 from kernel_builder.workflow.prepare import Prepared, prepare, refuse_unknown_architectures, work_directory
 from kernel_builder.workflow.run import Run
@@ -117,22 +112,22 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
         verbose=request.verbose,
     )
     finisher = Finisher(prepared=prepared, environment=environment, conformance=conformance, reporter=run.reporter)
+    installing = Installing(finisher, plan, lambda: refuse_changes(prepared, run, request.mark, sighting.since))
     # One lock for whatever is built: the variants go to the same place.
     with exclusive(work_directory(prepared.project, run.store), places.store, run.reporter):
         places.work.mkdir(exist_ok=True)
         recover(places.output, tuple(variant.name for variant in plan.variants))
         began = time.time()
-        result = LocalEngine().run(plan, options)
-        ran = time.time()
-        _refuse_changes(prepared, run, request.mark, sighting)
-        outcomes = [finisher.finish(variant, result.of_variant(variant.name)) for variant in plan.variants]
-        _fill_card(prepared.project, places.output, run.reporter)
+        try:
+            result = LocalEngine().run(plan, replace(options, over=installing.finish_early))
+            outcomes = installing.finish_all(result)
+        finally:
+            fill_card(prepared.project, places.output, run.reporter)
         if result.finished:
-            prepare_stage = Stage(stage="prepare", begin=started, end=began)
-            add_stages(places.work, (prepare_stage, Stage(stage="install and load", begin=ran, end=time.time())))
+            add_stages(places.work, (Stage(stage="prepare", begin=started, end=began), *installing.stages))
         outcome = BuildOutcome(
             output=places.output,
-            variants=tuple(outcomes),
+            variants=outcomes,
             fetched=fetched,
             warnings=plan.warnings,
             notes=plan.notes,
@@ -164,27 +159,6 @@ def _runtimes(prepared: Prepared, request: BuildRequest, run: Run) -> dict[str, 
             hint="choose one: kernel-builder build --variant NAME",
         )
     return sanitizer_variables(next(iter(found), ()), sanitizers, run.environ, python=request.python)
-
-
-def _refuse_changes(prepared: Prepared, run: Run, mark: str, sighting: Sighting) -> None:
-    """Raise :class:`BuildError` where the kernel is no longer the one that the plan names. ``sighting`` began before it
-    was named.
-    """
-    inputs, identity = prepared.planning.survey.inputs, prepared.identity
-    is_same = look_again(inputs.seen.to_json()).changed is None
-    git = deciding_files(prepared.project.root, run.environ)
-    if is_same and git is not None and identity.lasts and not inputs.seen.disturbed:
-        for path in (*git, *(prepared.project.root / name for name in identity.tracked)):
-            sighting.file(path)
-        if not sighting.disturbed:
-            return  # nothing that git would be asked about changed
-    if not is_same:
-        inputs = build_inputs(prepared.project, prepared.plan.places.output)
-    if identify(prepared.project, inputs, environ=run.environ, mark=mark) != identity:
-        raise BuildError(
-            "files of the kernel changed during the build, so the result has no name of its own",
-            hint="run the build again; nothing was installed",
-        )
 
 
 def _environment(request: BuildRequest, run: Run) -> Environment | NoEnvironment:
@@ -221,24 +195,6 @@ def _tell_notes(plan: BuildPlan, reporter: Reporter, *, told: Sequence[str] = ()
     for text in plan.notes:
         if text not in told:
             reporter.emit(Notice(message=text))
-
-
-def _fill_card(project: Project, output: Path, reporter: Reporter) -> None:
-    """Fill in the project's card, if it has one, beside the variants that it describes (contract 6.3)."""
-    if not (project.root / CARD).is_file():
-        return
-    from kernel_builder.interface.card import fill_card  # noqa: PLC0415  (jinja2's sandbox takes its time)
-
-    try:
-        variants = variants_in(output)
-        if variants:
-            text = fill_card(project, variants)
-            if not (output / CARD).is_file() or (output / CARD).read_text(encoding="utf-8") != text:
-                write_text(output / CARD, text)
-    except ConfigError as error:  # the variants are good without it
-        details = "".join(f"\n{diagnostic.render()}" for diagnostic in error.diagnostics)
-        hint = f" ({error.hint})" if error.hint else ""
-        reporter.emit(Notice(message=f"no card was made: {error.message}{hint}{details}", warning=True))
 
 
 def _space_needed(plan: BuildPlan) -> int:

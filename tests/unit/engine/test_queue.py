@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from engine_actions import until
 from kernel_builder.actions.model import Action, ActionKind, Step, Tool, action_id
 from kernel_builder.actions.places import Places
 from kernel_builder.config.backends import Backend
 from kernel_builder.engine.local import LocalEngine
-from kernel_builder.engine.protocol import ActionStatus, EngineOptions, EngineResult
+from kernel_builder.engine.protocol import ActionResult, ActionStatus, EngineOptions, EngineResult
+from kernel_builder.errors import BuildError
 from kernel_builder.events import Recorder, StepFinished, StepStarted
 from kernel_builder.plan.model import BuildPlan, VariantPlan
 from kernel_builder.variants.names import NoarchVariant
@@ -150,3 +152,60 @@ def test_without_keep_going_nothing_begins_after_a_failure(tmp_path: Path) -> No
     plan = plan_of(tmp_path, failing="cpu")
     result = run(plan, variants=1, cores=1)
     assert {one.status for one in result.of_variant("torch-cuda")} == {ActionStatus.NOT_RUN}
+
+
+def test_a_variant_is_handed_over_as_soon_as_it_is_done(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    recorder = Recorder()
+    told: list[tuple[str, int]] = []
+
+    def over(variant: str, results: tuple[ActionResult, ...]) -> None:
+        assert {result.status for result in results} == {ActionStatus.DONE}
+        assert [result.action.kind for result in results][-2:] == [ActionKind.LINK, ActionKind.INSPECT]
+        told.append((variant, len([line for line in journal(recorder) if line[0] == "end"])))
+
+    run(plan, recorder, jobs=1, over=over)
+    assert [variant for variant, _ in told] == [f"torch-{backend}" for backend in BACKENDS]
+    assert [ended for _, ended in told] == [6, 12, 18, 24]
+    # What is up to date is handed over, too, and before anything runs.
+    told.clear()
+    (tmp_path / ".kernel-builder" / "torch-xpu-link-lib").unlink()
+    over_names: list[str] = []
+    run(plan, over=lambda variant, _: over_names.append(variant))
+    assert over_names[-1] == "torch-xpu"
+    assert set(over_names) == {f"torch-{backend}" for backend in BACKENDS}
+
+
+@pytest.mark.parametrize(("keep_going", "complete"), [(False, {"cpu", "cuda"}), (True, {"cpu", "cuda", "xpu"})])
+def test_what_fails_late_takes_nothing_from_those_before(tmp_path: Path, keep_going: bool, complete: set[str]) -> None:
+    found: dict[str, set[ActionStatus]] = {}
+
+    def over(variant: str, results: tuple[ActionResult, ...]) -> None:
+        found[variant] = {result.status for result in results}
+
+    run(plan_of(tmp_path, failing="rocm"), jobs=1, keep_going=keep_going, over=over)
+    assert {name for name, ended in found.items() if ended == {ActionStatus.DONE}} == {f"torch-{n}" for n in complete}
+    assert ("torch-rocm" in found) is keep_going
+    if keep_going:
+        assert {ActionStatus.FAILED, ActionStatus.NOT_RUN} <= found["torch-rocm"]
+
+
+def test_others_go_on_while_a_variant_is_finished(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    started = tmp_path / ".kernel-builder" / "torch-cuda-compile-a"
+
+    def over(variant: str, _: object) -> None:
+        if variant == "torch-cpu":
+            until(started.exists)
+
+    assert len(run(plan, jobs=1, over=over).finished) == 24
+
+
+def test_what_finishing_raises_ends_the_run(tmp_path: Path) -> None:
+    def over(variant: str, _: object) -> None:
+        raise BuildError(f"{variant} cannot be finished")
+
+    with pytest.raises(BuildError, match="torch-cpu cannot be finished"):
+        run(plan_of(tmp_path), jobs=1, over=over)
+    assert not (tmp_path / ".kernel-builder" / "processes").exists()
+    assert not (tmp_path / ".kernel-builder" / "torch-cuda-link-lib").exists()

@@ -45,10 +45,10 @@ def hangups_count() -> Iterator[None]:
 
 
 @contextmanager
-def building(root: Path, actions: str) -> Iterator[subprocess.Popen[bytes]]:
+def building(root: Path, actions: str, program: str = PROGRAM) -> Iterator[subprocess.Popen[bytes]]:
     """A process that runs ``actions``, an expression."""
     tests, cache = str(Path(__file__).parents[2]), str(root.parent / "cache")
-    script = PROGRAM.format(tests=tests, root=str(root), actions=actions, cache=cache)
+    script = program.format(tests=tests, root=str(root), actions=actions, cache=cache)
     with subprocess.Popen([sys.executable, "-c", script]) as process:
         try:
             yield process
@@ -96,6 +96,23 @@ def test_a_signal_ends_all_that_was_started(tmp_path: Path, script: str, wanted:
     assert not any(map(alive, started))
     assert not {"processes", "x.out"} & in_work(root)
     assert statuses(run(plan_of(root, action("x", ": > x.out")))) == {"x": "done"}
+
+
+def test_a_signal_ends_what_finishes_a_variant_at_once(tmp_path: Path) -> None:
+    root = tmp_path / "k"
+    work = root / ".kernel-builder"
+    program = PROGRAM.replace("ActionCache(Path({cache!r})))", "ActionCache(Path({cache!r})), over=over)").replace(
+        "try:", "def over(*_):\n    import time\n    Path({root!r}, 'over').touch()\n    time.sleep(60)\ntry:"
+    )
+    with building(root, "action('x', ': > x.out')", program) as process:
+        until((root / "over").exists)
+        begun = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 130
+        assert time.monotonic() - begun < 10
+    assert "processes" not in in_work(root)
+    assert (work / "x.out").exists()
+    assert statuses(run(plan_of(root, action("x", ": > x.out")))) == {"x": "up to date"}
 
 
 def test_a_second_ctrl_c_does_not_wait_for_what_ignores_the_first(tmp_path: Path) -> None:
