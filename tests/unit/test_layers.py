@@ -22,7 +22,7 @@ ORDER = tuple(re.findall(r"^    ([a-z]+)  +\S", PAGE.split("## The map")[1].spli
 TOO = {
     # Rules judge any kernel, ours or not: from the library's bytes, never from how it was made.
     "check": {"plan", "engine", "backends", "actions", "toolchain", "store", "project"},
-    "scaffold": set(ORDER) - {"errors", "files", "git", "config", "scaffold"},
+    "scaffold": set(ORDER) - {"errors", "files", "git", "portable", "config", "scaffold"},
     "load": {"plan", "engine", "backends", "toolchain", "store"},
 }
 """What a package must not import although it stands before it."""

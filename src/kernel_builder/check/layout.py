@@ -15,6 +15,7 @@ from kernel_builder.check.model import Finding, Settings, Severity, checks, few,
 from kernel_builder.check.namespace import native_sources, without_noise
 from kernel_builder.check.subject import BuildFolder, EntryKind, PythonFile, SourceTree, TreeEntry, VariantDir, join
 from kernel_builder.files import LARGEST_FILE
+from kernel_builder.portable import unportable
 from kernel_builder.toml.nodes import printable
 from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.names import ArchVariant
@@ -119,6 +120,15 @@ FILE_NAME = rule(
     rationale="metadata.json cannot list such a file, and the Hub or some systems cannot store it.",
     remedy="Rename it.",
     source="docs/requirements.md, 'Layout, names and metadata'",
+)
+PORTABLE_NAME = rule(
+    "KB462",
+    "portable-name",
+    Severity.WARNING,
+    summary="Files can be stored on Windows and macOS, too",
+    rationale="A snapshot of the kernel fails there, or one of its files replaces another.",
+    remedy="Rename it in the sources and build the variant again.",
+    source="kernel-builder",
 )
 HUB_FILE_SIZE = rule(
     "KB457",
@@ -232,7 +242,9 @@ _STRAY_DIRECTORIES = frozenset(
 _MOST_HUB_ENTRIES = 10_000
 
 
-@checks(VariantDir, STRAY, BYTECODE, LINK_OUT, LINK, SPECIAL_FILE, FILE_NAME, HUB_FILE_SIZE, HUB_FILE_COUNT)
+@checks(
+    VariantDir, STRAY, BYTECODE, LINK_OUT, LINK, SPECIAL_FILE, FILE_NAME, PORTABLE_NAME, HUB_FILE_SIZE, HUB_FILE_COUNT
+)
 def files(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
     """Every entry of a variant, by its name and kind."""
     counts: dict[str, int] = {}
@@ -243,6 +255,8 @@ def files(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
         if name == "__pycache__" or (name.endswith(".pyc") and "__pycache__" not in directory.split("/")):
             bytecode.append(entry.relative)
         yield from _entry(variant, entry, directory, name)
+    for path, why in unportable(entry.relative for entry in variant.listing.entries if "\\" not in entry.relative):
+        yield PORTABLE_NAME.at(join(variant.shown, path), f"{printable(path)!r} cannot be stored everywhere: {why}")
     if bytecode:
         more = f", and in {len(bytecode) - 1} more places" if len(bytecode) > 1 else ""
         yield BYTECODE.at(join(variant.shown, bytecode[0]), f"contains bytecode{more}")

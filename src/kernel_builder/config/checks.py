@@ -14,6 +14,7 @@ from kernel_builder.config.backends import Backend, Role
 from kernel_builder.config.known import dependencies
 from kernel_builder.config.model import Framework, Section
 from kernel_builder.config.tables import TableReader, TextEntry
+from kernel_builder.portable import unportable
 from kernel_builder.toml.nodes import printable, quoted
 from kernel_builder.toml.report import Report
 from kernel_builder.toml.scan import Where
@@ -287,9 +288,23 @@ class ProjectTree:
                 found.append(link)
             elif place in places:
                 starts.append(relative_to(os.path.realpath(self.root / place), str(self.root)))
-        found += walk(self.root, starts=starts).leaving
+        walked = walk(self.root, starts=starts)
+        found += walked.leaving
         for link in sorted(set(found)):
             self._tell_leaving(link, ())
+        self._judge_names(walked.files)
+
+    def _judge_names(self, files: Sequence[str]) -> None:
+        """Warn of what a checkout or a user's cache on another system cannot have."""
+        listed = {plain_path(expected.text): expected.path for expected in self._expected}
+        listed.pop(".", None)
+        there = [path for path in listed if os.path.lexists(os.path.join(self.root, path))]  # noqa: PTH118
+        for path, why in unportable([*there, *(path for path in files if path not in listed)]):
+            self.report.warning(
+                listed.get(path, ()),
+                f"'{printable(path)}' cannot be stored on every system: {why}",
+                hint="rename it",
+            )
 
     def _tell_leaving(self, link: Link, path: Where) -> None:
         if link.path not in self._told:

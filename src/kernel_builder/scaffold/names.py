@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass
 
 from kernel_builder.errors import UsageError
+from kernel_builder.portable import is_reserved
 
 RULE = (
     "a kernel name has at least two characters: lowercase letters, digits and dashes;"
@@ -96,6 +97,11 @@ def parse_name(text: str) -> tuple[str, tuple[str, ...]]:
     if python_name in _MODULES:
         raise UsageError(
             f"{text!r} is not a valid kernel name: it would shadow Python's module {python_name!r}",
+            hint=f"use {name + '-kernel'!r}",
+        )
+    if is_reserved(python_name):
+        raise UsageError(
+            f"{text!r} is not a valid kernel name: Windows reserves {python_name!r} for a device",
             hint=f"use {name + '-kernel'!r}",
         )
     notes = (f"the kernel is called {name!r}: {RULE}",) if name != text else ()

@@ -228,6 +228,18 @@ def test_files_that_do_not_belong(tmp_path: Path, make: Callable[[Path], object]
     assert codes(root, "KB45") == ([] if expected is None else [expected])
 
 
+def test_files_that_only_some_systems_can_store(tmp_path: Path) -> None:
+    root = variant(tmp_path)
+    assert codes(root, "KB462") == []
+    for name in ("aux.py", "__Init__.py", "notes: 1.txt"):
+        (root / name).touch()
+    assert sorted(f.message.partition(" cannot")[0] for f in findings(root, "KB462")) == [
+        "'__init__.py'",
+        "'aux.py'",
+        "'notes: 1.txt'",
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [

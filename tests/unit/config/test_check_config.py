@@ -126,3 +126,25 @@ def test_a_file_of_thousands_of_sources_is_judged_at_once(tmp_path: Path) -> Non
         return best
 
     assert seconds("check-config", str(large)) < 3 * seconds("check-config", str(small))
+
+
+def test_names_that_other_systems_cannot_store_are_warned_of_together(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = GOOD.replace('src = ["a.cu"]', 'src = ["a.cu", "src/aux.h", "src/A.h", "src/a.h", "src/gone. "]')
+    root = make(tmp_path, text)
+    (root / "src").mkdir()
+    for name in ("src/aux.h", "src/A.h", "src/a.h", "torch-ext/ab/nul.py"):
+        (root / name).touch()
+    assert run(["check-config", str(root)]) == 3
+    told = capfd.readouterr().err
+    assert (
+        "build.toml:10:16: warning: kernel.a.src[1]: 'src/aux.h' cannot be stored on every system: Windows res" in told
+    )
+    assert (
+        "kernel.a.src[3]: 'src/a.h' cannot be stored on every system: macOS and Windows take it and 'src/A.h'" in told
+    )
+    assert "'torch-ext/ab/nul.py' cannot be stored on every system" in told
+    # What is not there has its own message.
+    assert "file 'src/gone. ' does not exist" in told
+    assert told.count("cannot be stored") == 3

@@ -53,6 +53,13 @@ def test_names_that_its_function_cannot_have_are_refused(text: str) -> None:
     assert caught.value.hint == f"use '{text}-kernel'"
 
 
+@pytest.mark.parametrize("text", ["con", "AUX", "nul", "com1"])
+def test_names_that_windows_reserves_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="Windows reserves") as caught:
+        parse_name(text)
+    assert caught.value.hint == f"use '{text.lower()}-kernel'"
+
+
 def test_owner_and_repo_are_read_and_the_owner_keeps_its_spelling() -> None:
     assert parse_repo_id("My_Org/my-kernel") == (ProjectName(name="my-kernel", owner="My_Org"), ())
     assert parse_repo_id("my-kernel") == (ProjectName(name="my-kernel"), ())
