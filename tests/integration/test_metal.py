@@ -14,6 +14,7 @@ from loopback_index import make_wheel
 
 from conftest import ProjectMaker, Result, Tool
 from kernel_builder.binary.macho import read_macho
+from kernel_builder.binary.metallib import metal_libraries
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("metal")]
 
@@ -92,6 +93,9 @@ def test_shaders_and_objective_cxx_become_one_library(mac: Mac, make_project: Pr
     (path,) = (root / "build" / NAME).glob("*.abi3.so")
     (part,) = read_macho(path.read_bytes())
     assert (part.machine, part.minimum_macos) == ("aarch64", (26, 0, 0))
+    assert [(shaders.system, shaders.minimum, shaders.whole) for shaders in metal_libraries(path.read_bytes())] == [
+        ("macOS", (26, 0, 0), True)
+    ]
     assert part.exports == (f"PyInit_{path.name.partition('.')[0]}",)
     assert json.loads((root / "build" / NAME / "metadata.json").read_text(encoding="utf-8"))["backend"] == {
         "type": "metal"

@@ -150,9 +150,17 @@ def test_a_kernel_is_compiled_with_the_compiler_of_this_machine(
     metadata = json.loads((root / "build" / NAME / "metadata.json").read_text(encoding="utf-8"))
     assert metadata["backend"] == {"type": "xpu"}
 
+    other = make_project("sycl-thing", FILES, toml=TOML, directory="else where")
+    elsewhere = tool.apart("build", other, "--variant", NAME, "--no-cache", env=machine.environ)
+    assert elsewhere.code == 0, elsewhere.stderr
+    assert len(calls(home)) == 4
+    folders = (root / "build" / NAME, other / "build" / NAME)
+    one, two = ({file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()} for folder in folders)
+    assert one == two
+
     again = tool.apart("build", root, "--variant", NAME, "--json", env=machine.environ)
     assert again.variant(NAME)["status"] == "unchanged"
-    assert len(calls(home)) == 2
+    assert len(calls(home)) == 4
     (root / "device.h").write_text("int scaled(int x);\nint unused(int x);\n", encoding="ascii")
     again = tool.apart("build", root, "--variant", NAME, "--json", env=machine.environ)
     assert again.code == 0, again.stderr

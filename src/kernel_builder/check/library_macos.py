@@ -17,6 +17,16 @@ MACOS_VERSION = rule(
     source="docs/requirements.md, 'Libraries'",
     acceptable=True,
 )
+METAL_LIBRARY = rule(
+    "KB162",
+    "metal-library",
+    Severity.ERROR,
+    summary="Embedded Metal libraries are whole, for macOS, and need no newer one than the kernel's library",
+    rationale="Metal refuses the shaders when the kernel is first called, on a machine that loaded it.",
+    remedy="Compile the shaders with -mmacosx-version-min=26.0, as kernel-builder does.",
+    source="docs/requirements.md, 'Libraries'",
+    acceptable=True,
+)
 _OLDEST = (15, 0)
 _OLDEST_METAL = (26, 0)
 
@@ -24,8 +34,7 @@ _OLDEST_METAL = (26, 0)
 @checks(LibraryFile, MACOS_VERSION)
 def minimum(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     """Compares the deployment target of every part of a Mach-O file with the limit."""
-    backend = library.variant.backend if library.variant else None
-    limit = settings.macos or (_OLDEST_METAL if backend == "metal" else _OLDEST)
+    limit = _limit(library, settings)
     allowed = ".".join(map(str, limit))
     for part in library.macho:
         if part.minimum_macos is None:
@@ -35,3 +44,24 @@ def minimum(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
             yield MACOS_VERSION.at(
                 library, f"its {part.machine} part needs macOS {needs}; at most {allowed} is allowed"
             )
+
+
+def _limit(library: LibraryFile, settings: Settings) -> tuple[int, ...]:
+    """The newest macOS that a library may need."""
+    backend = library.variant.backend if library.variant else None
+    return settings.macos or (_OLDEST_METAL if backend == "metal" else _OLDEST)
+
+
+@checks(LibraryFile, METAL_LIBRARY)
+def shaders(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
+    """Compares what the libraries of shaders in a Mach-O file are for with what it is for itself."""
+    limit = _limit(library, settings)
+    for number, found in enumerate(library.metal, 1):
+        which = "its Metal library" if len(library.metal) == 1 else f"its Metal library number {number}"
+        if not found.whole:
+            yield METAL_LIBRARY.at(library, f"{which} is cut short: it says that it has {found.size} bytes")
+        if found.system not in {None, "macOS"}:
+            yield METAL_LIBRARY.at(library, f"{which} is for {found.system}")
+        elif found.minimum is not None and found.minimum > (*limit, 0):
+            needs, allowed = (".".join(map(str, version[:2])) for version in (found.minimum, limit))
+            yield METAL_LIBRARY.at(library, f"{which} needs macOS {needs}; at most {allowed} is allowed")

@@ -30,6 +30,7 @@ from kernel_builder.artifact.built import BuiltVariant
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.binary.elf import ElfError, ElfFile, NamedSection, mapped, named_sections, read_elf_file
 from kernel_builder.binary.macho import MAGICS, MachOError, MachOSlice, read_macho
+from kernel_builder.binary.metallib import MetalLibrary, metal_libraries
 from kernel_builder.binary.pe import PeError, PeFile, read_pe
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME, load_draft, load_project
@@ -341,6 +342,14 @@ class LibraryFile:
     def macho(self) -> tuple[MachOSlice, ...]:
         """Its parts, when it is a Mach-O file; one for each machine."""
         return self._read if isinstance(self._read, tuple) else ()
+
+    @cached_property
+    def metal(self) -> tuple[MetalLibrary, ...]:
+        """The libraries of Metal shaders in it, when it is a Mach-O file."""
+        if not self.macho:
+            return ()
+        with mapped(self.path) as data:
+            return metal_libraries(data)
 
     @property
     def pe(self) -> PeFile | None:

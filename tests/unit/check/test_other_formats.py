@@ -123,6 +123,38 @@ def test_the_oldest_macos_is_compared(workshop: Workshop, tmp_path: Path) -> Non
     assert messages(_in_variant(workshop, tmp_path, MAC, older), "KB161") == []
 
 
+def shaders(
+    *, major: int = 0x8001, patch: int = 7, system: int = 0x81, macos: int = 26, size: int = 88, body: int = 88
+) -> bytes:
+    """A library of Metal shaders that says it has ``size`` bytes, and has ``body``."""
+    head = struct.pack("<4sHHHBBHBBQ", b"MTLB", major, 2, patch, 0, system, macos, 1, 0, size)
+    return head + bytes(body - len(head))
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (shaders(macos=25), []),
+        (shaders(macos=26), ["its Metal library needs macOS 26.1; at most 26.0 is allowed"]),
+        (shaders(system=0x82), ["its Metal library is for iOS"]),
+        (shaders(system=0xFF), ["its Metal library is for system 127"]),
+        (shaders(macos=25, size=1 << 40), [f"its Metal library is cut short: it says that it has {1 << 40} bytes"]),
+        (
+            shaders(macos=25) + shaders(macos=27),
+            ["its Metal library number 2 needs macOS 27.1; at most 26.0 is allowed"],
+        ),
+        (shaders(patch=3, macos=99), []),
+        (shaders(major=1, patch=3), []),
+        (b"MTLB is no library" + bytes(80), []),
+        (b"MTLB", []),
+    ],
+)
+def test_embedded_shaders_are_for_the_macos_that_the_variant_is_for(
+    workshop: Workshop, tmp_path: Path, data: bytes, told: list[str]
+) -> None:
+    assert messages(_in_variant(workshop, tmp_path, METAL, macho(macos=26) + data), "KB162") == told
+
+
 def test_libraries_and_run_paths_of_mac_libraries_are_judged(workshop: Workshop, tmp_path: Path) -> None:
     data = macho(
         _dylib("/opt/homebrew/lib/libomp.dylib"),
