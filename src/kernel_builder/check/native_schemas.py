@@ -208,6 +208,11 @@ def _default(text: str) -> str:
     return {"true": "True", "false": "False"}.get(plain, "")
 
 
+def schema_type(name: str) -> str | None:
+    """What schemas call a type of C++, which has no namespace here."""
+    return _TYPES.get(name)
+
+
 def _type(text: str) -> str | None:
     bare = re.sub(r"\bconst\b|[&\s]", "", text)
     optional = re.fullmatch(r"(?:(?:c10|std|torch|at)::)?optional<(.+)>", bare)
@@ -219,4 +224,4 @@ def _type(text: str) -> str | None:
     if optional or several:
         inner = _type((optional or several)[1])  # type: ignore[index]
         return None if inner is None else f"{inner}{'?' if optional else '[]'}"
-    return _TYPES.get(bare.rsplit("::", 1)[-1])
+    return schema_type(bare.rsplit("::", 1)[-1])

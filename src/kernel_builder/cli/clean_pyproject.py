@@ -8,6 +8,7 @@ import click
 
 from kernel_builder.cli.options import PathName
 from kernel_builder.config.python_project import NAME
+from kernel_builder.errors import UsageError
 from kernel_builder.scaffold.pyproject import WhatIsThere, clean_pyproject, state_of
 
 
@@ -27,8 +28,21 @@ def command(directory: Path, *, dry_run: bool, force: bool) -> None:
     if dry_run:
         click.echo(f"Would remove {file}" if removable else f"Would keep {file}: it {state.value}")
         return
-    if removable and not force and not click.confirm(f"Remove {file}?"):
+    if removable and not force and not _confirmed(f"Remove {file}?"):
         click.echo("Nothing was removed")
         return
     clean_pyproject(root, force=force)
     click.echo(f"Removed {file}")
+
+
+def _confirmed(question: str) -> bool:
+    """What was answered. Raises :class:`UsageError` where nobody can answer: in scripts, say."""
+    try:
+        return click.confirm(question)
+    except click.Abort as error:
+        if not isinstance(error.__context__, EOFError):  # Ctrl-C
+            raise
+        raise UsageError(
+            "nobody answered, so nothing was removed",
+            hint="run kernel-builder clean-pyproject --force, which does not ask",
+        ) from None

@@ -417,7 +417,8 @@ def _text(path: Path) -> str | None:
 
 # --- ops ---
 
-_DEFINES = re.compile(r"(?:\.|->)\s*(?:template\s+)?def\s*\(")
+DEFINES = re.compile(r"(?:\.|->)\s*(?:template\s+)?def\s*\(")
+"""How an op is defined: ``m.def(``."""
 _OTHER_WAYS = re.compile(r"\b(?:RegisterOperators|registerDef|torch_library_def)\b")
 _SCHEMA_NAME = re.compile(r"\s*(?:\w+::)?([A-Za-z_]\w*)(?:\.\w+)?\s*(?:\(|$)")
 _WRAPPED = re.compile(r"\s*(?:\w+\s*::\s*)*\w+\s*\(\s*(?=[\"RuU])")
@@ -451,7 +452,7 @@ def ops_of(files: Iterable[ReadFile]) -> frozenset[str] | None:
 
 def _defining(macros: Mapping[str, Macro]) -> frozenset[str]:
     """Macros that define ops, by way of others too."""
-    found = {name for name, macro in macros.items() if _DEFINES.search(macro.body)}
+    found = {name for name, macro in macros.items() if DEFINES.search(macro.body)}
     while True:
         more = {
             name
@@ -469,7 +470,7 @@ def _defined_in(
     """Names of the ops that a text defines. Raises :class:`_UnreadableError`."""
     if depth > _DEEPEST:
         raise _UnreadableError
-    for match in _DEFINES.finditer(bare):
+    for match in DEFINES.finditer(bare):
         yield _name_at(code, bare, match.end(), macros)
     for name in sorted(defining):
         for match in re.finditer(rf"\b{re.escape(name)}\b", bare):

@@ -86,8 +86,8 @@ def bench(request: BenchRequest, run: Run) -> Iterator[Benched]:
     if not scripts:
         raise ConfigError(
             f"{root / BENCHMARKS} has no {BENCHMARK_FILES}, so there is nothing to measure",
-            hint="write a class of kernels.benchmark.Benchmark into it (docs/benchmarks.md); 'kernel-builder init'"
-            " writes one for a new kernel",
+            hint="write a class of kernels.benchmark.Benchmark into it (docs/measuring.md); 'kernel-builder init'"
+            " without --minimal writes one",
         )
     here = look_here(request.environment, run)
     for entry in _variants(project, request, here, run):
@@ -209,7 +209,7 @@ class _Bench:
         if not everything:
             raise ConfigError(
                 f"no class in {BENCHMARKS}/{BENCHMARK_FILES} has a method benchmark_<workload>",
-                hint="derive one from kernels.benchmark.Benchmark (docs/benchmarks.md)",
+                hint="derive one from kernels.benchmark.Benchmark (docs/measuring.md)",
             )
         if not chosen:
             raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tomllib
 from pathlib import Path
 
@@ -50,6 +51,16 @@ def test_clean_removes_what_was_written_once_it_is_told_so(root: Path, monkeypat
     monkeypatch.setattr("click.confirm", lambda _: True)
     assert run(["clean-pyproject", str(root)]) == ExitCode.OK
     assert set(root.rglob("*")) == before
+
+
+def test_where_nobody_can_answer_nothing_is_removed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["create-pyproject", str(root)])
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert run(["clean-pyproject", str(root)]) == ExitCode.USAGE
+    assert (root / "pyproject.toml").exists()
+    assert "hint: run kernel-builder clean-pyproject --force" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
