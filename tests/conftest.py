@@ -21,12 +21,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock, Timeout
 from hypothesis import HealthCheck, settings
 
 from kernel_builder.cli import run
+from kernel_builder.load.client import Environment, NoEnvironment, find_environment
 from kernel_libraries import Workshop
 
 # How fast a busy machine makes examples says nothing about what is tested.
@@ -335,6 +337,20 @@ def make_project(tmp_path: Path) -> ProjectMaker:
         return root
 
     return make
+
+
+@pytest.fixture
+def unloaded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds by ``tool`` take it that no Python here has torch: what loading shows is not what is tested, and it takes
+    several times as long as to compile these sources. A test that is marked ``loaded`` is the exception.
+    """
+    if request.node.get_closest_marker("loaded") is not None:
+        return
+
+    def nowhere(chosen: Path | None, *rest: Any) -> Environment | NoEnvironment:
+        return NoEnvironment(reason="this test loads nothing") if chosen is None else find_environment(chosen, *rest)
+
+    monkeypatch.setattr("kernel_builder.workflow.making.find_environment", nowhere)
 
 
 def commit(root: Path, message: str = "state") -> str:

@@ -29,7 +29,7 @@ from kernel_builder.toolchain.debian import (
 )
 from published import make_tar, serve_folder
 
-pytestmark = [pytest.mark.network, pytest.mark.slow]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.usefixtures("unloaded")]
 MACHINE = platform.machine()
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from conftest import BUILD_TOML, CPU, ProjectMaker, Result, Tool, commit
 
-pytestmark = [pytest.mark.network, pytest.mark.slow]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.usefixtures("unloaded")]
 
 SECTIONS = """\
 [general]

@@ -24,7 +24,7 @@ from conftest import CPU, ProjectMaker, Result, Tool, commit, room_to_build
 from kernel_builder.cli.options import how_many_at_once
 from kernel_builder.engine.timeline import spans_in
 
-pytestmark = [pytest.mark.network, pytest.mark.slow]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.usefixtures("unloaded")]
 
 _BIND = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
 
@@ -122,6 +122,7 @@ def test_what_is_empty_or_left_to_the_machine_is_the_default() -> None:
     assert how_many_at_once(2, None, None, {"MAX_JOBS": "9", "CORES": "x"}) == (None, None)
 
 
+@pytest.mark.loaded
 def test_without_loading_nothing_is_proved_and_that_is_said(tool: Tool, make_project: ProjectMaker) -> None:
     root = make_project("unproved", {"a.c": ""})
     # Loading it fails, so that only skipping the proof lets it through.

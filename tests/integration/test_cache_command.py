@@ -6,7 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from conftest import CPU, ProjectMaker, Result, Tool
+
+pytestmark = pytest.mark.usefixtures("unloaded")
 
 SOURCES = {"a.cpp": 'extern "C" int a() { return 1; } // one\n', "b.c": "int b(void) { return 2; }\n"}
 

@@ -24,6 +24,8 @@ from kernel_builder.store.cache import Store
 from kernel_builder.store.index import SimpleIndex
 from kernel_builder.toolchain.dependencies import Libraries, Release, headers_digest, releases
 
+pytestmark = pytest.mark.usefixtures("unloaded")
+
 FILES = {
     "include/cutlass/version.h": b"#define CUTLASS_MAJOR 3\n#define CUTLASS_MINOR 8\n#define CUTLASS_PATCH 0 \n",
     "include/cute/tensor.hpp": b"// tensors\n",
@@ -351,6 +353,7 @@ def test_two_releases_of_a_library_in_one_project_stay_apart(tool: Tool, tmp_pat
 @pytest.mark.network
 @pytest.mark.slow
 @pytest.mark.long
+@pytest.mark.loaded
 def test_a_kernel_that_uses_cute_compiles_for_sm_90a(tool: Tool, tmp_path: Path) -> None:
     root = shutil.copytree(PROJECTS / "cutlass-copy", tmp_path / "cutlass-copy")
     result = tool("build", root, "--variant", VARIANT, "--json")

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import ProjectMaker, Tool
 
-pytestmark = [pytest.mark.network, pytest.mark.slow]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.usefixtures("unloaded")]
 
 TOML = """\
 [general]

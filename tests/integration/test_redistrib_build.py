@@ -14,7 +14,7 @@ from conftest import ProjectMaker, Tool, assert_proven
 from kernel_builder.backends.cuda.redistrib import redist_platform
 from published import serve_folder
 
-pytestmark = [pytest.mark.network, pytest.mark.slow]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.usefixtures("unloaded")]
 
 VARIANT = f"torch213-cxx11-cu130-{platform.machine()}-linux"
 TOML = """\
@@ -65,6 +65,7 @@ def _sources(entry: Path) -> set[str]:
     return {source.get("source", "index") for source in manifest["sources"]}
 
 
+@pytest.mark.loaded
 def test_a_kernel_is_compiled_out_of_archives_from_a_server(
     tool: Tool, session_store: Path, make_project: ProjectMaker, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import ProjectMaker, Result, Tool
 
-pytestmark = [pytest.mark.network, pytest.mark.slow]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.usefixtures("unloaded")]
 
 VARIANT = "torch213-cxx11-cu130-x86_64-linux"
 TOML = """\

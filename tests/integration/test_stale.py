@@ -13,6 +13,8 @@ from conftest import Result, Tool, commit
 from hub import Account, Hub, State, serve
 from kernel_trees import source
 
+pytestmark = pytest.mark.usefixtures("unloaded")
+
 ME = "hf_me"
 TOML = """\
 [general]

@@ -11,6 +11,8 @@ import pytest
 from conftest import CPU, ProjectMaker, Tool, room_to_build
 from kernel_builder.engine.timeline import read_timeline
 
+pytestmark = pytest.mark.usefixtures("unloaded")
+
 SOURCES = {
     "a.c": '#include "part.h"\nint a(int x) { return x + part; }\n',
     "b.c": "int b(int x) { return x; }\n",

@@ -23,7 +23,7 @@ from conftest import CPU, ProjectMaker, Result, Tool
 from kernel_builder.errors import ExitCode
 from kernel_builder.toolchain.lock import LOCK_NAME
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unloaded")]
 
 TAG = "cp312-cp312-manylinux_2_28_x86_64"
 OLDER = "torch212-cxx11-cpu-x86_64-linux"

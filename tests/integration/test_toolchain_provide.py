@@ -33,7 +33,7 @@ from kernel_builder.toolchain.sources import open_sources
 from kernel_builder.variants.names import Machine
 from toolkits import cuda
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("toolchain provide")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("toolchain provide"), pytest.mark.usefixtures("unloaded")]
 
 TAG = "manylinux_2_28_x86_64"
 CPU = ToolchainRequest(release="2.13", machine=Machine.X86_64)

@@ -32,7 +32,7 @@ from kernel_builder.variants.names import Abi, Machine
 from published import serve_folder
 from toolkits import cuda
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unloaded")]
 
 TAG = "manylinux_2_28_x86_64"
 OLD_CPU = ToolchainRequest(release="2.6", machine=Machine.X86_64, abi=Abi.CXX98)
