@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import importlib
 import json
 import os
@@ -32,19 +30,8 @@ def open_package() -> None:
     sys.modules[NAME] = package
 
 
-def leave() -> None:
-    """End at once, with all that was written: to take torch down takes a fifth of the time of loading a kernel, and
-    waits for threads that a kernel started.
-    """
-    with contextlib.suppress(OSError, TypeError, AttributeError):  # Windows has no such handle
-        ctypes.CDLL(None).fflush(None)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
-
-
 if __name__ == "__main__":
     open_package()
     task = sys.argv[1]
     getattr(importlib.import_module(f"{NAME}.{TASKS[task]}"), task)(json.loads(sys.argv[2]))
-    leave()
+    importlib.import_module(f"{NAME}.answers").leave()

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
+import sys
 import traceback
 from typing import Any
 
@@ -70,3 +73,14 @@ def kernel_frames(error: BaseException, root: str) -> list[str]:
         if path.startswith(inside):
             found.append(f"{path[len(inside) :]}, line {frame.lineno}: {(frame.line or '').strip()}")
     return found
+
+
+def leave() -> None:
+    """End at once, with all that was written: to take torch down takes a fifth of the time of loading a kernel, and
+    waits for threads that a kernel started.
+    """
+    with contextlib.suppress(OSError, TypeError, AttributeError):  # Windows has no such handle
+        ctypes.CDLL(None).fflush(None)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
