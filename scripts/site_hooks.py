@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 _LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>(?:\.\./)+[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+_CELL = re.compile(r"<t[dh][ >].*?</t[dh]>", re.DOTALL)
+_CODE = re.compile(r"<code>([^<]*)</code>")
 _COMMENT = re.compile(r"^[ ]*<!-- (?:run|not run|page)\b.*? -->\n", re.MULTILINE | re.DOTALL)
 
 
@@ -53,6 +55,19 @@ def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
         return f"{found['text']} (`{target}`)"
 
     return _LINK.sub(link, _COMMENT.sub("", markdown))
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """The page with what tables need: bars that had to be escaped, and places where long names in code may break."""
+
+    def breakable(code: re.Match[str]) -> str:
+        text = re.sub(r"([_/])(?=[A-Za-z0-9])", r"\1<wbr>", code[1])
+        return f"<code>{text}</code>"
+
+    def cell(found: re.Match[str]) -> str:
+        return _CODE.sub(breakable, found[0].replace("\\|", "|"))
+
+    return _CELL.sub(cell, html)
 
 
 def on_post_page(output: str, *, page: Any, **_: object) -> str:
