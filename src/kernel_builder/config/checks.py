@@ -15,7 +15,7 @@ from kernel_builder.config.known import dependencies
 from kernel_builder.config.model import Framework, Section
 from kernel_builder.config.tables import TableReader, TextEntry
 from kernel_builder.portable import unportable
-from kernel_builder.toml.nodes import printable, quoted
+from kernel_builder.toml.nodes import in_words, printable, quoted
 from kernel_builder.toml.report import Report
 from kernel_builder.toml.scan import Where
 from kernel_builder.versions import Version
@@ -132,7 +132,7 @@ def _tell_language(entry: TextEntry, backends: set[Backend], report: Report) -> 
     if owners and wrong:
         report.error(
             entry.path,
-            f"{quoted(entry.text)} is a {owners[0].label} source, which kernels for {' and '.join(sorted(wrong))}"
+            f"{quoted(entry.text)} is a {owners[0].label} source, which kernels for {in_words(sorted(wrong))}"
             " cannot compile",
             hint=f"list it in a kernel section for {owners[0].value}",
         )
@@ -156,7 +156,7 @@ def two_releases(sections: Sequence[Located], report: Report) -> None:
                     owners = dict.fromkeys((f"[kernel.{owner}]", f"[kernel.{section.id}]"))
                     report.error(
                         placed.path_of(source),
-                        f"{quoted(plain_path(source))} is in {' and '.join(owners)}, which depend on {other} and"
+                        f"{quoted(plain_path(source))} is in {in_words(owners)}, which depend on {other} and"
                         f" {name}: a file is compiled once, with one release of a library",
                         hint="depend on one of them, or give each section its own copy of the source",
                     )
@@ -198,7 +198,7 @@ def backends_without_sections(
         one = len(missing) == 1
         report.warning(
             path,
-            f"there is no kernel section for {' and '.join(backend.value for backend in missing)}, so "
+            f"there is no kernel section for {in_words(backend.value for backend in missing)}, so "
             f"{'its variant has' if one else 'their variants have'} only Python code",
         )
 

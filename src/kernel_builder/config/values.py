@@ -18,7 +18,7 @@ from kernel_builder.config.known import OLDEST_STABLE_ABI, dependencies, license
 from kernel_builder.config.model import Architecture, Capability, KernelDependency, Suffix
 from kernel_builder.config.schema import COMPILED, EXAMPLES, KERNEL_DEPENDENCY, Kind
 from kernel_builder.config.tables import TableReader, TextEntry, is_number, text_of, version_of
-from kernel_builder.toml.nodes import Leaf, ListNode, TableNode, describe, quoted, shortened
+from kernel_builder.toml.nodes import Leaf, ListNode, TableNode, describe, in_words, quoted, shortened
 from kernel_builder.toml.report import Report
 from kernel_builder.versions import Version
 
@@ -300,7 +300,7 @@ def depends(reader: TableReader, backend: Backend | None, report: Report) -> tup
         elif owners and backend is not None and backend not in owners:
             report.error(
                 entry.path,
-                f"'{entry.text}' is for {' and '.join(owners)}; this section is for {backend.value}",
+                f"'{entry.text}' is for {in_words(owners)}; this section is for {backend.value}",
                 hint="remove it",
             )
         elif entry.text in found:

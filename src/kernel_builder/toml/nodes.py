@@ -8,7 +8,7 @@ them, and making a frozen dataclass takes four times as long.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kernel_builder.toml.scan import Where
@@ -88,6 +88,12 @@ def describe(node: Node) -> str:
         case value:
             text = f"the date or time {value}"
     return text
+
+
+def in_words(names: Iterable[str]) -> str:
+    """Names as a sentence has them: ``a``, ``a and b``, ``a, b and c``."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def quoted(text: str) -> str:

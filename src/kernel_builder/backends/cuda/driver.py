@@ -194,8 +194,18 @@ def _parsed(text: str, cxx: Path) -> tuple[list[Invocation], dict[str, str]]:
         if not words or words[0] in _IGNORED:
             continue
         words[0] = re.sub(r"\$(\w+)", lambda match: settings.get(match[1], match[0]), words[0])
+        if "/" not in words[0]:
+            words[0] = _on_path(words[0], settings.get("PATH", ""))
         steps.append(_step(words, cxx))
     return steps, settings
+
+
+def _on_path(program: str, path: str) -> str:
+    """Where the driver finds a program that it runs by its name, as those of CUDA 11 and 12 run cicc, which has a
+    directory of its own. A program that is in none of them is looked for beside the driver.
+    """
+    found = (f"{folder}/{program}" for folder in path.split(":") if folder)
+    return next(filter(os.path.isfile, found), program)
 
 
 def _step(words: Sequence[str], cxx: Path) -> Invocation:

@@ -30,6 +30,22 @@ def test_steps_are_told_apart_by_what_they_make_and_read(tmp_path: Path) -> None
     assert found.settings == (("NVVMIR_LIBRARY_DIR", "/opt/cuda/nvvm/libdevice"),)
 
 
+def test_programs_that_are_run_by_name_are_found_where_the_driver_finds_them(tmp_path: Path) -> None:
+    """CUDA 11 and 12 run cicc so, and it is not beside nvcc."""
+    places = {"cicc": tmp_path / "nvvm" / "bin", "ptxas": tmp_path / "bin"}
+    for name, folder in places.items():
+        folder.mkdir(parents=True)
+        (folder / name).touch()
+    lines = [line.replace('"$CICC_PATH/cicc"', "cicc") for line in lines_of()]
+    lines.insert(1, f"#$ PATH={tmp_path}/nowhere:{tmp_path}/bin/../nvvm/bin:{tmp_path}/bin:")
+    found = pipeline(question(nvcc(tmp_path, *lines)), source="a.cu", target="a.o", folder="d")
+    assert [step.path for step in found.devices[0][1:]] == [
+        f"{tmp_path}/bin/../nvvm/bin/cicc",
+        f"{tmp_path}/bin/ptxas",
+    ]
+    assert found.split[-1].path == "cudafe++"
+
+
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
