@@ -80,7 +80,13 @@ class Context:
     @property
     def cxx(self) -> Tool:
         """The host compiler as a tool."""
-        return Tool(name="c++", path=self.host.cxx, digest=self.host.digest)
+        host = self.host
+        return Tool(name="c++", path=host.cxx, digest=host.digest, headers=host.headers, shared=host.shared)
+
+    def clang_of(self, name: str, toolkit: ToolkitSdk) -> Tool:
+        """The compiler of ``toolkit``, a clang, as the tool ``name``: it compiles with the headers of a g++ here."""
+        host = self.host
+        return Tool(name=name, path=toolkit.compiler, digest=toolkit.identity, headers=host.headers, shared=host.shared)
 
     @property
     def is_for_torch(self) -> bool:
@@ -103,16 +109,18 @@ class Context:
         ]
         if toolchain.toolkit is not None:
             toolkit = toolchain.toolkit
-            trees.append(_tree("toolkit", toolkit.identity, toolkit.include, self.places))
+            trees.append(_tree("toolkit", toolkit.identity, toolkit.include, self.places, toolkit.own_folders))
         trees += [
             _tree(library.name, str(library.include[0].relative_to(self.places.store)), library.include, self.places)
             for library in toolchain.libraries
             if library.name in libraries
         ]
         if toolchain.sdk is not None:
-            trees.append(Tree(name="sdk", identity=toolchain.sdk.identity, root=toolchain.sdk.root))
+            sdk = toolchain.sdk
+            trees.append(Tree(name="sdk", identity=sdk.identity, root=sdk.root, folders=(sdk.root,)))
         if toolchain.python is not None:
-            trees.append(Tree(name="python", identity=toolchain.python.identity, root=toolchain.python.include))
+            python = toolchain.python
+            trees.append(Tree(name="python", identity=python.identity, root=python.include, folders=(python.include,)))
         return tuple(trees)
 
     def trees_named(self, *names: str) -> tuple[Tree, ...]:
@@ -125,7 +133,7 @@ class Context:
         return self.places.word(path, self.trees(*names))
 
 
-def _tree(name: str, identity: str, include: tuple[Path, ...], places: Places) -> Tree:
-    """A tree of headers; outside of the store it has a place of its own."""
+def _tree(name: str, identity: str, include: tuple[Path, ...], places: Places, others: tuple[Path, ...] = ()) -> Tree:
+    """A tree of headers, some of them in ``others``; outside of the store it has a place of its own."""
     outside = include and not include[0].is_relative_to(places.store)
-    return Tree(name=name, identity=identity, root=include[0] if outside else None)
+    return Tree(name=name, identity=identity, root=include[0] if outside else None, folders=(*include, *others))

@@ -130,6 +130,13 @@ def cxx_flags(context: Context) -> list[str]:
     ]
 
 
+def listing(context: Context) -> str:
+    """The option that has a compiler list the headers that it read: all of them, so that they can be held against what
+    is declared. Apple's compilers leave those of the SDK out, which has everything of the system.
+    """
+    return "-MD" if context.toolchain.sdk is None else "-MMD"
+
+
 def compile_action(
     context: Context,
     unit: Unit,
@@ -147,7 +154,7 @@ def compile_action(
     layout, word = context.layout, context.places.word
     source, target = word(layout.root / unit.source), layout.object_for(unit.source)
     depfile = word(target.with_name(f"{target.name}.d"))
-    common = ["-c", source, "-o", word(target), "-MMD", "-MF", depfile]
+    common = ["-c", source, "-o", word(target), listing(context), "-MF", depfile]
     return Action(
         id=action_id(context.variant, ActionKind.COMPILE, unit.source),
         kind=ActionKind.COMPILE,

@@ -68,23 +68,31 @@ class ActionKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """A program. ``digest`` changes whenever the program, or a file that it is made of, does."""
+    """A program. ``digest`` changes whenever the program, or a file that it is made of, does.
+
+    ``headers`` are the directories of headers that are its own, ``shared`` those in which the C library's are among
+    others, as a compiler tells; both are empty for whatever is no compiler, or was not asked.
+    """
 
     name: str
     path: Path
     digest: str
+    headers: tuple[Path, ...] = ()
+    shared: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
     """Files that an action may read. ``identity`` is the key of an entry of the store, or was measured.
 
-    ``root`` is set for a tree that is used where it lies, outside of the store and of the project.
+    ``root`` is set for a tree that is used where it lies, outside of the store and of the project. ``folders`` are the
+    directories that it consists of, as far as they are not the project's.
     """
 
     name: str
     identity: str
     root: Path | None = None
+    folders: tuple[Path, ...] = ()
 
 
 SLIM = "slim"

@@ -10,7 +10,6 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.actions.model import Tree
@@ -24,29 +23,16 @@ from kernel_builder.engine.undefined import Missing, UndefinedPolicy, blame, dia
 from kernel_builder.files import parse_json
 from kernel_builder.versions import Version
 
-_SYSTEM = Path("/usr")
 _SHOWN = 5
 
 
-@dataclass(frozen=True)
-class FilesRead:
-    """The files that compilers read. ``foreign`` are outside of the project and of all that it is compiled with;
-    ``own`` are the project's, relative to it, links resolved. Both are sorted.
+def own_files_read(depfiles: Iterable[Path], places: Places, trees: Iterable[Path]) -> tuple[str, ...]:
+    """What compilers, which ran in the work directory, read of the project according to ``depfiles``: relative to it,
+    links resolved, sorted. ``trees`` that lie in the project are not its own.
     """
-
-    foreign: tuple[str, ...]
-    own: tuple[str, ...]
-
-
-def files_read(depfiles: Iterable[Path], places: Places, trees: Iterable[Path]) -> FilesRead:
-    """What compilers, which ran in the work directory, read according to ``depfiles``.
-
-    Headers of ``trees``, of the store and of the system may be links to anywhere: whoever installed them saw to that.
-    """
-    theirs = _Folders((places.work, places.store, _SYSTEM, *trees))
+    theirs = _Folders((places.work, places.store, *trees))
     project = _Folders((places.root,))
     named = {os.path.join(places.work, path) for depfile in depfiles for path in headers(depfile)}  # noqa: PTH118
-    foreign: set[str] = set()
     own: set[str] = set()
     for path in named:
         plain, real = os.path.normpath(path), os.path.realpath(path)
@@ -55,9 +41,7 @@ def files_read(depfiles: Iterable[Path], places: Places, trees: Iterable[Path]) 
             continue
         if project.depth(real):
             own.add(os.path.relpath(real, places.root.resolve()))
-        else:
-            foreign.add(real)
-    return FilesRead(foreign=tuple(sorted(foreign)), own=tuple(sorted(own)))
+    return tuple(sorted(own))
 
 
 class _Folders:
@@ -79,15 +63,9 @@ def problem_of(request: Mapping[str, object], places: Places, trees: Sequence[Tr
         assert isinstance(words, list)  # noqa: S101  (a file that we wrote)
         return tuple(Path(expand(word, places, trees=trees)) for word in words)
 
-    read = files_read(paths("depfiles"), places, [tree.root for tree in trees if tree.root is not None])
-    if read.foreign:
-        return (
-            f"its sources include files outside the project: {', '.join(read.foreign)}\n"
-            "    a kernel's name covers only its own files, so it would not change with these; copy them into the"
-            " project"
-        )
+    own = own_files_read(paths("depfiles"), places, [tree.root for tree in trees if tree.root is not None])
     listed = parse_json(Path(expand(str(request["covered"]), places)).read_text(encoding="utf-8"))
-    uncovered = sorted(set(read.own) - set(listed))
+    uncovered = sorted(set(own) - set(listed))
     if uncovered:
         return (
             f"its sources include files that the kernel's name does not cover: {', '.join(uncovered)}\n"

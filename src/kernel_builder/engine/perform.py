@@ -17,11 +17,12 @@ from pathlib import Path
 from kernel_builder.actions.model import Action, ActionKind, Step
 from kernel_builder.engine.cache import ActionCache, Made
 from kernel_builder.engine.contents import blob_digest, file_digest, tells_its_time, text_digest
+from kernel_builder.engine.declared import undeclared
 from kernel_builder.engine.processes import Processes
 from kernel_builder.engine.records import TIME_OF, Conditions, Record, escaped, headers
 from kernel_builder.plan.model import BuildPlan
 
-_FORMAT = 3
+_FORMAT = 4
 _LONGEST = 1_000_000
 """Linux takes about two megabytes of arguments; linkers read more than that from a file."""
 
@@ -74,6 +75,8 @@ class Performer:
         key = self._key(action)
         found = self._find(action, key)
         if found is not None and self._restore(action, found):
+            if self._hold(action):  # what another machine declared may be nobody's here
+                return Done(code=1, seconds=time.monotonic() - begun), None
             done = Done(code=0, seconds=found.seconds, memory=found.memory, recalled=True, fell_back=found.fell_back)
             # What it was made of is what was found, whatever is written there now.
             reads = {self._local_name(action, word): digest for word, digest in found.reads.items()}
@@ -112,7 +115,16 @@ class Performer:
             reason = _complaint(self._path(action.log))
             code, more = self._steps(action, action.fallback, environment)
             memory = max(memory, more)
+        code = code or self._hold(action)
         return Done(code=code, seconds=time.monotonic() - begun, memory=memory, fell_back=reason)
+
+    def _hold(self, action: Action) -> int:
+        """Hold what was read against what is declared: 0, or 1 where the log now says what is wrong."""
+        problems = undeclared(action, self.plan.places)
+        if problems:
+            with self._path(action.log).open("a", encoding="utf-8", errors="surrogateescape") as log:
+                log.write("".join(f"{line}\n" for line in problems))
+        return 1 if problems else 0
 
     def _steps(self, action: Action, steps: Sequence[Step], environment: Mapping[str, str]) -> tuple[int, int]:
         """The exit code of the last step that ran, and the peak of memory."""

@@ -172,7 +172,10 @@ def _compile(entry: Path, wanted: Wanted, command: Sequence[str]) -> int | None:
     if done.returncode != 0 and (_COMPLAINTS.search(said) or done.returncode < 0 or done.returncode >= 128):
         return None
     if done.returncode == 0 and "-MF" in command:
-        _leave_out(entry / _UMBRELLA, Path(command[list(command).index("-MF") + 1]))
+        depfile = Path(command[list(command).index("-MF") + 1])
+        _leave_out(entry / _UMBRELLA, depfile)
+        if wanted.is_clang and "-MD" in command:  # clang names the precompiled ones alone
+            _add(entry, depfile)
     sys.stdout.buffer.write(done.stdout)
     sys.stdout.flush()
     sys.stderr.buffer.write(done.stderr)
@@ -185,6 +188,14 @@ def _leave_out(header: Path, depfile: Path) -> None:
     word = os.fsencode(header).replace(b" ", b"\\ ")
     if word in text:
         depfile.write_bytes(text.replace(b" " + word, b""))
+
+
+def _add(entry: Path, depfile: Path) -> None:
+    """List what the precompiled headers in ``entry`` were made of."""
+    listed = (entry / _READ).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    text = depfile.read_text(encoding="utf-8", errors="surrogateescape").rstrip()
+    words = "".join(f" \\\n  {line.replace(' ', chr(92) + ' ').replace('$', '$$')}" for line in listed)
+    depfile.write_text(f"{text}{words}\n", encoding="utf-8", errors="surrogateescape")
 
 
 def main(arguments: Sequence[str]) -> int:

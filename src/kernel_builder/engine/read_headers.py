@@ -68,10 +68,10 @@ def preprocess_command(action: Action, target: str) -> tuple[str, ...] | None:
                 continue
             words[words.index("-c")] = "-E"
         words[words.index("-o") + 1] = target
-        for option in ("-MF", "-MQ", "-MMD"):
+        for option in ("-MF", "-MQ", "-MMD", "-MD"):
             while option in words:
                 at = words.index(option)
-                del words[at : at + (1 if option == "-MMD" else 2)]
+                del words[at : at + (1 if option in ("-MMD", "-MD") else 2)]
         return tuple(words)
     return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,12 +109,23 @@ def headers(depfile: Path) -> tuple[str, ...]:
     except FileNotFoundError:
         return ()
     _, _, listed = text.replace("\\\n", " ").partition(": ")
-    return tuple(
-        _ESCAPED.sub(lambda match: match[1][: len(match[1]) // 2] + match[2], word)
-        .replace("\\:", ":")
-        .replace("$$", "$")
-        for word in _WORD.findall(listed)
-    )
+    return tuple(map(_unescaped, _WORD.findall(listed)))
+
+
+def _unescaped(word: str) -> str:
+    plain = _ESCAPED.sub(lambda match: match[1][: len(match[1]) // 2] + match[2], word)
+    return plain.replace("\\:", ":").replace("$$", "$")
+
+
+def keep_in_depfile(depfile: Path, wanted: Callable[[str], bool]) -> None:
+    """Take the files that are not ``wanted`` out of a depfile. Raises ``OSError``."""
+    text = depfile.read_text(encoding="utf-8", errors="surrogateescape")
+    target, colon, listed = text.replace("\\\n", " ").partition(": ")
+    if not colon:
+        return
+    kept = [word for word in _WORD.findall(listed) if wanted(_unescaped(word))]
+    lines = " \\\n ".join(kept)
+    depfile.write_text(f"{target}: {lines}\n", encoding="utf-8", errors="surrogateescape")
 
 
 def needs_of(actions: Sequence[Action]) -> dict[str, set[str]]:

@@ -37,6 +37,9 @@ _LINKED = ("libstdc++.a", "libgcc.a", "libc_nonshared.a", "crti.o", "crtn.o", "c
 _LIBC_FOLDERS = ("asm", "asm-generic", "bits", "gnu", "linux", "sys")
 """Where the C library and the kernel have headers, in a directory that other packages put theirs into too."""
 
+_NAMING = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH")
+"""Variables with directories of headers."""
+
 _LIBRARY = re.compile(r"^#define _GLIBCXX_RELEASE (\d+)$", re.MULTILINE)
 
 
@@ -135,13 +138,15 @@ def _library(cxx: Path, environ: Mapping[str, str], answers: Answers | None) -> 
 @dataclass(frozen=True, kw_only=True)
 class MadeOf:
     """What a compiler is made of: ``files``, everything below ``folders``, and, by its digest, a small ``driver``.
-    ``listed`` are directories whose files, but for what is below, are among ``files``.
+    ``listed`` are directories whose files, but for what is below, are among ``files``; ``own`` are those of headers
+    that nothing else has.
     """
 
     files: tuple[Path, ...]
     folders: tuple[Path, ...]
     listed: tuple[Path, ...]
     driver: str
+    own: tuple[Path, ...] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -153,7 +158,8 @@ def measured(host: HostCompiler, environ: Mapping[str, str], answers: Answers | 
     """``host`` with the fingerprint of what it is made of: a distribution, or somebody, may change that without a new
     version. It takes some hundredths of a second, so it is done for a compiler that is used.
     """
-    return replace(host, fingerprint=parts_of(host, environ, answers).fingerprint)
+    parts = parts_of(host, environ, answers)
+    return replace(host, fingerprint=parts.fingerprint, headers=parts.own, shared=parts.listed)
 
 
 def parts_of(host: HostCompiler, environ: Mapping[str, str], answers: Answers | None = None) -> MadeOf:
@@ -173,7 +179,7 @@ def parts_of(host: HostCompiler, environ: Mapping[str, str], answers: Answers | 
     own, shared = header_folders(cxx, environ, family, answers)
     files += [path for folder in shared for path in _files(folder)]
     folders = [*own, *(folder / name for folder in shared for name in _LIBC_FOLDERS)]
-    return MadeOf(files=tuple(files), folders=tuple(folders), listed=tuple(shared), driver=driver)
+    return MadeOf(files=tuple(files), folders=tuple(folders), listed=tuple(shared), driver=driver, own=tuple(own))
 
 
 def header_folders(
@@ -188,6 +194,9 @@ def header_folders(
         return [], []
     listed = words.partition("#include <...> search starts here:\n")[2].partition("End of search list.")[0]
     folders = [Path(os.path.normpath(line.strip())) for line in listed.splitlines() if line.startswith(" ")]
+    # Compiles do not see these variables: what they name is neither the compiler's nor the system's.
+    named = {Path(os.path.normpath(text)) for name in _NAMING for text in environ.get(name, "").split(os.pathsep)}
+    folders = [folder for folder in folders if folder not in named]
     own = [folder for folder in folders if not {"c++", "gcc", "gcc-cross", "clang"}.isdisjoint(folder.parts)]
     return own, [folder for folder in folders if folder not in own]
 

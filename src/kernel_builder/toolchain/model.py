@@ -58,6 +58,7 @@ class HostCompiler:
     ``library`` is the major release of the libstdc++ that it compiles with: a g++ has its own, a clang that of a GCC
     on the machine. ``fingerprint`` changes when the files that it is made of do, even under the same version and
     path; it is empty until they are looked at. ``packages`` is empty for one that is installed on this machine.
+    ``headers`` are the directories of its own headers, ``shared`` those where it finds the C library's among others.
     """
 
     cxx: Path
@@ -67,6 +68,8 @@ class HostCompiler:
     family: Family = Family.GCC
     fingerprint: str = ""
     packages: tuple[FetchedPart, ...] = field(default=(), repr=False)
+    headers: tuple[Path, ...] = field(default=(), repr=False)
+    shared: tuple[Path, ...] = field(default=(), repr=False)
 
     @property
     def major(self) -> int:
@@ -165,6 +168,10 @@ class FrameworkSdk:
     package: Path | None = None
 
 
+_OF_MANY = ("/", "/usr", "/usr/local")
+"""Where programs of all kinds are installed."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Toolkit:
     """A release of a backend's toolkit: ``version`` is major.minor (``13.0``)."""
@@ -201,6 +208,12 @@ class ToolkitSdk:
     identity: str
     gpu_codes: Path | None = None
     unfit: str | None = None
+
+    @property
+    def own_folders(self) -> tuple[Path, ...]:
+        """The directories with the toolkit alone: that of its programs, unless others have theirs there."""
+        root = self.compiler.parent.parent
+        return () if str(root) in _OF_MANY else (root,)
 
     def known_codes(self) -> tuple[str, ...] | None:
         """The codes in ``gpu_codes``; ``None`` while the compiler was not asked yet."""

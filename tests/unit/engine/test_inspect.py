@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.actions.places import Places
-from kernel_builder.engine.inspect import FilesRead, files_read
+from kernel_builder.engine.inspect import own_files_read
 
 FILES = ("project/a.h", "project/inc/b", "project/.venv/torch/t.h", "env/p.h", "store/s.h", "cache/real.h", "other/o.h")
 
 
 @pytest.fixture
-def read(tmp_path: Path) -> FilesRead:
+def read(tmp_path: Path) -> tuple[str, ...]:
     """Of a project with an environment in it, one beside it, and links of all kinds."""
     for path in FILES:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -41,12 +41,8 @@ def read(tmp_path: Path) -> FilesRead:
     depfile = tmp_path / "k.d"
     depfile.write_text("k.o: " + " \\\n  ".join(named) + "\n", encoding="utf-8")
     places = Places(root=tmp_path / "link-to-project", work=work, output=project / "build", store=tmp_path / "store")
-    return files_read([depfile], places, [project / ".venv/torch", tmp_path / "env"])
+    return own_files_read([depfile], places, [project / ".venv/torch", tmp_path / "env"])
 
 
-def test_files_of_the_project_are_named_by_what_is_behind_links(read: FilesRead) -> None:
-    assert read.own == ("a.h", "inc/b")
-
-
-def test_only_files_that_neither_the_project_nor_the_toolchain_has_are_foreign(read: FilesRead, tmp_path: Path) -> None:
-    assert read.foreign == (str(tmp_path / "other/o.h"),)
+def test_files_of_the_project_are_named_by_what_is_behind_links(read: tuple[str, ...]) -> None:
+    assert read == ("a.h", "inc/b")

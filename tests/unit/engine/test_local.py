@@ -90,7 +90,8 @@ def test_a_header_that_the_compiler_reported_counts(tmp_path: Path) -> None:
     entry = action("x", "", steps=shell(script, "-", "{project}"), depfile="{work}/x.d")
     plan = plan_of(tmp_path, entry)
     assert statuses(run(plan)) == {"x": "done"}
-    assert headers(tmp_path / ".kernel-builder" / "x.d") == (f"{tmp_path}/a b.h", "/usr/include/stdio.h")
+    # What is installed is known by the identity of the compiler.
+    assert headers(tmp_path / ".kernel-builder" / "x.d") == (f"{tmp_path}/a b.h",)
     assert statuses(run(plan)) == {"x": "up to date"}
     time.sleep(0.02)
     (tmp_path / "a b.h").write_text("changed", encoding="ascii")

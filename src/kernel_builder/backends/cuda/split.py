@@ -107,7 +107,7 @@ class Splitter:
     def _command(self, step: Invocation, depfile: str | None, made: str) -> tuple[str, ...]:
         words = [self._placed(argument) for argument in step.arguments]
         if step.preprocesses and depfile is not None:
-            words += ["-MMD", "-MF", depfile, "-MQ", made]
+            words += ["-MD", "-MF", depfile, "-MQ", made]
         settings = [f"{name}={self._placed(value)}" for name, value in self._pipeline.settings]
         before = ("env", *settings) if step.program == CICC and settings else ()
         return (*before, tool_word(self._tool(step)), *words)

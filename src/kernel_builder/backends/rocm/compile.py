@@ -145,7 +145,7 @@ class _Source:
         self._text = word(root / unit.source)
         self._target = context.layout.object_for(unit.source)
         self._folder = self._target.with_name(f"{self._target.name}.steps")
-        self._clang = Tool(name="hip-clang", path=toolkit.compiler, digest=toolkit.identity)
+        self._clang = context.clang_of("hip-clang", toolkit)
         self._bundler = Tool(name="bundler", path=toolkit.compiler.with_name(BUNDLER), digest=toolkit.identity)
         self._architectures = tuple(map(str, unit.architectures))
         self._options = _options(context, toolkit, unit, flags)
@@ -181,8 +181,8 @@ class _Source:
         log = context.layout.log_for(unit.source if architecture is None else f"{unit.source}.{architecture}")
         depfile = word(log.with_suffix(".d"))
         # For a device, clang's driver passes on what is asked of dependency files, but not where they go.
-        lists = ("-dependency-file", depfile, "-MT", made)
-        listed: tuple[str, ...] = ("-MMD", "-MF", depfile, "-MQ", made)
+        lists = ("-sys-header-deps", "-dependency-file", depfile, "-MT", made)
+        listed: tuple[str, ...] = ("-MD", "-MF", depfile, "-MQ", made)
         if architecture is not None:
             listed = tuple(one for text in lists for one in ("-Xclang", text))
         common = ("-x", "hip", *only, "-c", self._text, "-o", made, *listed)

@@ -118,8 +118,8 @@ def is_sycl(unit: Unit) -> bool:
     return unit.language == CXX and not unit.is_binding
 
 
-def _icpx(toolkit: ToolkitSdk) -> Tool:
-    return Tool(name="icpx", path=toolkit.compiler, digest=toolkit.identity)
+def _icpx(context: Context, toolkit: ToolkitSdk) -> Tool:
+    return context.clang_of("icpx", toolkit)
 
 
 def _definitions(context: Context) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ class SyclCompiler(NoArchitectures):
         if toolkit is None or not is_sycl(unit):
             action = host_action(context, unit, _definitions(context), flags)
             return UnitActions(actions=(action,), objects=action.outputs)
-        icpx = _icpx(toolkit)
+        icpx = _icpx(context, toolkit)
         action = compile_action(
             context,
             unit,
@@ -171,7 +171,7 @@ class SyclCompiler(NoArchitectures):
         own = tuple(unit for unit in units if is_sycl(unit))
         if toolkit is None or not own:
             return NOTHING
-        icpx = _icpx(toolkit)
+        icpx = _icpx(context, toolkit)
         targets = targets_of(own, Version.parse(toolkit.toolkit.version))
         objects = tuple(word(layout.object_for(unit.source)) for unit in own)
         made = word(layout.variant / "obj" / "kernel-builder-device.o")

@@ -1,0 +1,242 @@
+"""What a compile read is held against what it may read: the project, what it is compiled with, and the C library.
+
+A header from anywhere else makes a build of this machine alone: the kernel's name does not change with it, another
+machine does not have it, or has another one. So it fails the compile, and people are told where it is included.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+
+from kernel_builder.actions.model import Action
+from kernel_builder.actions.places import Places
+from kernel_builder.engine.records import headers, keep_in_depfile
+from kernel_builder.toolchain.c_library import is_of_c_library
+
+_INCLUDE = re.compile(r'[ \t]*(?:#|%:)[ \t]*(?:include|include_next|import)[ \t]*[<"]([^>"]+)[>"]')
+_ASKED = re.compile(r'__has_include(?:_next)?\s*\(\s*([<"])([^>"]+)[>"]\s*\)')
+_CONDITION = re.compile(r"[ \t]*(?:#|%:)[ \t]*(?:if|elif)\b")
+_FOLDER_FLAG = re.compile(r"(?:-Xcompiler=)?-(?:I|isystem|iquote|idirafter)=?(/.*)")
+_FOLDER_FLAGS = ("-I", "-isystem", "-iquote", "-idirafter")
+_SYSTEM = Path("/usr")
+_SHOWN = 10
+
+
+class Whose(Enum):
+    """Whose a file is that a compile read."""
+
+    PROJECT = auto()
+    MADE = auto()
+    """Of the work directory."""
+    INSTALLED = auto()
+    """Of what it is compiled with."""
+    NOBODY = auto()
+    """Nothing in the project, and nothing that the build chose, says that it is read."""
+
+
+class Declared:
+    """What one action may read. Links are followed: into the project, and out of it.
+
+    Of directories with system headers, it is what the C library, the kernel and the compiler have there. A compiler
+    that nobody asked where its headers are may read all of ``/usr``.
+    """
+
+    def __init__(self, action: Action, places: Places) -> None:
+        whole = [places.store]
+        whole += [folder for tree in action.trees for folder in (*tree.folders, *([tree.root] if tree.root else []))]
+        whole += [folder for tool in action.tools for folder in tool.headers]
+        shared = [folder for tool in action.tools for folder in tool.shared]
+        known = any(tool.headers or tool.shared for tool in action.tools)
+        self._work, self._project = _prefixes((places.work,)), _prefixes((places.root,))
+        self._whole = _prefixes(whole if known else [*whole, _SYSTEM])
+        self._shared = _prefixes(shared)
+
+    def whose(self, path: str) -> Whose:
+        """Whose the file at ``path``, which is absolute, is."""
+        plain = os.path.normpath(path)
+        found = self._of(plain)
+        if found is Whose.INSTALLED:
+            return found
+        # A link in the project may lead out of it, and one out of it into it.
+        real = os.path.realpath(path)
+        behind = found if real == plain else self._of(real)
+        return found if found is Whose.MADE and behind is Whose.PROJECT else behind
+
+    def _of(self, path: str) -> Whose:
+        found, longest = Whose.NOBODY, 0
+        # The innermost directory counts: the store, and what a kernel is compiled with, may lie in the project.
+        for whose, prefixes in (
+            (Whose.PROJECT, self._project),
+            (Whose.INSTALLED, self._whole),
+            (Whose.MADE, self._work),
+        ):
+            length = _depth(path, prefixes)
+            if length > longest:
+                found, longest = whose, length
+        for prefix in self._shared:
+            if len(prefix) > longest and path.startswith(prefix) and is_of_c_library(path[len(prefix) :]):
+                return Whose.INSTALLED
+        return found
+
+
+def _prefixes(folders: Iterable[Path]) -> tuple[str, ...]:
+    names = {name for folder in folders for name in (os.path.normpath(folder), os.path.realpath(folder))}
+    return tuple(sorted(f"{name.rstrip(os.sep)}{os.sep}" for name in names))
+
+
+def _depth(path: str, prefixes: Iterable[str]) -> int:
+    return max((len(prefix) for prefix in prefixes if path.startswith(prefix)), default=0)
+
+
+@dataclass(frozen=True, order=True)
+class _Place:
+    """Where a file is named: a line (0: not known) of a file, or an option."""
+
+    file: str
+    line: int = 0
+
+
+def undeclared(action: Action, places: Places) -> tuple[str, ...]:
+    """What people are told of files that ``action``, which ran, read or asked for, and that are nobody's; empty where
+    all is well.
+
+    What is installed is taken out of its list of headers: it is known by the identity of compilers and trees.
+    """
+    if action.depfile is None:
+        return ()
+    declared, depfile = Declared(action, places), places.path(action.depfile, action)
+    listed = {path: os.path.join(places.work, path) for path in headers(depfile)}  # noqa: PTH118
+    whose = {path: declared.whose(full) for path, full in listed.items()}
+    own = [full for path, full in listed.items() if whose[path] in (Whose.PROJECT, Whose.MADE)]
+    nobodys = dict.fromkeys(os.path.normpath(full) for path, full in listed.items() if whose[path] is Whose.NOBODY)
+    search = _Search(action, places, declared)
+    asked = {} if nobodys else search.asked_for(own)
+    if nobodys or asked:
+        return tuple(_told(search, own, tuple(nobodys), asked))
+    if Whose.INSTALLED in whose.values():
+        keep_in_depfile(depfile, lambda path: whose.get(path) is not Whose.INSTALLED)
+    return ()
+
+
+class _Search:
+    """Where ``action`` looks for headers, and what in the project has it look."""
+
+    def __init__(self, action: Action, places: Places, declared: Declared) -> None:
+        self._declared, self._places, self.source = declared, places, action.source
+        words = [word for step in (*action.steps, *action.fallback) for word in places.expanded(action, step.command)]
+        told = [match[1] for word in words if (match := _FOLDER_FLAG.fullmatch(word)) is not None]
+        pairs = itertools.pairwise(words)
+        told += [value for option, value in pairs if option in _FOLDER_FLAGS and value.startswith("/")]
+        self._words = words
+        self._folders = tuple(dict.fromkeys(map(os.path.normpath, told)))
+        self._shared = tuple(str(folder) for tool in action.tools for folder in tool.shared)
+
+    def shown(self, path: str) -> str:
+        """A file of the project's as people name it."""
+        for root in (self._places.root, self._places.root.resolve()):
+            if Path(path).is_relative_to(root):
+                return Path(path).relative_to(root).as_posix()
+        return path
+
+    def through(self, path: str) -> str | None:
+        """The directory, which an option names, in which ``path`` was found."""
+        found = [folder for folder in self._folders if path.startswith(f"{folder}/")]
+        strange = [folder for folder in found if self._declared.whose(f"{folder}/x") is Whose.NOBODY]
+        return max(strange, key=len, default=None)
+
+    def includers(self, path: str, files: Sequence[str]) -> list[_Place]:
+        """Where ``files`` include ``path``, or what includes it without a line."""
+        found = []
+        for file in files:
+            for line, text in enumerate(_lines(file), start=1):
+                match = _INCLUDE.match(text)
+                if match is not None and _means(match[1], path, file):
+                    found.append(_Place(file, line))
+        given = (path, os.path.basename(path))  # noqa: PTH119
+        options = itertools.pairwise(self._words)
+        found += [
+            _Place(f"{option} {value}")
+            for option, value in dict.fromkeys(options)
+            if option in ("-include", "-imacros") and value in given
+        ]
+        return found
+
+    def asked_for(self, files: Sequence[str]) -> dict[str, list[_Place]]:
+        """The files of nobody's that ``__has_include`` in ``files`` finds, which decide what is compiled."""
+        found: dict[str, list[_Place]] = {}
+        for file in files:
+            for line, text in enumerate(_lines(file), start=1):
+                if "__has_include" in text and _CONDITION.match(text):
+                    for kind, name in _ASKED.findall(text):
+                        path = self._found(name, file if kind == '"' else None)
+                        if path is not None and self._declared.whose(path) is Whose.NOBODY:
+                            found.setdefault(path, []).append(_Place(file, line))
+        return found
+
+    def _found(self, name: str, includer: str | None) -> str | None:
+        """The first file that is meant by ``name``; what is the compiler's own is not looked for."""
+        beside = [os.path.dirname(includer)] if includer is not None else []  # noqa: PTH120
+        for folder in (*beside, *self._folders, *self._shared):
+            path = os.path.normpath(os.path.join(folder, name))  # noqa: PTH118
+            if os.path.isfile(path):  # noqa: PTH113
+                return path
+        return None
+
+
+def _means(name: str, path: str, includer: str) -> bool:
+    """Whether an include of ``name`` in ``includer`` may be one of ``path``."""
+    plain = os.path.normpath(name)
+    if plain.startswith(("/", "..")):
+        beside = os.path.join(os.path.dirname(includer), name)  # noqa: PTH118, PTH120
+        return path in (os.path.normpath(beside), os.path.realpath(beside)) or path.endswith(
+            f"/{plain.removeprefix('../')}"
+        )
+    return path.endswith(f"/{plain}")
+
+
+def _lines(file: str) -> list[str]:
+    try:
+        with open(file, encoding="utf-8", errors="replace") as opened:  # noqa: PTH123
+            return opened.read().splitlines()
+    except OSError:
+        return []
+
+
+def _told(search: _Search, own: Sequence[str], nobodys: Sequence[str], asked: dict[str, list[_Place]]) -> Iterator[str]:
+    """A line for each file and place, as compilers write them, and what to do."""
+    by_path = {path: search.includers(path, own) for path in nobodys}
+    # What a file of nobody's includes in turn is named only where nothing else is.
+    first = {path: places for path, places in by_path.items() if places} or {path: [_Place("")] for path in nobodys}
+    lines = []
+    for path, places in first.items():
+        folder = search.through(path)
+        found = f" (found in {folder}, which an option names)" if folder is not None else ""
+        real = os.path.realpath(path)
+        found += f" (which is {real})" if real != path else ""
+        lines += [f"{_where(search, place)}: error: this includes {path}{found}" for place in places]
+    for path, places in asked.items():
+        lines += [f"{_where(search, place)}: error: __has_include finds {path}" for place in places]
+    yield from lines[:_SHOWN]
+    if len(lines) > _SHOWN:
+        yield f"and {len(lines) - _SHOWN} more of the kind"
+    more = len(nobodys) - len(first)
+    if more > 0:
+        yield f"and these include {more} more"
+    where = "outside the project and all that it is compiled with, so another machine gives another kernel"
+    yield f"cause: {'it is' if len(first) + len(asked) == 1 else 'they are'} {where}"
+    yield (
+        "remedy: copy it into the project, and name its directory in 'include' of the section in build.toml; or name a"
+        " library that has it in 'depends'"
+    )
+
+
+def _where(search: _Search, place: _Place) -> str:
+    if not place.file:
+        return f"{search.source}:0"
+    return f"{search.shown(place.file)}:{place.line}" if place.line else f"{search.source}:0 ({place.file})"

@@ -1,0 +1,161 @@
+"""A header that nothing declares fails its compile, and people are told where it is included."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine_actions import action, plan_of, run
+from kernel_builder.actions.model import COMPILER_ENVIRONMENT, Action, Step, Tool, Tree
+from kernel_builder.engine.cache import ActionCache
+from kernel_builder.engine.protocol import ActionResult, ActionStatus
+from kernel_builder.engine.records import headers
+from kernel_builder.toolchain.c_library import is_of_c_library
+from kernel_builder.toolchain.host import header_folders
+from kernel_builder.toolchain.model import Family
+
+CXX = Path(shutil.which("g++") or "/usr/bin/g++")
+
+
+def compiling(elsewhere: Path, *options: str, tree: Path | None = None) -> Action:
+    """Compiles ``src/a.cpp`` with g++, which looks into ``elsewhere/system`` as into ``/usr/local/include``."""
+    own, shared = header_folders(CXX, os.environ, Family.GCC)
+    system = elsewhere / "system"
+    tool = Tool(name="c++", path=CXX, digest="1", headers=tuple(own), shared=(*shared, system))
+    words = ("-MD", "-MF", "{work}/a.d", "-c", "{project}/src/a.cpp", "-o", "{work}/a.o", "-idirafter", str(system))
+    step = Step(command=("{tool:c++}", *options, "-I{project}/include", *words))
+    trees = (Tree(name="torch", identity="1", root=tree, folders=(tree,)),) if tree is not None else ()
+    made = action("src/a.cpp", "", steps=(step,), tools=(tool,), trees=trees)
+    return replace(made, outputs=("{work}/a.o",), depfile="{work}/a.d", environment=COMPILER_ENVIRONMENT)
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+
+
+def compiled(
+    root: Path,
+    files: dict[str, str],
+    *options: str,
+    cache: ActionCache | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> ActionResult:
+    """What became of a compile of ``files``, which are in the project, or beside it: ``../elsewhere/x.h``."""
+    project = root / "project"
+    write(project, files)
+    plan = plan_of(project, compiling(root / "elsewhere", *options, tree=root / "torch"))
+    return next(iter(run(plan, cache=cache, environ={**os.environ, **(variables or {})}).results.values()))
+
+
+PLANTED = "#define H 1\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "said"),
+    [
+        ({"src/a.cpp": "\n#include <x.h>\n", "../elsewhere/system/x.h": PLANTED}, (), "src/a.cpp:2: {}/system/x.h"),
+        (
+            {"src/a.cpp": "#include <x.h>\n", "../elsewhere/own/x.h": PLANTED},
+            ("-I../../elsewhere/own",),
+            "src/a.cpp:1: {}/own/x.h",
+        ),
+        (
+            {
+                "src/a.cpp": '#include "b.h"\n',
+                "include/b.h": '//\n#include "../../elsewhere/x.h"',
+                "../elsewhere/x.h": "",
+            },
+            (),
+            "include/b.h:2: {}/x.h",
+        ),
+        (
+            {"src/a.cpp": "int a;\n", "../elsewhere/x.h": PLANTED},
+            ("-include", "../../elsewhere/x.h"),
+            "src/a.cpp:0: {}/x.h",
+        ),
+        ({"src/a.cpp": '#include "../link/x.h"\n', "../elsewhere/x.h": PLANTED}, (), "src/a.cpp:1: {}/x.h)"),
+        (
+            {"src/a.cpp": "#if __has_include(<x.h>)\nint a;\n#endif\n", "../elsewhere/system/x.h": PLANTED},
+            (),
+            "src/a.cpp:1: {}/system/x.h",
+        ),
+    ],
+    ids=["system directory", "option", "beside", "-include", "link", "__has_include"],
+)
+def test_a_header_of_nobodys_is_named_with_its_include(
+    tmp_path: Path, files: dict[str, str], options: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/link").symlink_to("../elsewhere")
+    result = compiled(tmp_path, files, *options)
+    where, _, header = said.format(tmp_path / "elsewhere").partition(": ")
+    assert result.status is ActionStatus.FAILED
+    first = result.output[0]
+    assert first.startswith(where)
+    assert f" {header}" in first.replace("(which is", "")
+    assert any("'include' of the section in build.toml" in line for line in result.output)
+    assert not (tmp_path / "project/.kernel-builder/a.o").exists()
+
+
+def test_an_absolute_include_is_named(tmp_path: Path) -> None:
+    away = tmp_path / "elsewhere/x.h"
+    result = compiled(tmp_path, {"src/a.cpp": f'#include "{away}"\n', "../elsewhere/x.h": PLANTED})
+    assert result.output[0] == f"src/a.cpp:1: error: this includes {away}"
+
+
+def test_an_option_of_the_section_is_told(tmp_path: Path) -> None:
+    files = {
+        "src/a.cpp": "#include <x.h>\n#include <y.h>\n",
+        "../elsewhere/x.h": "#include <z.h>",
+        "../elsewhere/z.h": "",
+    }
+    result = compiled(tmp_path, {**files, "../elsewhere/y.h": ""}, f"-I{tmp_path}/elsewhere")
+    assert [line.partition(" error: ")[0] for line in result.output[:2]] == ["src/a.cpp:1:", "src/a.cpp:2:"]
+    assert f"found in {tmp_path}/elsewhere, which an option names" in result.output[0]
+    assert "and these include 1 more" in result.output
+
+
+def test_what_is_declared_is_read_and_what_is_installed_goes_from_the_list(tmp_path: Path) -> None:
+    names = ("vector", "stdio.h", "sys/stat.h", "t.h", "p.h", "linux/if.h")
+    text = "".join(f"#include <{name}>\n" for name in names)
+    files = {"src/a.cpp": text, "include/p.h": "", "../torch/t.h": "", "src/c.h": ""}
+    result = compiled(tmp_path, files, f"-I{tmp_path}/torch")
+    assert result.status is ActionStatus.DONE, result.output
+    project = tmp_path / "project"
+    assert headers(project / ".kernel-builder/a.d") == (f"{project}/src/a.cpp", f"{project}/include/p.h")
+
+
+def test_variables_bring_no_header(tmp_path: Path) -> None:
+    files = {"src/a.cpp": "#include <x.h>\n", "../elsewhere/x.h": PLANTED}
+    for name in ("CPATH", "CPLUS_INCLUDE_PATH"):
+        result = compiled(tmp_path, files, variables={name: str(tmp_path / "elsewhere")})
+        assert any("x.h: No such file" in line for line in result.output)
+        own, shared = header_folders(CXX, {**os.environ, name: str(tmp_path / "elsewhere")}, Family.GCC)
+        assert tmp_path / "elsewhere" not in (*own, *shared)
+
+
+def test_a_cache_does_not_hide_it(tmp_path: Path) -> None:
+    """What was compiled before a header was put there is not taken for what is compiled with it."""
+    cache = ActionCache(tmp_path / "cache")
+    files = {"src/a.cpp": "#if __has_include(<x.h>)\nint a;\n#endif\n"}
+    for expected in (ActionStatus.DONE, ActionStatus.RECALLED):
+        assert compiled(tmp_path, files, cache=cache).status is expected
+        shutil.rmtree(tmp_path / "project/.kernel-builder")
+    for _ in range(2):
+        result = compiled(tmp_path, {**files, "../elsewhere/system/x.h": ""}, cache=cache)
+        assert result.status is ActionStatus.FAILED
+        assert result.output[0] == f"src/a.cpp:1: error: __has_include finds {tmp_path}/elsewhere/system/x.h"
+
+
+def test_headers_of_the_c_library_are_told_from_those_of_others() -> None:
+    for name in ("stdio.h", "bits/types.h", "sys/stat.h", "linux/if.h", "features.h", "c++/14/vector", "netinet/in.h"):
+        assert is_of_c_library(name), name
+    for name in ("zlib.h", "openssl/ssl.h", "python3.11/Python.h", "boost/any.hpp", "stdio", "eigen3/Eigen/Core"):
+        assert not is_of_c_library(name), name
