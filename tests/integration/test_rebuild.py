@@ -88,3 +88,62 @@ def test_another_repository_is_refused(tool: Tool, project: Path, make_project: 
     assert nowhere.code == 2
     assert "neither a directory nor a revision on the Hub" in nowhere.stderr
     assert tool("rebuild", project).code == 2
+
+
+def wrapper(folder: Path, version: str, *options: str) -> Path:
+    """A g++ of another ``version`` that compiles with ``options`` besides."""
+    real = shutil.which("g++")
+    script = f"""\
+#!/bin/sh
+case "$1" in -dumpfullversion) echo {version}; exit;; esac
+exec {real} "$@" {" ".join(options)}
+"""
+    folder.mkdir()
+    (folder / "g++").write_text(script, encoding="ascii")
+    (folder / "g++").chmod(0o755)
+    return folder / "g++"
+
+
+def test_another_compiler_is_named_whether_or_not_it_makes_a_difference(
+    tool: Tool, make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    root = make_project("compiled", {"a.cpp": "int f(int n) { int s = 0; while (n) s += n--; return s; }\n"})
+    commit(root)
+    assert tool("build", root, *BUILD).code == 0
+    metadata = json.loads((root / "build" / CPU / "metadata.json").read_text(encoding="utf-8"))
+    compiler = metadata["provenance"]["tools"][0]
+    assert compiler["name"] == "g++"
+    assert {"g++", "cc1plus", "as", "ld", "libstdc++.a"} <= {*compiler["sha256"]}
+    for folder, options, code in (("alike", (), 0), ("other", ("-O1", "-fno-stack-protector", "-fno-inline"), 1)):
+        here = Tool({**tool.environment, "CXX": str(wrapper(tmp_path / folder, "13.1.0", *options))})
+        result = here("rebuild", "--verify", root)
+        assert result.code == code, (result.stdout, result.stderr)
+        version, target = compiler["version"], compiler["target"]
+        assert f"  built with g++ {version} for {target}, here 13.1.0 for {target}\n" in result.stdout
+        assert ("section .text" in result.stdout) == (code == 1)
+
+
+def test_a_changed_header_is_named(tool: Tool, project: Path, tmp_path: Path) -> None:
+    """Somebody builds from other sources and says that it is the commit."""
+    commit_built = tmp_path / "claimed"
+    assert tool("build", project, *BUILD).code == 0
+    claimed = json.loads((project / "build" / CPU / "metadata.json").read_text(encoding="utf-8"))
+    (project / "h.h").write_text("#define VALUE 3\n", encoding="utf-8")
+    assert tool("build", project, *BUILD, "--output", commit_built).code == 0
+    folder = commit_built / CPU
+    built = json.loads((folder / "metadata.json").read_text(encoding="utf-8"))
+    built["provenance"], old = claimed["provenance"], built["id"]
+    (folder / "metadata.json").write_text(json.dumps(built), encoding="utf-8")
+    result = tool("rebuild", "--verify", commit_built, "--project", project)
+    assert result.code == 1, result.stderr
+    assert f"{old}.abi3.so: is not made here" in result.stdout
+
+
+def test_the_type_of_a_build_is_that_of_the_build(tool: Tool, project: Path) -> None:
+    """A build with lines for profilers is built with these again."""
+    assert tool("build", project, *BUILD, "--lineinfo").code == 0
+    result = tool("rebuild", "--verify", project, "--json")
+    document = json.loads(result.stdout)
+    assert "a build with --lineinfo names its directories" in document["notes"][-1]
+    told = [line for one in document["variants"][0]["differences"] for line in one["how"]]
+    assert not any("build-type" in line for line in told), told

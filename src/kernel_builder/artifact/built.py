@@ -96,6 +96,12 @@ class BuiltVariant:
         """What it records of the sources that it was built from; empty where it records nothing."""
         return _table(_table(self.metadata, "provenance"), "sources")
 
+    @property
+    def headers(self) -> str | None:
+        """Which headers of the framework it says that device code was compiled with; ``None`` for all of them."""
+        told = _table(self.metadata, "provenance").get("headers")
+        return told if isinstance(told, str) else None
+
     def is_stale(self, sources: Mapping[str, str]) -> bool:
         """Whether it was built from other sources than those with the record ``sources``, as far as it says."""
         return self.sources.get("scheme") == sources["scheme"] and self.sources.get("sha256") != sources["sha256"]

@@ -18,6 +18,10 @@ _LONGEST = 100
 _STRING = re.compile(rb"[\x20-\x7e]{4,}")
 _DATE = re.compile(r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d{4}|\d\d:\d\d:\d\d")
 """What ``__DATE__``, ``__TIME__`` and ``__TIMESTAMP__`` become."""
+_DIGEST = re.compile(r"[0-9a-f]{64}|[A-Za-z0-9+/]{43}=")
+"""A SHA-256, in hexadecimal digits or in base64."""
+_DIGITS = 12
+"""How much of a digest is shown."""
 _COMPILERS = ".comment"
 """Every compiler and linker that had a part in a file writes its name here."""
 _FOLLOWING = re.compile(
@@ -159,6 +163,8 @@ def _values(path: str, one: object, other: object) -> Iterator[str]:
 
 
 def _short(value: object) -> str:
+    if isinstance(value, str) and _DIGEST.fullmatch(value):
+        return f"{value[:_DIGITS]}..."
     text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 

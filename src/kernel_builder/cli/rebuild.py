@@ -78,7 +78,8 @@ def command(
     handle_signals()
     with errors_as_json(as_json), open_run() as run:
         rebuilt = rebuild(request, run)
-    show_failures(rebuilt.outcome)
+    for outcome in rebuilt.outcomes:
+        show_failures(outcome)
     for note in rebuilt.notes:
         click.echo(f"note: {note}", err=True)
     if as_json:
@@ -86,13 +87,14 @@ def command(
     elif verifies:
         for line in _text(rebuilt):
             click.echo(line)
-    same = rebuilt.outcome.ok and (not verifies or all(one.is_same for one in rebuilt.comparisons))
+    same = rebuilt.ok and (not verifies or all(one.is_same for one in rebuilt.comparisons))
     return ExitCode.OK if same else ExitCode.FAILED
 
 
 def _text(rebuilt: Rebuilt) -> Iterator[str]:
     for one in rebuilt.comparisons:
         yield f"{one.variant}: {_verdict(one)}"
+        yield from (f"  {line}" for line in one.tools)
         for difference in one.differences:
             first, *rest = difference.lines
             yield f"  {difference.path}: {first}"
@@ -111,7 +113,7 @@ def _verdict(one: RebuiltVariant) -> str:
 
 def _document(rebuilt: Rebuilt) -> dict[str, object]:
     return {
-        "ok": rebuilt.outcome.ok and all(one.is_same for one in rebuilt.comparisons),
+        "ok": rebuilt.ok and all(one.is_same for one in rebuilt.comparisons),
         "commit": rebuilt.commit,
         "notes": list(rebuilt.notes),
         "variants": [
@@ -119,6 +121,7 @@ def _document(rebuilt: Rebuilt) -> dict[str, object]:
                 "name": one.variant,
                 "same": one.is_same,
                 "files": one.files,
+                "tools": list(one.tools),
                 "differences": [{"path": each.path, "how": list(each.lines)} for each in one.differences],
             }
             for one in rebuilt.comparisons

@@ -39,8 +39,8 @@ def provenance(
     """Who built it and from which commit; without a commit there is no ``kernel`` entry (contract 4.3).
 
     ``sources`` tell whether a build is one of the sources beside it. What it was compiled with comes from the builder's
-    own sources, but for the parts of ``toolchain`` whose source the project named. ``slim`` is that of
-    :func:`describe`. ``partial`` is there where the architectures ``left_out`` are not, ``trial`` where what
+    own sources, but for the parts of ``toolchain`` whose source the project named; ``tools`` says what it is. ``slim``
+    is that of :func:`describe`. ``partial`` is there where the architectures ``left_out`` are not, ``trial`` where what
     ``toolchain`` compiles must not be published, ``framework-headers`` where these were made of those of another build,
     ``build-type`` where ``build_type`` is no release. Readers pass over keys that they do not know (contract 4.1).
     """
@@ -50,6 +50,8 @@ def provenance(
     document["sources"] = source_record(identity.sources)
     if toolchain is not None and toolchain.by_project:
         document["toolchain"] = [{**asdict(part), "named-by": FILE_NAME} for part in toolchain.by_project]
+    if toolchain is not None:
+        document["tools"] = _tools(toolchain)
     if slim is not None:
         document["headers"] = slim.value
     if left_out:
@@ -61,6 +63,35 @@ def provenance(
     if not build_type.is_release:
         document["build-type"] = build_type.to_json()
     return document
+
+
+def _tools(toolchain: Toolchain) -> list[dict[str, object]]:
+    """Whatever decides the bytes of a library: the compilers, the headers, and what is linked into it.
+
+    ``id`` is the key of an entry of the store, which is made of the digests of what was fetched, or was measured on
+    the machine that has it.
+    """
+    host = toolchain.host
+    told: dict[str, object] = {"name": host.family.program, "version": host.version, "target": host.target}
+    if host.packages:
+        told["packages"] = [part.name for part in host.packages]
+    if host.parts:
+        told["sha256"] = dict(host.parts)
+    framework, toolkit = toolchain.framework, toolchain.toolkit
+    found: list[dict[str, object]] = [
+        told,
+        {"name": framework.kind.value, "version": framework.version, "id": framework.identity},
+    ]
+    if toolkit is not None:
+        found.append(
+            {"name": toolkit.toolkit.backend.label, "version": toolkit.toolkit.version, "id": toolkit.identity}
+        )
+    found += [{"name": one.library, "version": one.version} for one in toolchain.libraries]
+    if toolchain.sysroot is not None:
+        found.append({"name": "glibc floor", "version": toolchain.sysroot.floor})
+    if toolchain.sdk is not None:
+        found.append({"name": "macOS SDK", "version": toolchain.sdk.version})
+    return found
 
 
 def describe(

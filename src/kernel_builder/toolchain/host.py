@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -34,6 +35,9 @@ _VERSIONED = {Family.GCC: range(20, 8, -1), Family.CLANG: range(26, 12, -1)}
 
 _LINKED = ("libstdc++.a", "libgcc.a", "libc_nonshared.a", "crti.o", "crtn.o", "crtbeginS.o", "crtendS.o")
 """What the linker adds to a library, of the compiler's and of the C library's."""
+_BINUTILS = ("as", "ld")
+_TOLD = frozenset({"cc1plus", "libstdc++.a", "libgcc.a", *_BINUTILS})
+"""Of all parts of a compiler, those that make most of a library."""
 _LIBC_FOLDERS = ("asm", "asm-generic", "bits", "gnu", "linux", "sys")
 """Where the C library and the kernel have headers, in a directory that other packages put theirs into too."""
 
@@ -159,7 +163,21 @@ def measured(host: HostCompiler, environ: Mapping[str, str], answers: Answers | 
     version. It takes some hundredths of a second, so it is done for a compiler that is used.
     """
     parts = parts_of(host, environ, answers)
-    return replace(host, fingerprint=parts.fingerprint, headers=parts.own, shared=parts.listed)
+    return replace(
+        host, fingerprint=parts.fingerprint, headers=parts.own, shared=parts.listed, parts=_told_parts(host, parts)
+    )
+
+
+def _told_parts(host: HostCompiler, parts: MadeOf) -> tuple[tuple[str, str], ...]:
+    """What metadata tell of ``host``: the same on every machine that has the very same compiler, wherever it lies."""
+    files = {host.cxx.name if host.packages else host.family.program: host.cxx}
+    files |= {path.name: path for path in parts.files if path.name in _TOLD}
+    files |= {name: path for name in _BINUTILS for path in parts.files if path.name.endswith(f"-{name}")}
+    found = {}
+    for name, path in sorted(files.items()):
+        with suppress(OSError), path.open("rb") as file:
+            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return tuple(found.items())
 
 
 def parts_of(host: HostCompiler, environ: Mapping[str, str], answers: Answers | None = None) -> MadeOf:

@@ -59,6 +59,7 @@ class HostCompiler:
     on the machine. ``fingerprint`` changes when the files that it is made of do, even under the same version and
     path; it is empty until they are looked at. ``packages`` is empty for one that is installed on this machine.
     ``headers`` are the directories of its own headers, ``shared`` those where it finds the C library's among others.
+    ``parts`` are the programs and archives that it puts into what it makes, each with its SHA-256, by name.
     """
 
     cxx: Path
@@ -70,6 +71,7 @@ class HostCompiler:
     packages: tuple[FetchedPart, ...] = field(default=(), repr=False)
     headers: tuple[Path, ...] = field(default=(), repr=False)
     shared: tuple[Path, ...] = field(default=(), repr=False)
+    parts: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @property
     def major(self) -> int:

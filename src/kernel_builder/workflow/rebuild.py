@@ -6,27 +6,32 @@ what they give, and not something else.
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from kernel_builder.actions.slim import Headers
 from kernel_builder.artifact.built import BuiltVariant, variants_in
 from kernel_builder.artifact.digest import METADATA, SIGNATURE
+from kernel_builder.artifact.tools import tool_differences, without_tools
 from kernel_builder.binary.compare import differences
 from kernel_builder.binary.elf import mapped
 from kernel_builder.config.reader import FILE_NAME
 from kernel_builder.config.settings import FILE_NAME as SETTINGS
 from kernel_builder.errors import BuildError, UsageError
+from kernel_builder.files import parse_json
 from kernel_builder.git import GitError
 from kernel_builder.hub.local import UploadSource, find_source, places_in
 from kernel_builder.hub.plan import BUILD
 from kernel_builder.hub.remote import Remote
 from kernel_builder.toolchain.lock import LOCK_NAME
 from kernel_builder.toolchain.lock_use import LockUse
+from kernel_builder.variants.build_type import BuildType
 from kernel_builder.workflow.build import BuildRequest, build
 from kernel_builder.workflow.outcome import BuildOutcome
 from kernel_builder.workflow.revisions import checked_out, commit_of
@@ -60,11 +65,15 @@ class FileDifference:
 
 @dataclass(frozen=True, kw_only=True)
 class RebuiltVariant:
-    """One variant, and what differs in what was built again: nothing, if it is the same."""
+    """One variant, and what differs in what was built again: nothing, if it is the same.
+
+    ``tools`` says what of its compilers, headers and libraries is another here, which may or may not be why.
+    """
 
     variant: str
     files: int
     differences: tuple[FileDifference, ...] = field(default=())
+    tools: tuple[str, ...] = ()
 
     @property
     def is_same(self) -> bool:
@@ -74,12 +83,19 @@ class RebuiltVariant:
 
 @dataclass(frozen=True, kw_only=True)
 class Rebuilt:
-    """What became of it: ``comparisons`` unless the build failed. ``notes`` are for people."""
+    """What became of it: ``comparisons`` unless a build failed. ``outcomes`` has one for each way of building that the
+    variants tell. ``notes`` are for people.
+    """
 
     commit: str
-    outcome: BuildOutcome
+    outcomes: tuple[BuildOutcome, ...]
     comparisons: tuple[RebuiltVariant, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything was built."""
+        return all(outcome.ok for outcome in self.outcomes)
 
 
 def rebuild(request: RebuildRequest, run: Run) -> Rebuilt:
@@ -99,16 +115,33 @@ def rebuild(request: RebuildRequest, run: Run) -> Rebuilt:
         if not (tree / FILE_NAME).is_file():
             raise UsageError(f"{root} has no {FILE_NAME} in {commit[:12]}", hint=_WHICH_PROJECT)
         made = request.output or Path(scratch) / "made"
-        outcome = _build(request, source.variants, tree, root, made, run)
-        if not outcome.ok:
-            return Rebuilt(commit=commit, outcome=outcome)
-        return Rebuilt(
-            commit=commit,
-            outcome=outcome,
-            comparisons=tuple(
-                _compared(one.name, given[one.name], places_in(one)) for one in variants_in(made) if one.name in given
-            ),
-            notes=_notes(tree),
+        ways: dict[_Way, list[BuiltVariant]] = {}
+        for variant in source.variants:
+            ways.setdefault(_Way.of(variant), []).append(variant)
+        outcomes = tuple(_build(request, way, of, tree, root, made, run) for way, of in ways.items())
+        rebuilt = Rebuilt(commit=commit, outcomes=outcomes, notes=_notes(tree, ways))
+        if not rebuilt.ok:
+            return rebuilt
+        found = [one for one in variants_in(made) if one.name in given]
+        return replace(
+            rebuilt, comparisons=tuple(_compared(one.name, given[one.name], places_in(one)) for one in found)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Way:
+    """How a variant says that it was built, where that was asked for."""
+
+    build_type: BuildType
+    headers: Headers
+    architectures: tuple[str, ...]
+
+    @classmethod
+    def of(cls, variant: BuiltVariant) -> _Way:
+        return cls(
+            build_type=variant.build_type,
+            headers=next((one for one in Headers if one.value == variant.headers), Headers.FULL),
+            architectures=variant.archs if variant.left_out else (),
         )
 
 
@@ -186,14 +219,21 @@ def _repository(request: RebuildRequest, source: UploadSource, commit: str, run:
 
 
 def _build(
-    request: RebuildRequest, variants: Sequence[BuiltVariant], tree: Path, root: Path, made: Path, run: Run
+    request: RebuildRequest,
+    way: _Way,
+    variants: Sequence[BuiltVariant],
+    tree: Path,
+    root: Path,
+    made: Path,
+    run: Run,
 ) -> BuildOutcome:
-    partial = sorted({arch for one in variants if one.left_out for arch in one.archs})
     settings = tree if (tree / SETTINGS).is_file() else root
     asked = BuildRequest(
         root=tree,
         patterns=tuple(one.name for one in variants),
-        architectures=tuple(partial),
+        architectures=way.architectures,
+        build_type=way.build_type,
+        headers=way.headers,
         lock=LockUse.REQUIRE if (tree / LOCK_NAME).is_file() else LockUse.PREFER,
         # What was compiled before is what the build at hand may have come from.
         cache=False,
@@ -210,9 +250,18 @@ def _build(
 def _compared(name: str, ours: Mapping[str, Path], theirs: Mapping[str, Path]) -> RebuiltVariant:
     paths = {*ours, *theirs} - {SIGNATURE}  # which nobody can make again
     found = [FileDifference(path=path, lines=tuple(_lines(ours.get(path), theirs.get(path)))) for path in sorted(paths)]
+    before, after = (_document(files.get(METADATA)) for files in (ours, theirs))
     return RebuiltVariant(
-        variant=name, files=len(ours.keys() - {SIGNATURE}), differences=tuple(one for one in found if one.lines)
+        variant=name,
+        files=len(ours.keys() - {SIGNATURE}),
+        differences=tuple(one for one in found if one.lines),
+        tools=tool_differences(before, after),
     )
+
+
+def _document(metadata: Path | None) -> Mapping[str, object]:
+    document = parse_json(metadata.read_bytes()) if metadata is not None else None
+    return document if isinstance(document, dict) else {}
 
 
 def _lines(one: Path | None, other: Path | None) -> Iterator[str]:
@@ -220,12 +269,20 @@ def _lines(one: Path | None, other: Path | None) -> Iterator[str]:
         yield "is here alone"
     elif other is None:
         yield "is not made here"
+    elif one.name == METADATA:
+        # What made a build is told by itself: another compiler may well make the same.
+        ours, theirs = (json.dumps(without_tools(_document(path)), indent=2).encode() for path in (one, other))
+        yield from differences(ours, theirs)
     else:
-        with mapped(one) as ours, mapped(other) as theirs:
-            yield from differences(ours, theirs)
+        with mapped(one) as before, mapped(other) as after:
+            yield from differences(before, after)
 
 
-def _notes(tree: Path) -> tuple[str, ...]:
-    if (tree / LOCK_NAME).is_file():
-        return ()
-    return (f"the commit has no {LOCK_NAME}: toolchains were chosen as of today",)
+def _notes(tree: Path, ways: Iterable[_Way]) -> tuple[str, ...]:
+    notes = []
+    if not (tree / LOCK_NAME).is_file():
+        notes.append(f"the commit has no {LOCK_NAME}: toolchains were chosen as of today")
+    traced = sorted({way.build_type.options for way in ways if not way.build_type.is_release})
+    if traced:
+        notes.append(f"a build with {' or '.join(traced)} names its directories, so it differs wherever it is made")
+    return tuple(notes)

@@ -1,0 +1,69 @@
+"""What metadata tell of the compilers, headers and libraries that made a variant; how that of two builds differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+_TOLD = ("tools", "sandbox")
+"""The keys of the provenance that say by what a variant was made, and not what it is."""
+_SHORT = 12
+"""Digits of a digest that people see."""
+
+
+def without_tools(metadata: Mapping[str, object]) -> dict[str, object]:
+    """``metadata`` without what made the variant: another compiler may well make the same."""
+    provenance = metadata.get("provenance")
+    if not isinstance(provenance, dict):
+        return dict(metadata)
+    return {**metadata, "provenance": {key: value for key, value in provenance.items() if key not in _TOLD}}
+
+
+def tool_differences(one: Mapping[str, object], other: Mapping[str, object]) -> tuple[str, ...]:
+    """What made ``one`` and is another thing in ``other``, a line each for people. Nothing for metadata that do not
+    say what made them.
+    """
+    ours, theirs = _tools(one), _tools(other)
+    if not ours or not theirs:
+        return ()
+    return tuple(_lines(ours, theirs))
+
+
+def _tools(metadata: Mapping[str, object]) -> list[Mapping[str, object]]:
+    provenance = metadata.get("provenance")
+    listed = provenance.get("tools") if isinstance(provenance, dict) else None
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def _lines(ours: list[Mapping[str, object]], theirs: list[Mapping[str, object]]) -> Iterator[str]:
+    if ours[0].get("name") != theirs[0].get("name"):  # the host's compiler comes first
+        yield f"built with {_shown(ours[0])}, here {_shown(theirs[0])}"
+        ours, theirs = ours[1:], theirs[1:]
+    by_name = {str(tool.get("name")): tool for tool in theirs}
+    for tool in ours:
+        here = by_name.pop(str(tool.get("name")), None)
+        if here is None:
+            yield f"built with {_shown(tool)}, here without"
+        elif _shown(tool) != _shown(here):
+            yield f"built with {_shown(tool)}, here {_shown(here).removeprefix(str(tool.get('name'))).strip()}"
+        else:
+            yield from _parts(tool, here)
+    for tool in by_name.values():
+        yield f"built without {tool.get('name')}, here with {_shown(tool)}"
+
+
+def _parts(one: Mapping[str, object], other: Mapping[str, object]) -> Iterator[str]:
+    """Two of one name and version, and what is not the same of them."""
+    ours, theirs = one.get("sha256"), other.get("sha256")
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        differing = [name for name in ours if name in theirs and ours[name] != theirs[name]]
+        if differing:
+            pairs = (f"{name} {str(ours[name])[:_SHORT]}, here {str(theirs[name])[:_SHORT]}" for name in differing)
+            yield f"built with another {_shown(one)}: {'; '.join(pairs)}"
+    if one.get("id") != other.get("id"):
+        yield f"built with another {_shown(one)}: {one.get('id')}, here {other.get('id')}"
+
+
+def _shown(tool: Mapping[str, object]) -> str:
+    packages, target = tool.get("packages"), tool.get("target")
+    listed = f" ({', '.join(map(str, packages))})" if isinstance(packages, list) else ""
+    return f"{tool.get('name')} {tool.get('version')}{f' for {target}' if target else ''}{listed}"
