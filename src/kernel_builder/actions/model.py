@@ -86,13 +86,14 @@ class Tree:
     """Files that an action may read. ``identity`` is the key of an entry of the store, or was measured.
 
     ``root`` is set for a tree that is used where it lies, outside of the store and of the project. ``folders`` are the
-    directories that it consists of, as far as they are not the project's.
+    directories that it consists of, and ``files``, relative to the project, those of the project's own.
     """
 
     name: str
     identity: str
     root: Path | None = None
     folders: tuple[Path, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 SLIM = "slim"

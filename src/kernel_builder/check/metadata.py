@@ -247,6 +247,7 @@ KEYS: Mapping[str, MetadataKey] = {
         "`kernel-builder`: the version that built it; `kernel`: the commit of the sources, and whether"
         " there were changes beside it; `sources`: a digest of them; `toolchain`: parts whose source the project named;"
         " `tools`: the compilers, headers and libraries that made it, with versions and digests;"
+        " `sandbox`: whether what made it ran without a network and with its declared inputs alone;"
         " `headers`: how slim headers were used; `partial`: architectures that were left out;"
         " `build-type`: what it was built for instead of for users.",
     ),

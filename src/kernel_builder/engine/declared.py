@@ -102,11 +102,11 @@ class _Place:
     line: int = 0
 
 
-def undeclared(action: Action, places: Places) -> tuple[str, ...]:
+def undeclared(action: Action, places: Places, *, sandboxed: bool = False) -> tuple[str, ...]:
     """What people are told of files that ``action``, which ran, read or asked for, and that are nobody's; empty where
     all is well.
 
-    What is installed is taken out of its list of headers: it is known by the identity of compilers and trees.
+    In a sandbox, whatever is asked for is not there. What is installed is taken out of its list of headers: it is known by the identity of compilers and trees.
     """
     if action.depfile is None:
         return ()
@@ -116,7 +116,7 @@ def undeclared(action: Action, places: Places) -> tuple[str, ...]:
     own = [full for path, full in listed.items() if whose[path] in (Whose.PROJECT, Whose.MADE)]
     nobodys = dict.fromkeys(os.path.normpath(full) for path, full in listed.items() if whose[path] is Whose.NOBODY)
     search = _Search(action, places, declared)
-    asked = {} if nobodys else search.asked_for(own)
+    asked = {} if nobodys or sandboxed else search.asked_for(own)
     if nobodys or asked:
         return tuple(_told(search, own, tuple(nobodys), asked))
     if Whose.INSTALLED in whose.values():

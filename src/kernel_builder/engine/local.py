@@ -48,7 +48,9 @@ class LocalEngine:
         end_what_is_left(work, options.reporter)
         write_generated((plan.places.path(file.path), file.content) for file in plan.generated)
         records, contents = Records(work), open_contents(plan)
-        conditions = Conditions(plan=plan, contents=contents, environ=options.environ)
+        conditions = Conditions(
+            plan=plan, contents=contents, environ=options.environ, sandboxed=options.sandbox is not None
+        )
         processes = Processes(work)
         run = _Run(conditions, options, records, processes)
         with deferred(run.interrupt):
@@ -99,7 +101,9 @@ class _Run:
         plan = conditions.plan
         self._plan, self._options, self._records, self._conditions = plan, options, records, conditions
         self._processes = processes
-        self._performer = Performer(conditions=conditions, cache=options.cache, processes=processes)
+        self._performer = Performer(
+            conditions=conditions, cache=options.cache, processes=processes, sandbox=options.sandbox
+        )
         self._actions = {action.id: action for action in plan.actions}
         self._needs = needs_of(plan.actions)
         self._users: dict[str, list[str]] = {}

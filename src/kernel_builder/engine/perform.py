@@ -11,15 +11,18 @@ import os
 import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_builder.actions.model import Action, ActionKind, Step
+from kernel_builder.actions.precompile import without_launcher
 from kernel_builder.engine.cache import ActionCache, Made
 from kernel_builder.engine.contents import blob_digest, file_digest, tells_its_time, text_digest
 from kernel_builder.engine.declared import undeclared
 from kernel_builder.engine.processes import Processes
 from kernel_builder.engine.records import TIME_OF, Conditions, Record, escaped, headers
+from kernel_builder.engine.sandbox import Box, Sandbox
 from kernel_builder.plan.model import BuildPlan
 
 _FORMAT = 4
@@ -47,6 +50,7 @@ class Performer:
     conditions: Conditions
     cache: ActionCache | None
     processes: Processes
+    sandbox: Sandbox | None = None
 
     @property
     def plan(self) -> BuildPlan:
@@ -109,36 +113,52 @@ class Performer:
     def _run(self, action: Action, environment: Mapping[str, str], begun: float) -> Done:
         if action.depfile is not None:  # where no step that runs writes it, no header was read
             self._path(action.depfile).write_bytes(b"")
-        code, memory = self._steps(action, action.steps, environment)
-        reason = None
-        if code > 0 and action.fallback:
-            reason = _complaint(self._path(action.log))
-            code, more = self._steps(action, action.fallback, environment)
-            memory = max(memory, more)
+        with self._box(action) as box:
+            code, memory = self._steps(action, action.steps, environment, box)
+            reason = None
+            if code > 0 and action.fallback:
+                reason = _complaint(self._path(action.log))
+                code, more = self._steps(action, action.fallback, environment, box)
+                memory = max(memory, more)
+            if code == 0 and box is not None:
+                box.take_out(action.makes)
         code = code or self._hold(action)
         return Done(code=code, seconds=time.monotonic() - begun, memory=memory, fell_back=reason)
 
+    def _box(self, action: Action) -> AbstractContextManager[Box | None]:
+        """The sandbox that ``action`` runs in, if it does."""
+        inside = self.sandbox is not None and self.sandbox.holds(action)
+        return self.sandbox.box(action) if self.sandbox is not None and inside else contextlib.nullcontext()
+
     def _hold(self, action: Action) -> int:
         """Hold what was read against what is declared: 0, or 1 where the log now says what is wrong."""
-        problems = undeclared(action, self.plan.places)
+        problems = undeclared(action, self.plan.places, sandboxed=self.conditions.sandboxed)
         if problems:
             with self._path(action.log).open("a", encoding="utf-8", errors="surrogateescape") as log:
                 log.write("".join(f"{line}\n" for line in problems))
         return 1 if problems else 0
 
-    def _steps(self, action: Action, steps: Sequence[Step], environment: Mapping[str, str]) -> tuple[int, int]:
+    def _steps(
+        self, action: Action, steps: Sequence[Step], environment: Mapping[str, str], box: Box | None
+    ) -> tuple[int, int]:
         """The exit code of the last step that ran, and the peak of memory."""
         log = self._path(action.log)
-        commands = [self.plan.places.expanded(action, step.command) for step in steps]
+        # In a sandbox there is no store to put precompiled headers into; they make no difference but of time.
+        words = [step.command if box is None else without_launcher(step.command) for step in steps]
+        commands = [self.plan.places.expanded(action, command) for command in words]
         log.write_text(f"{' && '.join(map(shlex.join, commands))}\n", encoding="utf-8", errors="surrogateescape")
         memory = 0
         for step, command in zip(steps, commands, strict=True):
             self._remove(action, step.writes)
-            key = self._step_key(action, step)
+            key = self._step_key(action, step) if box is None else None
             if key is not None and self._recall_step(action, step, key):
                 continue
             size = log.stat().st_size
-            ended = self.processes.run(self._shortened(action, command), environment, log)
+            shortened = self._shortened(action, command)
+            if box is not None:
+                lists = (Path(word[1:]) for word in shortened if word.startswith(f"@{log.parent}"))
+                shortened = box.command(shortened, lists)
+            ended = self.processes.run(shortened, environment if box is None else box.environment(environment), log)
             memory = max(memory, ended.memory)
             if ended.code != 0:
                 return ended.code, memory

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from kernel_builder.actions.model import Action
 from kernel_builder.engine.cache import ActionCache
+from kernel_builder.engine.sandbox import Sandbox
 from kernel_builder.events import Reporter
 from kernel_builder.plan.model import BuildPlan
 
@@ -20,6 +21,7 @@ class EngineOptions:
     ``jobs`` overrides how many actions run at once, ``cores`` is how many of one variant may, ``variants`` how many
     variants may be worked on at once; ``environ`` is the user's environment, of which each action sees
     what it names; ``verbose`` reports the output of every action. ``cache`` is asked before anything runs.
+    With a ``sandbox``, actions run in it.
     ``over`` is called with the name of each variant none of whose actions is left, and their results, as soon as that
     is so. Other variants' actions go on meanwhile, and it is never called twice at once; what it raises ends the run,
     and so does a signal while it works.
@@ -32,6 +34,7 @@ class EngineOptions:
     variants: int | None = None
     keep_going: bool = False
     cache: ActionCache | None = None
+    sandbox: Sandbox | None = None
     verbose: bool = False
     over: Callable[[str, tuple[ActionResult, ...]], None] | None = None
 

@@ -24,6 +24,7 @@ from kernel_builder.seen import stamp_of
 _FILE = "actions.jsonl"
 _WORD = re.compile(r"(?:\\+[ \t#]|\S)+")
 _ESCAPED = re.compile(r"(\\*)\\([ \t#])")
+_SANDBOX = "in a sandbox"
 TIME_OF = "time of "
 """Before the name of a file that was read: not what is in it, but when that was written. ``__TIMESTAMP__`` says so."""
 
@@ -141,19 +142,22 @@ def escaped(path: bytes) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """What actions run under: their plan, the ``contents`` of files as they are, and the user's variables."""
+    """What actions run under: their plan, the ``contents`` of files as they are, the user's variables, and whether they
+    are ``sandboxed``: what was made outside does not count for what is.
+    """
 
     plan: BuildPlan
     contents: Contents
     environ: Mapping[str, str]
+    sandboxed: bool = False
 
     def deciding(self, action: Action) -> dict[str, str]:
-        """The variables that ``action`` sees and that decide what it makes."""
+        """The variables that ``action`` sees and that decide what it makes, and the sandbox, if it is in one."""
         return {
             name: value
             for name, value in sorted(environment_for(self.environ, action.environment).items())
             if name == EPOCH or name.startswith(DECIDING_VARIABLES)
-        }
+        } | ({_SANDBOX: "bubblewrap"} if self.sandboxed else {})
 
     def digest_of(self, action: Action) -> str:
         """A digest over what ``action`` is: its commands, and the identity of what it runs and reads."""

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from kernel_builder.config.backends import Backend
+from kernel_builder.engine.sandbox import SYSTEM
 from kernel_builder.errors import UsageError
 from kernel_builder.load.process import run_child, scratch
 
@@ -49,8 +50,7 @@ _CACHES = {
 }
 """Where programs write, as directories in the home: none of them is left at the user's own."""
 
-# The system, without what it holds of its users. /etc has passwords and keys, so only what programs need is shown.
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
+# /etc has passwords and keys, so only what programs need is shown.
 _SETTINGS = tuple(
     f"/etc/{name}"
     for name in (
@@ -132,11 +132,11 @@ class Sandbox:
 
 def _is_within_system(path: Path) -> bool:
     """Whether the system's directories show ``path``, which is not one of them itself."""
-    return any(path.is_relative_to(top) and path != Path(top) for top in (*_SYSTEM, *_SETTINGS))
+    return any(path.is_relative_to(top) and path != Path(top) for top in (*SYSTEM, *_SETTINGS))
 
 
 def _system() -> Iterator[str]:
-    for name in (*_SYSTEM, *_SETTINGS, *_FACTS):
+    for name in (*SYSTEM, *_SETTINGS, *_FACTS):
         path = Path(name)
         if path.is_symlink() and not name.startswith("/etc/"):
             yield from ("--symlink", str(path.readlink()), name)

@@ -157,7 +157,7 @@ class CompiledVariant:
             ),
             heavy=frozenset(s for s in sources if HEAVY in self.survey.marks.get(s, frozenset())),
             precompiled=self._precompiled(units),
-            sources=Tree(name="project", identity=names),
+            sources=Tree(name="project", identity=names, files=inputs.included),
             included=inputs.included,
             slim=self._slim(units),
             verify=self.headers is Headers.VERIFY,

@@ -7,6 +7,7 @@ there is something to do.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,16 @@ if TYPE_CHECKING:
     from kernel_builder.workflow.prepare import Prepared
 
 
+class SandboxUse(StrEnum):
+    """Whether actions run under bubblewrap."""
+
+    NO = "no"
+    TRY = "try"
+    """Where it can run; otherwise that is said."""
+    ALWAYS = "always"
+    """Where it cannot run, nothing is built."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BuildRequest:
     """What ``kernel-builder build`` was asked for.
@@ -42,6 +53,7 @@ class BuildRequest:
     over.
     ``mark`` is added to the variants' namespace, which is that of the Hub form without it.
     ``headers`` says which of torch's headers device code is compiled with, ``build_type`` what it is built for.
+    ``sandbox`` says whether actions run in a sandbox.
     ``settings_from``: whose ``kernel-builder.toml`` counts (default: that of the root).
     """
 
@@ -72,6 +84,7 @@ class BuildRequest:
     settings_from: Path | None = None
     headers: Headers = Headers.SLIM
     build_type: BuildType = RELEASE
+    sandbox: SandboxUse = SandboxUse.NO
 
 
 def build(request: BuildRequest, run: Run) -> BuildOutcome:

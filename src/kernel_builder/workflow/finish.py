@@ -40,12 +40,14 @@ _NO_SUCH_FILE = re.compile(r"fatal error: (\S+): No such file or directory")
 
 @dataclass(frozen=True, kw_only=True)
 class Finisher:
-    """Finishes the variants of one build: ``environment`` loads them, ``conformance`` judges them."""
+    """Finishes the variants of one build: ``environment`` loads them, ``conformance`` judges them. ``sandboxed``: what
+    made them ran in a sandbox, which their metadata then say."""
 
     prepared: Prepared
     environment: Environment | NoEnvironment
     conformance: Conformance
     reporter: Reporter
+    sandboxed: bool = False
 
     def finish(self, variant: VariantPlan, results: tuple[ActionResult, ...]) -> VariantOutcome:
         """Install and load one variant whose actions ended with ``results``."""
@@ -66,6 +68,8 @@ class Finisher:
                     ),
                 ),
             )
+        if self.sandboxed and variant.actions:
+            variant = _with_sandbox_told(variant)
         variant = with_headers_told(variant, results, self.prepared.plan.places.work, self.reporter)
         if variant.library is not None:
             _remove_earlier_libraries(self.prepared.plan.places.path(variant.library))
@@ -243,3 +247,9 @@ def _load_problem(load: LoadResult, variant: VariantPlan) -> str | None:
 
     elsewhere = as_texts(judge_foreign(variant.name, load.foreign, variant.ops_id))
     return "\n".join([failure_text(CANNOT_LOAD, load), *elsewhere])
+
+
+def _with_sandbox_told(variant: VariantPlan) -> VariantPlan:
+    provenance = variant.metadata.get("provenance")
+    told = {**provenance, "sandbox": True} if isinstance(provenance, dict) else provenance
+    return replace(variant, metadata={**variant.metadata, "provenance": told})

@@ -13,9 +13,10 @@ from pathlib import Path
 from kernel_builder.artifact.variant import check_space, recover
 from kernel_builder.engine.local import LocalEngine
 from kernel_builder.engine.protocol import EngineOptions
+from kernel_builder.engine.sandbox import Sandbox, find_bubblewrap
 from kernel_builder.engine.timeline import Stage, add_stages
 from kernel_builder.engine.work import exclusive
-from kernel_builder.errors import UsageError
+from kernel_builder.errors import MachineError, UsageError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.load.client import Environment, NoEnvironment, find_environment
 from kernel_builder.plan.model import BuildPlan, VariantPlan
@@ -23,7 +24,7 @@ from kernel_builder.seen import Sighting
 from kernel_builder.toolchain.sanitizers import sanitizer_runtimes, sanitizer_variables
 from kernel_builder.toolchain.torch_slim import provide_slim_headers
 from kernel_builder.workflow.basis import basis_of
-from kernel_builder.workflow.build import BuildRequest
+from kernel_builder.workflow.build import BuildRequest, SandboxUse
 from kernel_builder.workflow.caching import open_cache
 from kernel_builder.workflow.finish import Finisher
 from kernel_builder.workflow.installing import Installing, fill_card, refuse_changes
@@ -78,6 +79,7 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
     half-made variant.
     """
     sighting, started = Sighting(), time.time()
+    bubblewrap = _bubblewrap(request, run)
     noting = Noting(run.reporter)
     run = replace(run, reporter=noting)
     prepared = prepared_for(request, run)
@@ -109,9 +111,16 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
         cores=request.cores,
         keep_going=request.keep_going,
         cache=open_cache(run) if request.cache else None,
+        sandbox=None if bubblewrap is None else Sandbox(program=bubblewrap, plan=plan),
         verbose=request.verbose,
     )
-    finisher = Finisher(prepared=prepared, environment=environment, conformance=conformance, reporter=run.reporter)
+    finisher = Finisher(
+        prepared=prepared,
+        environment=environment,
+        conformance=conformance,
+        reporter=run.reporter,
+        sandboxed=options.sandbox is not None,
+    )
     installing = Installing(finisher, plan, lambda: refuse_changes(prepared, run, request.mark, sighting.since))
     # One lock for whatever is built: the variants go to the same place.
     with exclusive(work_directory(prepared.project, run.store), places.store, run.reporter):
@@ -138,6 +147,20 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
         )
         keep(request, run, outcome, noting.notices, basis_of(prepared, outcome, environment, run, sighting))
     return outcome
+
+
+def _bubblewrap(request: BuildRequest, run: Run) -> str | None:
+    """What makes sandboxes, if one was asked for. Raises :class:`MachineError` where it must run, and cannot."""
+    if request.sandbox is SandboxUse.NO:
+        return None
+    try:
+        return find_bubblewrap(run.environ)
+    except MachineError as error:
+        if request.sandbox is SandboxUse.ALWAYS:
+            raise
+        message = f"{error.message.replace('--sandbox', '--try-sandbox')}; this build runs without a sandbox"
+        run.reporter.emit(Notice(message=message, warning=True))
+        return None
 
 
 def _runtimes(prepared: Prepared, request: BuildRequest, run: Run) -> dict[str, str]:

@@ -1,0 +1,182 @@
+"""Actions under bubblewrap: without a network, with nothing to read but what they declare, and with a work directory of
+their own, out of which just their outputs are taken.
+
+Checks of kernel-builder's own, which read what others made and make nothing, run outside.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernel_builder.actions.model import Action, ActionKind, Tool
+from kernel_builder.actions.places import Places
+from kernel_builder.errors import MachineError
+from kernel_builder.plan.model import BuildPlan
+from kernel_builder.toolchain.c_library import is_of_c_library
+
+PROGRAM = "bwrap"
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
+"""The system, without what it holds of its users."""
+LOADER_SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
+"""What programs of the system are found by."""
+_TRIAL_SECONDS = 20
+_HOME = "/tmp"  # noqa: S108  (of the sandbox, which is empty)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sandbox:
+    """Runs actions of ``plan`` with the bubblewrap ``program``."""
+
+    program: str
+    plan: BuildPlan = field(repr=False)
+
+    def holds(self, action: Action) -> bool:
+        """Whether ``action`` runs inside."""
+        return action.kind is not ActionKind.INSPECT
+
+    @contextmanager
+    def box(self, action: Action) -> Iterator[Box]:
+        """Where ``action`` runs; nothing is left of it afterwards."""
+        place = Path(tempfile.mkdtemp(prefix=".sandbox-", dir=self.plan.places.work))
+        try:
+            box = Box(action=action, place=place, places=self.plan.places, start=self._start(action, place))
+            for word in {*action.makes, *action.scratch}:
+                box.inside(self.plan.places.path(word, action)).parent.mkdir(parents=True, exist_ok=True)
+            yield box
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def _start(self, action: Action, place: Path) -> tuple[str, ...]:
+        places = self.plan.places
+        words = [self.program, *_nothing_but_the_system(), *_headers(action)]
+        # The store holds what was fetched, by contents: a build cannot tell which part of it others use.
+        shown = [str(path) for path in (places.store / "store", *_trees(action), *_programs(action.tools, places))]
+        words += [word for path in dict.fromkeys(shown) for word in ("--ro-bind-try", path, path)]
+        words += ["--bind", str(place), str(places.work)]
+        words += [word for path in self._files(action) for word in ("--ro-bind-try", path, path)]
+        return (*words, "--chdir", str(places.work), "--")
+
+    def _files(self, action: Action) -> list[str]:
+        """Files that ``action`` may read: its inputs, all that those made who made one, what the plan writes, and the
+        project's that can be included.
+        """
+        places = self.plan.places
+        makers = [one for one in self.plan.actions if not {*one.makes}.isdisjoint(action.takes)]
+        found = [places.path(word, action) for word in action.takes]
+        found += [places.path(word, maker) for maker in makers for word in maker.makes]
+        found += [places.path(file.path) for file in self.plan.generated]
+        found += [places.root / name for tree in action.trees for name in tree.files]
+        own = {places.path(word, action) for word in (*action.makes, *action.scratch)}
+        return sorted({str(path) for path in found if path not in own})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """A sandbox for one action: ``place`` is there what the work directory is for its programs."""
+
+    action: Action
+    place: Path
+    places: Places
+    start: tuple[str, ...]
+
+    def inside(self, path: Path) -> Path:
+        """Where a file of the work directory really is."""
+        return self.place / path.relative_to(self.places.work)
+
+    def command(self, command: Sequence[str], extra: Iterable[Path] = ()) -> tuple[str, ...]:
+        """``command``, inside, with files besides that it reads."""
+        more = [word for path in extra for word in ("--ro-bind", str(path), str(path))]
+        return (*self.start[:-1], *more, *self.start[-1:], *command)
+
+    def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """``environment``, with a home that is empty."""
+        kept = {name: text for name, text in environment.items() if not name.startswith(("TMP", "TEMP", "XDG_"))}
+        return {**kept, "HOME": _HOME}
+
+    def take_out(self, words: Iterable[str]) -> None:
+        """Put what was made where it belongs. What was not made is missing there."""
+        for word in words:
+            path = self.places.path(word, self.action)
+            with suppress(FileNotFoundError):
+                self.inside(path).replace(path)
+
+
+def find_bubblewrap(environ: Mapping[str, str]) -> str:
+    """The program that makes sandboxes, tried. Raises :class:`MachineError` where there is none to be had, and why."""
+    program = shutil.which(PROGRAM, path=environ.get("PATH"))
+    if program is None:
+        raise MachineError("--sandbox needs bubblewrap, and there is no bwrap on PATH", hint=_HOW.format(_INSTALL))
+    command = [program, *_nothing_but_the_system(), "--", "/usr/bin/env", "true"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TRIAL_SECONDS, check=False)
+        said = done.stderr.strip().splitlines()[-1:] if done.returncode else None
+    except (OSError, subprocess.SubprocessError) as error:
+        said = [str(error)]
+    if said is not None:
+        reason = "".join(said) or "it says nothing"
+        raise MachineError(f"--sandbox: bubblewrap cannot run here: {reason}", hint=_HOW.format(_NAMESPACES))
+    return program
+
+
+_HOW = "{}, or build without it: kernel-builder build --try-sandbox"
+_INSTALL = "install it (apt-get install bubblewrap; dnf install bubblewrap)"
+_NAMESPACES = "it needs user namespaces, which the system, or the container, must allow"
+
+
+def _nothing_but_the_system() -> list[str]:
+    """A new root with the system's programs, no network, and no other processes."""
+    words = ["--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev"]
+    words += ["--tmpfs", "/tmp"]  # noqa: S108
+    for folder in SYSTEM:
+        if os.path.islink(folder):  # noqa: PTH114
+            words += ["--symlink", os.readlink(folder), folder]  # noqa: PTH115
+        elif os.path.isdir(folder):  # noqa: PTH112
+            words += ["--ro-bind", folder, folder]
+    return words + [word for path in LOADER_SETTINGS for word in ("--ro-bind-try", path, path)]
+
+
+def _headers(action: Action) -> list[str]:
+    """Of directories with system headers, what the C library, the kernel and the compiler have there."""
+    declared = {folder for tree in action.trees for folder in tree.folders}
+    shared = {folder for tool in action.tools for folder in tool.shared} - declared
+    words: list[str] = []
+    for folder in sorted(shared):
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        words += ["--tmpfs", str(folder)]
+        for entry in entries:
+            if is_of_c_library(f"{entry.name}/" if entry.is_dir() else entry.name):
+                words += ["--ro-bind", entry.path, entry.path]
+    own = sorted({folder for tool in action.tools for folder in tool.headers})
+    hidden = [folder for folder in own if any(folder.is_relative_to(one) for one in shared)]
+    return words + [word for folder in hidden for word in ("--ro-bind-try", str(folder), str(folder))]
+
+
+def _trees(action: Action) -> list[Path]:
+    """The directories of what is used where it lies, under all their names."""
+    return [name for tree in action.trees for folder in tree.folders for name in (folder, folder.resolve())]
+
+
+def _programs(tools: Iterable[Tool], places: Places) -> list[Path]:
+    """What must be seen for tools that are neither of the system nor of the store."""
+    elsewhere = [
+        path
+        for tool in tools
+        for path in (tool.path, tool.path.resolve())
+        if not any(path.is_relative_to(folder) for folder in (*SYSTEM, places.store))
+    ]
+    found = [path.parent.parent if path.parent.name == "bin" else path.parent for path in elsewhere]
+    if any(tool.path == Path(sys.executable) for tool in tools):
+        found += [Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1]]
+    found += [folder for tool in tools for folder in tool.headers]
+    return [path for path in found if not any(path.is_relative_to(folder) for folder in SYSTEM)]
