@@ -106,7 +106,8 @@ def undeclared(action: Action, places: Places, *, sandboxed: bool = False) -> tu
     """What people are told of files that ``action``, which ran, read or asked for, and that are nobody's; empty where
     all is well.
 
-    In a sandbox, whatever is asked for is not there. What is installed is taken out of its list of headers: it is known by the identity of compilers and trees.
+    In a sandbox, whatever is asked for is not there. What is installed is taken out of the list of headers: it is known
+    by the identity of compilers and trees.
     """
     if action.depfile is None:
         return ()
