@@ -22,7 +22,7 @@ from kernel_builder.engine.contents import blob_digest, file_digest, tells_its_t
 from kernel_builder.engine.declared import undeclared
 from kernel_builder.engine.processes import Processes
 from kernel_builder.engine.records import TIME_OF, Conditions, Record, escaped, headers
-from kernel_builder.engine.sandbox import Box, Sandbox
+from kernel_builder.engine.sandbox import ActionSandbox, Box
 from kernel_builder.plan.model import BuildPlan
 
 _FORMAT = 4
@@ -50,7 +50,7 @@ class Performer:
     conditions: Conditions
     cache: ActionCache | None
     processes: Processes
-    sandbox: Sandbox | None = None
+    sandbox: ActionSandbox | None = None
 
     @property
     def plan(self) -> BuildPlan:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from kernel_builder.actions.model import Action
 from kernel_builder.engine.cache import ActionCache
-from kernel_builder.engine.sandbox import Sandbox
+from kernel_builder.engine.sandbox import ActionSandbox
 from kernel_builder.events import Reporter
 from kernel_builder.plan.model import BuildPlan
 
@@ -34,7 +34,7 @@ class EngineOptions:
     variants: int | None = None
     keep_going: bool = False
     cache: ActionCache | None = None
-    sandbox: Sandbox | None = None
+    sandbox: ActionSandbox | None = None
     verbose: bool = False
     over: Callable[[str, tuple[ActionResult, ...]], None] | None = None
 

@@ -18,21 +18,17 @@ from pathlib import Path
 
 from kernel_builder.actions.model import Action, ActionKind, Tool
 from kernel_builder.actions.places import Places
+from kernel_builder.bubblewrap import LOADER_SETTINGS, PROGRAM, SYSTEM
 from kernel_builder.errors import MachineError
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.toolchain.c_library import is_of_c_library
 
-PROGRAM = "bwrap"
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
-"""The system, without what it holds of its users."""
-LOADER_SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
-"""What programs of the system are found by."""
 _TRIAL_SECONDS = 20
 _HOME = "/tmp"  # noqa: S108  (of the sandbox, which is empty)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sandbox:
+class ActionSandbox:
     """Runs actions of ``plan`` with the bubblewrap ``program``."""
 
     program: str

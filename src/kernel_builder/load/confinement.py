@@ -12,15 +12,14 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
+from kernel_builder.bubblewrap import PROGRAM, SYSTEM
 from kernel_builder.config.backends import Backend
-from kernel_builder.engine.sandbox import SYSTEM
 from kernel_builder.errors import UsageError
 from kernel_builder.load.process import run_child, scratch
 
 SWITCH = "KERNEL_BUILDER_SANDBOX"
 """The variable that turns the sandbox off, for machines whose drivers it hides."""
 
-_PROGRAM = "bwrap"
 _TRIAL_SECONDS = 20
 
 # What programs, the C library, Python and torch's own libraries are told by variables. Those of a backend are in its
@@ -161,9 +160,9 @@ def find_sandbox(python: Sequence[str], visible: Iterable[Path], environ: Mappin
         raise UsageError(f"{SWITCH}={wanted} is not a valid value", hint=f"set {SWITCH} to on or off")
     if wanted == "off":
         return Sandbox(why_not=f"{SWITCH} is off")
-    program = shutil.which(_PROGRAM, path=environ.get("PATH", ""))
+    program = shutil.which(PROGRAM, path=environ.get("PATH", ""))
     if program is None:
-        return Sandbox(why_not=f"{_PROGRAM} (bubblewrap) is not installed")
+        return Sandbox(why_not=f"{PROGRAM} (bubblewrap) is not installed")
     sandbox = Sandbox(
         program=Path(program),
         visible=tuple(dict.fromkeys(path for path in visible if not _holds_everything(path, environ))),

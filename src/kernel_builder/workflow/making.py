@@ -13,7 +13,7 @@ from pathlib import Path
 from kernel_builder.artifact.variant import check_space, recover
 from kernel_builder.engine.local import LocalEngine
 from kernel_builder.engine.protocol import EngineOptions
-from kernel_builder.engine.sandbox import Sandbox, find_bubblewrap
+from kernel_builder.engine.sandbox import ActionSandbox, find_bubblewrap
 from kernel_builder.engine.timeline import Stage, add_stages
 from kernel_builder.engine.work import exclusive
 from kernel_builder.errors import MachineError, UsageError
@@ -111,7 +111,7 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
         cores=request.cores,
         keep_going=request.keep_going,
         cache=open_cache(run) if request.cache else None,
-        sandbox=None if bubblewrap is None else Sandbox(program=bubblewrap, plan=plan),
+        sandbox=None if bubblewrap is None else ActionSandbox(program=bubblewrap, plan=plan),
         verbose=request.verbose,
     )
     finisher = Finisher(

@@ -13,7 +13,7 @@ from engine_actions import action, plan_of, run, shell
 from kernel_builder.actions.model import Action, ActionKind, Step, Tool, Tree
 from kernel_builder.engine.cache import ActionCache
 from kernel_builder.engine.protocol import ActionResult, ActionStatus
-from kernel_builder.engine.sandbox import Sandbox, find_bubblewrap
+from kernel_builder.engine.sandbox import ActionSandbox, find_bubblewrap
 from kernel_builder.errors import MachineError
 from kernel_builder.toolchain.host import header_folders
 from kernel_builder.toolchain.model import Family
@@ -27,7 +27,7 @@ except MachineError as error:
 def boxed(root: Path, *actions: Action, cache: ActionCache | None = None) -> dict[str, ActionResult]:
     """What became of ``actions`` in a sandbox, by their sources."""
     plan = plan_of(root, *actions)
-    result = run(plan, sandbox=Sandbox(program=BUBBLEWRAP, plan=plan), cache=cache)
+    result = run(plan, sandbox=ActionSandbox(program=BUBBLEWRAP, plan=plan), cache=cache)
     return {entry.action.source: entry for entry in result.results.values()}
 
 
