@@ -177,6 +177,85 @@ def test_mistakes_are_told_where_they_are_in_the_projects_own_files(with_debian:
     assert "cuda/scale.cu:4:11: error: use of undeclared identifier 'blokIdx'" in failed.stderr
 
 
+TWO_WAYS = """\
+[general]
+name = "two-ways"
+version = 1
+edition = 5
+license = "Apache-2.0"
+backends = ["rocm"]
+
+[torch]
+src = ["torch-ext/binding.cpp"]
+
+[kernel.made-hip]
+backend = "rocm"
+depends = []
+rocm-archs = ["gfx90a", "gfx1100"]
+include = ["one"]
+hip-flags = ['-DNAME="two words"', "-DVALUE=1 + 2"]
+src = ["one/scale.cu", "one/common.h"]
+
+[kernel.hip]
+backend = "rocm"
+depends = []
+rocm-archs = ["gfx942", "gfx90a"]
+include = ["in two"]
+src = ["in two/other.hip", "in two/common.h", "in two/more.cuh"]
+"""
+MADE_HIP = """\
+#include "common.h"
+#include <cuda_runtime.h>
+static_assert(FACTOR == 2 && sizeof(NAME) == 10 && 2 * VALUE == 4);
+__global__ void scale_kernel(float *out) { *out *= FACTOR; }
+int launch_other();
+int launch_scale(float *out, const float *, float, int) {
+  scale_kernel<<<1, 1>>>(out);
+  return static_cast<int>(cudaGetLastError()) + launch_other();
+}
+"""
+AS_IT_IS = """\
+#include "more.cuh"
+static_assert(FACTOR == 3);
+__global__ void other_kernel() {}
+int launch_other() {
+  other_kernel<<<1, 1>>>();
+  return static_cast<int>(hipGetLastError());
+}
+"""
+
+
+def test_sections_have_their_own_architectures_flags_and_headers(with_debian: Tool, tmp_path: Path) -> None:
+    root = write(tmp_path / "two-ways")
+    shutil.move(root / "torch-ext" / "light_ways", root / "torch-ext" / "two_ways")
+    binding = BINDING.replace("  if (new_handle(reinterpret_cast<void **>(&stack[1]))) return;\n", "")
+    files = {
+        "build.toml": TWO_WAYS,
+        "torch-ext/binding.cpp": binding,
+        "one/scale.cu": MADE_HIP,
+        "one/common.h": "#define FACTOR 2\n",
+        "in two/other.hip": AS_IT_IS,
+        "in two/common.h": "#define FACTOR 3\n",
+        "in two/more.cuh": '#include <hip/hip_runtime.h>\n#include "common.h"\n',
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    result = with_debian("build", root, "--variant", NAME, "--no-load")
+    assert result.code == 0, result.stderr
+    (library,) = (root / "build" / NAME).glob("*.abi3.so")
+    with mapped(library) as data:
+        code = read_offload_bundle(data, LibraryFile(library, "").sections)
+    assert code is not None
+    assert sorted(code.machine_code) == ["gfx1100", "gfx90a", "gfx942"]
+
+    (root / "in two" / "more.cuh").write_text("#include <cuda_runtime.h>\n", encoding="utf-8")
+    failed = with_debian("build", root, "--variant", NAME, "--arch", "gfx942")
+    assert failed.code == 1
+    assert "in two/more.cuh:1:10: fatal error: 'cuda_runtime.h' file not found" in failed.stderr
+    assert "a .hip file is compiled as it is" in " ".join(failed.stderr.split())
+
+
 BARE = """\
 struct dim3 { unsigned x, y, z; };
 extern "C" int hipLaunchKernel(const void *, dim3, dim3, void **, unsigned long, void *);

@@ -392,3 +392,23 @@ def test_a_path_is_never_a_kernel_to_depend_on(tmp_path: Path, written: str) -> 
         load_project(project_dir(tmp_path, text))
     hint = "kernels are named as on the Hub, owner/name; a directory of this machine cannot be one"
     assert hint in [one.hint for one in errors_of(caught.value)]
+
+
+def test_backends_without_a_section_are_named_in_a_sentence(tmp_path: Path) -> None:
+    text = """\
+[general]
+name = "ab"
+version = 1
+edition = 5
+license = "MIT"
+backends = ["cpu", "cuda", "metal", "xpu"]
+[torch]
+[kernel.a]
+backend = "cpu"
+depends = []
+src = ["a.cpp"]
+"""
+    _, warnings = load_project(project_dir(tmp_path, text, "torch-ext/ab/__init__.py", "a.cpp"))
+    assert [one.message for one in warnings] == [
+        "there is no kernel section for cuda, metal and xpu, so their variants have only Python code"
+    ]
