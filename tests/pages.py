@@ -11,6 +11,9 @@ does with it::
 variant built. A block whose fence has a ``title`` is a file; on a page that is run it is written. Lines of a
 ``console`` block that do not start with ``$`` must be in what the commands print, in this order; ``...`` is whatever
 there is.
+
+``python tests/pages.py`` prints the blocks that are not run, with the reasons, where pages link to elsewhere, and links
+within the repository that lead nowhere.
 """
 
 from __future__ import annotations
@@ -18,15 +21,21 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import sys
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
 SHELLS = frozenset({"sh", "bash", "console", "shell"})
 _FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`]*)$")
 _MARK = re.compile(r"^ *<!-- (?P<word>run|not run|page)(?:: (?P<text>.*?))? -->$")
 _TITLE = re.compile(r'title="([^"]+)"')
 IN_A_PROJECT = "in a project"
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_CODE = re.compile(r"``.+?``|`[^`\n]*`")
+_HEADING = re.compile(r"^#+ +(?P<text>.+?)(?: +\{ *#(?P<name>[\w-]+) *\})?$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,3 +175,83 @@ def _missing(shown: list[str], printed: str) -> str | None:
             return line
         rest = rest[at + 1 :]
     return None
+
+
+def all_pages() -> list[Path]:
+    """Every page of the repository that people read."""
+    folders = ("docs", "examples", "terraform", "src/kernel_builder/templates/skills")
+    inside = (path for folder in folders for path in (ROOT / folder).rglob("*.md") if path.name != "CARD.md")
+    return sorted([*ROOT.glob("*.md"), *inside])
+
+
+def _prose(text: str) -> list[str]:
+    """The lines of a page outside of blocks, without code."""
+    lines: list[str] = []
+    closing: str | None = None
+    for line in text.split("\n"):
+        fence = _FENCE.match(line)
+        if closing is None and fence is not None:
+            closing = f"{fence['indent']}{fence['ticks']}"
+        elif closing is not None:
+            closing = None if line.rstrip() == closing else closing
+        else:
+            lines.append(line)
+    return lines
+
+
+def anchors(text: str) -> set[str]:
+    """The names that links to a page may end with, as the site and GitHub make them of its headings."""
+    found: set[str] = set()
+    for heading in filter(None, map(_HEADING.match, _prose(text))):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading["text"]).replace("`", "")
+        plain = unicodedata.normalize("NFKD", plain).encode("ascii", "ignore").decode()
+        found.add(heading["name"] or re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower()))
+    return found
+
+
+def links(text: str) -> list[str]:
+    """Where a page links to, in order."""
+    return [target for line in _prose(text) for target in _LINK.findall(_CODE.sub("", line))]
+
+
+def broken_links(page: Path) -> list[str]:
+    """Links of a page to files and headings of the repository that are not there."""
+    broken = []
+    for target in links(page.read_text(encoding="utf-8")):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        if not file.exists() or (
+            anchor and file.suffix == ".md" and anchor not in anchors(file.read_text(encoding="utf-8"))
+        ):
+            broken.append(target)
+    return broken
+
+
+def main() -> int:
+    """Print what is not run, and where links lead; 1 if one leads nowhere."""
+    not_run: list[str] = []
+    elsewhere: dict[str, list[str]] = {}
+    broken: list[str] = []
+    run = 0
+    for page in all_pages():
+        name, text = page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8")
+        run += sum(block.runs for block in blocks(text))
+        not_run += [f"{name}:{block.line}: {block.said}" for block in blocks(text) if block.mark == "not run"]
+        broken += [f"{name}: {target}" for target in broken_links(page)]
+        for target in links(text):
+            if "://" in target:
+                elsewhere.setdefault(target, []).append(name)
+    print(f"{run} blocks are run, {len(not_run)} are not:", *not_run, sep="\n  ")
+    print(
+        "\nlinks to elsewhere, which were not followed:",
+        *(f"{url}  {pages[0]}" for url, pages in sorted(elsewhere.items())),
+        sep="\n  ",
+    )
+    print(f"\n{len(broken)} links lead nowhere", *broken, sep="\n  ")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,14 +11,9 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT
-from pages import Block, blocks, problems
+from pages import Block, all_pages, anchors, blocks, broken_links, links, problems
 
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "src" / "kernel_builder" / "templates" / "skills").glob("*.md")),
-]
+PAGES = all_pages()
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +67,25 @@ def test_pages_fetch_nothing_from_elsewhere_and_search_needs_no_server(site: Pat
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_block_of_commands_says_whether_it_is_run(page: Path) -> None:
     assert problems(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_within_the_repository_lead_somewhere(page: Path) -> None:
+    """``mkdocs build --strict`` tests those between pages of the site, and no others."""
+    assert broken_links(page) == []
+
+
+def test_links_and_headings_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A `name`, and *more*\n## Rule { #kb1 }\n[a](page.md#a-name-and-more) [b](#kb1) ![c](no.svg) [d](#no)\n"
+        "`[e](no.md)` [f](https://example.org) [g](other.md)\n\n```md\n# Not a heading\n[h](no.md)\n```\n",
+        encoding="utf-8",
+    )
+    text = page.read_text(encoding="utf-8")
+    assert anchors(text) == {"a-name-and-more", "kb1"}
+    assert links(text)[-2:] == ["https://example.org", "other.md"]
+    assert broken_links(page) == ["no.svg", "#no", "other.md"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
