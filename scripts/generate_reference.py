@@ -162,7 +162,7 @@ def metadata() -> Iterator[str]:
         "",
         "Every variant has this file. The `kernels` client reads it before it loads anything. A build writes it;",
     )
-    yield "`kernel-builder hash` writes its digest anew after a file was changed on purpose."
+    yield "`kernel-builder hash` updates its digest after you have changed a file on purpose."
     yield from ("", "| Key | Value | |", "|---|---|---|")
     for name, key in KEYS.items():
         value = f"{key.expected}{', required' if key.required else ''}"
