@@ -184,7 +184,7 @@ def all_pages() -> list[Path]:
     return sorted([*ROOT.glob("*.md"), *inside])
 
 
-def _prose(text: str) -> list[str]:
+def prose(text: str) -> list[str]:
     """The lines of a page outside of blocks, without code."""
     lines: list[str] = []
     closing: str | None = None
@@ -202,7 +202,7 @@ def _prose(text: str) -> list[str]:
 def anchors(text: str) -> set[str]:
     """The names that links to a page may end with, as the site and GitHub make them of its headings."""
     found: set[str] = set()
-    for heading in filter(None, map(_HEADING.match, _prose(text))):
+    for heading in filter(None, map(_HEADING.match, prose(text))):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading["text"]).replace("`", "")
         plain = unicodedata.normalize("NFKD", plain).encode("ascii", "ignore").decode()
         found.add(heading["name"] or re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower()))
@@ -211,7 +211,7 @@ def anchors(text: str) -> set[str]:
 
 def links(text: str) -> list[str]:
     """Where a page links to, in order."""
-    return [target for line in _prose(text) for target in _LINK.findall(_CODE.sub("", line))]
+    return [target for line in prose(text) for target in _LINK.findall(_CODE.sub("", line))]
 
 
 def broken_links(page: Path) -> list[str]:

@@ -6,12 +6,13 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from conftest import ROOT
-from pages import Block, all_pages, anchors, blocks, broken_links, links, problems
+from pages import Block, all_pages, anchors, blocks, broken_links, links, problems, prose
 
 PAGES = all_pages()
 
@@ -90,9 +91,12 @@ def test_links_and_headings_are_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_lists_and_blocks_in_them_are_indented_as_the_site_needs(page: Path) -> None:
-    """The site's Markdown takes a block with fewer than four spaces before it out of the list it belongs to."""
+    """The site's Markdown takes what has fewer than four spaces before it out of the list that it belongs to."""
     lines = page.read_text(encoding="utf-8").split("\n")
-    assert [number for number, line in enumerate(lines, 1) if re.match(r" {1,3}`{3}", line)] == []
+    blocks_of_lists = [number for number, line in enumerate(lines, 1) if re.match(r" {1,3}`{3}", line)]
+    text = prose(page.read_text(encoding="utf-8"))
+    paragraphs = [line for before, line in pairwise(text) if not before and re.match(r" {1,3}(?![-*] |\d+\. )\S", line)]
+    assert (blocks_of_lists, paragraphs) == ([], [])
 
 
 def test_what_pages_say_about_blocks_is_understood() -> None:
