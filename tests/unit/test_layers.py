@@ -6,6 +6,7 @@ The order is the one that CONTRIBUTING.md shows.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,6 +47,11 @@ READ_ENVIRONMENT = {"cli"}
 
 
 _PATHS = re.compile(r"`((?:src|tests|docs|scripts|examples)/[\w./-]*|[\w-]+\.md)`")
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def modules() -> list[Path]:
@@ -123,7 +129,7 @@ def test_every_room_has_its_place() -> None:
 def test_types_do_not_share_names() -> None:
     places: dict[str, list[str]] = {}
     for path in modules():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
@@ -134,7 +140,7 @@ def test_imports_point_one_way(where: str) -> None:
     wrong = {
         str(path.relative_to(SOURCE)): sorted(bad)
         for path in modules()
-        if room(path) == where and (bad := wrong_imports(where, ast.parse(path.read_text(encoding="utf-8"))))
+        if room(path) == where and (bad := wrong_imports(where, parsed(path)))
     }
     assert wrong == {}
 
@@ -144,12 +150,12 @@ def test_imports_name_the_whole_path() -> None:
     relative = {
         path.relative_to(SOURCE).parent.as_posix()
         for path in modules()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ImportFrom) and node.level
     }
     assert relative == {"load/probe"}
     probe = [path for path in modules() if path.parent == SOURCE / "load" / "probe"]
-    assert {name for path in probe for name in imports_of_package(ast.parse(path.read_text(encoding="utf-8")))} == set()
+    assert {name for path in probe for name in imports_of_package(parsed(path))} == set()
 
 
 @pytest.mark.parametrize(
@@ -162,7 +168,7 @@ def test_imports_name_the_whole_path() -> None:
     ],
 )
 def test_only_named_packages(does: Callable[[ast.AST], bool], allowed: set[str]) -> None:
-    doing = [path for path in modules() if does(ast.parse(path.read_text(encoding="utf-8")))]
+    doing = [path for path in modules() if does(parsed(path))]
     places = {(room(path), str(path.relative_to(SOURCE))) for path in doing}
     assert {file for package, file in places if package not in allowed and file not in allowed} == set()
     # A package that no longer does it is taken off the list.
