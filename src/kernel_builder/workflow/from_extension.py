@@ -6,6 +6,7 @@ Nothing of the extension runs: ``setup.py`` and Python files are parsed, native 
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import posixpath
 import re
@@ -54,6 +55,10 @@ _TEXTS = {
     "MPL-2.0": ("Mozilla Public License Version 2.0",),
 }
 """What texts of licenses say, the more particular first."""
+_DEFINES = re.compile(r"(?:torch\.)?(?:library\.)?(?:custom_op|triton_op|define)")
+"""What defines an op in Python."""
+Change = tuple[ast.expr | ast.stmt, str]
+"""What stands in a module, and what is written instead."""
 _TESTS = ("tests", "test")
 _IS_TEST = re.compile(r"test(?:_.*)?\.py|.*_test\.py")
 """What pytest takes for tests, and ``test.py``; ``testing.py`` is what a package has for them."""
@@ -413,6 +418,7 @@ def _package(
         old = min(modules) if modules else _python_name(name)
     else:
         old = package.name
+        spaces = spaces | _python_spaces(package)
         for file in sorted(package.rglob("*")):
             path = file.relative_to(package).as_posix()
             if file.suffix not in {".py", ".pyi"} and file.name != "py.typed":
@@ -427,6 +433,45 @@ def _package(
     else:
         decisions.append("no tests were found: write some in tests/")
     return files, tests
+
+
+def _python_spaces(package: Path) -> set[str]:
+    """The namespaces that the modules of ``package`` define ops in."""
+    found: set[str] = set()
+    for file in package.rglob("*.py"):
+        with contextlib.suppress(SyntaxError, ValueError):
+            tree = ast.parse(_read(file))
+            texts = _constants(tree)
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Call) and node.args and _DEFINES.fullmatch(ast.unparse(node.func)):
+                    space, mark, _ = _text(node.args[0], texts).partition("::")
+                    found |= {space} if mark else set()
+    return found
+
+
+def _constants(tree: ast.Module) -> dict[str, str]:
+    """The texts that a module gives names to."""
+    return {
+        node.targets[0].id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and len(node.targets) == 1
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    }
+
+
+def _text(node: ast.expr, texts: Mapping[str, str]) -> str:
+    """A literal, or an f-string of literals and ``texts``; empty where that cannot be told."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.FormattedValue):
+        return texts.get(ast.unparse(node.value), "") if node.conversion == -1 and node.format_spec is None else ""
+    if not isinstance(node, ast.JoinedStr):
+        return ""
+    parts = [_text(one, texts) for one in node.values]
+    return "".join(parts) if all(parts) else ""
 
 
 def _package_directory(source: Path, setup: SetupFile, modules: set[str]) -> Path | None:
@@ -449,34 +494,38 @@ def _rewritten(
         decisions.append(f"{where} cannot be parsed: fix its imports")
         return text
     dots = "." * (path.count("/") + 1)
-    lines = text.splitlines(keepends=True)
-    needed = _take_own_ops(tree, lines, where, spaces, decisions)
+    ops = _own_ops(tree, where, spaces, decisions)
+    places, own = _own_modules(tree, dots, package, modules)
+    changes: list[Change] = [*ops, *places]
     for statement in ast.walk(tree):
-        if isinstance(statement, ast.Import | ast.ImportFrom):
+        if isinstance(statement, ast.Import | ast.ImportFrom) and statement not in own:
             new = _import(statement, dots, package, modules)
             if new is None:
                 decisions.append(f"{where}:{statement.lineno}: make this import relative, or take ops from ._ops")
             elif new:
-                start, end = statement.lineno - 1, (statement.end_lineno or statement.lineno) - 1
-                indent = lines[start][: statement.col_offset]
-                lines[start : end + 1] = [f"{indent}{new}\n", *[""] * (end - start)]
+                changes.append((statement, new))
+    lines = text.splitlines(keepends=True)
+    for node, new in sorted(changes, key=lambda change: (change[0].lineno, change[0].col_offset), reverse=True):
+        _replace(lines, node, new)
+    needed = {new.partition("(")[0] for _, new in ops}
     if needed:
         lines.insert(_first_statement(tree), f"from {dots}_ops import {', '.join(sorted(needed))}\n")
     return "".join(lines)
 
 
-def _take_own_ops(tree: ast.Module, lines: list[str], where: str, spaces: set[str], decisions: list[str]) -> set[str]:
-    """Let ``lines`` name the ops of ``spaces`` as those of the kernel's own namespace. What that needs of ``._ops``."""
-    changes: list[tuple[ast.expr, str]] = []
+def _own_ops(tree: ast.Module, where: str, spaces: set[str], decisions: list[str]) -> list[Change]:
+    """What names ops of ``spaces``, as ops of the kernel's own namespace, which are in ``._ops``."""
+    changes: list[Change] = []
     foreign: dict[str, set[int]] = {}
+    texts = _constants(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and (match := _SPACE.fullmatch(ast.unparse(node))) is not None:
             if match[1] in spaces:
                 changes.append((node, "ops"))
             else:
                 foreign.setdefault(match[1], set()).add(node.lineno)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            space, mark, op = node.value.partition("::")
+        elif isinstance(node, ast.Constant | ast.JoinedStr):
+            space, mark, op = _text(node, texts).partition("::")
             if mark and space in spaces and re.fullmatch(r"[\w.]+", op):
                 changes.append((node, f'add_op_namespace_prefix("{op}")'))
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.ops.load_library":
@@ -486,12 +535,30 @@ def _take_own_ops(tree: ast.Module, lines: list[str], where: str, spaces: set[st
         f" (lines {', '.join(map(str, sorted(found)))})"
         for space, found in foreign.items()
     ]
-    for node, new in sorted(changes, key=lambda change: (change[0].lineno, change[0].col_offset), reverse=True):
-        _replace(lines, node, new)
-    return {new.partition("(")[0] for _, new in changes}
+    return changes
 
 
-def _replace(lines: list[str], node: ast.expr, new: str) -> None:
+def _own_modules(tree: ast.Module, dots: str, package: str, modules: set[str]) -> tuple[list[Change], list[ast.Import]]:
+    """``import package.module`` as ``from . import module as _module``, with what uses it, where the package's name is
+    used for nothing else; and these imports.
+    """
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
+    named = {node.names[0].name: node for node in imports if len(node.names) == 1 and node.names[0].asname is None}
+    ours = {name: node for name, node in named.items() if name.startswith(f"{package}.") and name not in modules}
+    places = {name: f"_{name.removeprefix(f'{package}.').replace('.', '_')}" for name in ours}
+    uses = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and ast.unparse(node) in places]
+    taken = {name for node in ast.walk(tree) for name in (getattr(node, "id", None), getattr(node, "name", None))}
+    heads = sum(isinstance(node, ast.Name) and node.id == package for node in ast.walk(tree))
+    if not ours or heads != len(uses) or taken & {*places.values()}:
+        return [], []
+    changes: list[Change] = [(use, places[ast.unparse(use)]) for use in uses]
+    for name, node in ours.items():
+        inside, _, module = name.removeprefix(f"{package}.").rpartition(".")
+        changes.append((node, f"from {dots}{inside} import {module} as {places[name]}"))
+    return changes, [*ours.values()]
+
+
+def _replace(lines: list[str], node: ast.expr | ast.stmt, new: str) -> None:
     """Write ``new`` where ``node`` is; its lines stay as many as they are. Columns of a syntax tree count bytes."""
     first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
     head = lines[first].encode()[: node.col_offset].decode()

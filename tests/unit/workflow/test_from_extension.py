@@ -241,6 +241,48 @@ def test_ops_that_sources_register_go_to_the_namespace_of_the_kernel(
     assert "torch-ext/my_ext/more.py:6 loads a library by itself" in out
 
 
+IMPORTING = {
+    **REGISTERED,
+    "ext/typing.py": "FLAG = 1\n",
+    "ext/deep/__init__.py": "",
+    "ext/deep/more.py": "import ext.typing; import os; import ext.deep.other\nx = ext.typing.FLAG + ext.deep.other.y\n",
+    "ext/deep/other.py": "import ext.typing\ny = ext.typing.FLAG, ext\n",
+    "ext/ops.py": """SPACE = "Shared"
+import torch
+@torch.library.custom_op(f"{SPACE}::_half", mutates_args={"x"})
+def half(x: torch.Tensor) -> None:
+    x /= 2
+torch.library.register_fake("Shared::_half")
+again = torch.ops.Shared._half, f"{SPACE}::{half}", "Other::_half"
+""",
+}
+
+
+def test_imports_of_its_own_name_and_ops_of_python_are_those_of_the_kernel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, root = write(tmp_path / "ext", IMPORTING), tmp_path / "my-ext"
+    assert run(["init", str(root), "--from-extension", str(source)]) == ExitCode.OK
+    package = root / "torch-ext" / "my_ext"
+    assert (package / "deep" / "more.py").read_text().splitlines() == [
+        "from .. import typing as _typing; import os; from ..deep import other as _deep_other",
+        "x = _typing.FLAG + _deep_other.y",
+    ]
+    # Where the package itself is used, a person must say what for.
+    assert (package / "deep" / "other.py").read_text() == IMPORTING["ext/deep/other.py"]
+    assert "deep/other.py:1: make this import relative" in capsys.readouterr().out
+    assert (package / "ops.py").read_text().splitlines() == [
+        "from ._ops import add_op_namespace_prefix, ops",
+        'SPACE = "Shared"',
+        "import torch",
+        '@torch.library.custom_op(add_op_namespace_prefix("_half"), mutates_args={"x"})',
+        "def half(x: torch.Tensor) -> None:",
+        "    x /= 2",
+        'torch.library.register_fake(add_op_namespace_prefix("_half"))',
+        'again = ops._half, f"{SPACE}::{half}", "Other::_half"',
+    ]
+
+
 @pytest.mark.parametrize(
     ("files", "license_id"),
     [
