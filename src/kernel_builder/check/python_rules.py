@@ -161,7 +161,7 @@ SHADOWING = rule(
     summary="No top-level module of the package is named like a standard library module",
     rationale="A variant's directory is put on PYTHONPATH to test it, and its files are at the top: Python and torch"
     " would import this file instead of the standard module.",
-    remedy="Rename it, for example with a leading underscore.",
+    remedy="Rename it, and what imports it.",
     source="docs/requirements.md, 'Python code'",
     acceptable=True,
 )
@@ -520,7 +520,14 @@ def shadowed_modules(tree: PythonTree, _settings: Settings) -> Iterator[Finding]
     """Modules at the top of the package that hide the standard library's."""
     for name, module in package_of(tree).modules.items():
         if len(name) == 1 and name[0] in MODULES:
-            yield SHADOWING.at(module.file, f"{name[0]} is also a standard library module", symbol=name[0])
+            # With an underscore before them, some are modules of the standard library, too: _typing, _json.
+            free = next(other for other in (f"_{name[0]}", f"{name[0]}_", f"my_{name[0]}") if other not in MODULES)
+            yield SHADOWING.at(
+                module.file,
+                f"{name[0]} is also a standard library module",
+                symbol=name[0],
+                hint=f"rename it to {free}, for example, and what imports it",
+            )
 
 
 @checks(PythonTree, NO_ALL, ALL_UNDEFINED)

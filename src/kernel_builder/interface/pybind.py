@@ -14,6 +14,12 @@ from kernel_builder.interface.native import NativeText, arguments, closing, lite
 _MODULE = re.compile(r"\bPYBIND11_MODULE\s*\(")
 _HELPER = re.compile(r"\bvoid\s+\w+\s*\(\s*(?:pybind11|py)\s*::\s*module_?\s*&\s*\w+\s*\)\s*\{")
 """A function that the module's block calls, and that defines a part of it."""
+_FORWARDING = re.compile(
+    r"\[\s*[&=]?\s*\]\s*(?:\((?P<given>[^()]*)\)\s*)?(?:noexcept\s*)?(?:->\s*[\w:<>,\s]+)?"
+    r"\{\s*(?:return\s+)?(?P<function>(?:\w+\s*::\s*)*\w+)\s*\((?P<passed>(?:[\w\s,]|std\s*::\s*move\s*\(\s*\w+\s*\))*)\)"
+    r"\s*;\s*\}"
+)
+"""``[](at::Tensor x) { return scale(x); }``."""
 _REGISTRY = re.compile(r"\bRegisterOperators\s*\(\s*\)")
 """How operators were registered with torch before TORCH_LIBRARY: their schemas are worked out, too."""
 _ENTRY = re.compile(r"(?:\bPyMODINIT_FUNC|\bPyObject\s*\*)\s*PyInit_\w+\s*\([^()]*\)\s*\{")
@@ -228,7 +234,7 @@ def _take(
     decisions: list[str],
 ) -> None:
     name = literal_at(given[0], 0)[0] if given else ""
-    target = _FUNCTION.fullmatch(given[1].strip()) if len(given) > 1 else None
+    target = _FUNCTION.fullmatch(_forwarded(given[1].strip())) if len(given) > 1 else None
     if not name or target is None:
         decisions.append(f"{where}: {name or 'a definition'} is not a plain function: write one, and register it")
         return
@@ -244,6 +250,16 @@ def _take(
         functions[name] = _function(name, target[2], namespace, found, given[2:], where, decisions)
     except ValueError as error:
         decisions.append(f"{where}: {name} is not registered: {error}")
+
+
+def _forwarded(text: str) -> str:
+    """The function that a lambda passes just its own arguments on to; else what is there."""
+    match = _FORWARDING.fullmatch(text)
+    if match is None:
+        return text
+    named = [re.split(r"\W+", one.partition("=")[0].strip())[-1] for one in (match["given"] or "").split(",")]
+    passed = [re.sub(r"std\s*::\s*move\s*\(\s*(\w+)\s*\)", r"\1", one).strip() for one in match["passed"].split(",")]
+    return match["function"] if named == passed else text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,7 +278,7 @@ def _signature(name: str, files: Mapping[str, NativeText]) -> _Signature | None:
         for match in re.finditer(rf"(?<![\w.:>]){re.escape(name)}\s*\(", native.bare):
             end = closing(native.bare, match.end() - 1)
             before = re.split(r"[;{}]", native.bare[: match.start()])[-1].strip()
-            after = native.bare[end:].lstrip()
+            after = native.bare[end:].lstrip().removeprefix("noexcept").lstrip()
             if not re.fullmatch(r"[\w:<>,\s*&\[\]()]+", before) or before.split()[-1:] in (["return"], ["else"]):
                 continue
             if not after.startswith(("{", ";")):

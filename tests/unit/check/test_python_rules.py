@@ -285,6 +285,11 @@ def test_triton_in_a_kernel_for_the_cpu(tmp_path: Path) -> None:
 def test_a_module_named_like_the_standard_librarys(tmp_path: Path) -> None:
     assert codes(source(tmp_path / "a", {"types.py": ""}), "KB320") == ["KB320"]
     assert codes(source(tmp_path / "b", {"inner/types.py": "", "_types.py": ""}), "KB320") == []
+    found = findings(source(tmp_path / "c", {"types.py": "", "typing.py": "", "_json.py": ""}), "KB320")
+    names = {one.symbol: str(one.hint).partition("rename it to ")[2].partition(",")[0] for one in found}
+    assert (names["typing"], names["_json"]) == ("typing_", "__json")  # _typing is in C
+    for name in names.values():
+        assert codes(source(tmp_path / name, {f"{name}.py": ""}), "KB320") == []
 
 
 @pytest.mark.parametrize(

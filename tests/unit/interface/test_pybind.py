@@ -83,6 +83,25 @@ def test_what_has_no_counterpart_is_told(functions: str, definition: str, said: 
     assert any(said in decision for decision in decisions)
 
 
+@pytest.mark.parametrize(
+    ("function", "definition", "schema"),
+    [
+        ("int f() noexcept { return 1; }", "[] { return f(); }", "h() -> int"),
+        ("int f(int a, int b) { return a; }", "[](int a, int b) -> int { return f(a, b); }", "h(int a, int b) -> int"),
+        ("int f(at::Tensor a);", "[](at::Tensor x) { return ::f(std::move(x)); }", "h(Tensor a) -> int"),
+        ("int f(int a, int b) { return a; }", "[](int a, int b) { return f(b, a); }", None),
+        ("int f(int a) { return a; }", "[](int a) { return f(a) + 1; }", None),
+        ("int f(int a) { return a; }", "[](int a) { g(); return f(a); }", None),
+        ("int f(int a) { return a; }", "[](int a) { return f(a * 2); }", None),
+        ("int f(int a) { return a; }", "[] { return f(1); }", None),
+    ],
+)
+def test_a_lambda_that_only_passes_on_is_the_function(function: str, definition: str, schema: str | None) -> None:
+    schemas, decisions = converted(function, f'm.def("h", {definition});')
+    assert schemas == ([] if schema is None else [schema])
+    assert any("not a plain function" in decision for decision in decisions) is (schema is None)
+
+
 def test_definitions_count_only_where_a_compiler_sees_them() -> None:
     schemas, _ = converted(
         '// void f(int);\n#if 0\nint f(long a);\n#endif\nconst char *s = "int f(bool)"; int f(double a) { return 1; }',
