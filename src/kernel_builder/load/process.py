@@ -36,8 +36,15 @@ class ChildResult:
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
     """An empty directory, removed at the end."""
-    with tempfile.TemporaryDirectory(prefix="kernel-builder-load-", ignore_cleanup_errors=True) as directory:
-        yield Path(directory).resolve()
+    directory = tempfile.TemporaryDirectory(prefix="kernel-builder-load-", ignore_cleanup_errors=True)
+    try:
+        yield Path(directory.name).resolve()
+    finally:
+        try:
+            directory.cleanup()
+        except BaseException:  # Ctrl-C, while it was removed
+            directory.cleanup()
+            raise
 
 
 def run_child(command: Sequence[str], *, environ: Mapping[str, str], cwd: Path, seconds: float) -> ChildResult:

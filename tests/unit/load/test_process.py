@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kernel_builder.load import process as child_process
-from kernel_builder.load.process import ChildResult, run_child
+from kernel_builder.load.process import ChildResult, run_child, scratch
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives orphans to another parent")
 
@@ -133,3 +135,18 @@ def test_an_interrupt_stops_the_child(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run("import time; time.sleep(3600)", cwd=tmp_path)
     assert time.monotonic() - started < 20
+
+
+def test_an_interrupt_while_a_directory_is_removed_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    remove, places = shutil.rmtree, list[Path]()
+
+    def interrupted(path: str, **options: Any) -> None:
+        if not places:
+            places.append(Path(path))
+            raise KeyboardInterrupt
+        remove(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with pytest.raises(KeyboardInterrupt), scratch() as directory:
+        (directory / "file").write_text("", encoding="ascii")
+    assert [place.exists() for place in places] == [False]
