@@ -1,11 +1,12 @@
 """Builds one light kernel under many conditions and says whether all of them give the same bytes.
 
-    python scripts/same_bytes.py [--backend cpu --backend cu130 ...] [--faketime LIBFAKETIME] [--user UID] [--markdown]
+    python scripts/same_bytes.py [--backend cpu --backend cu130 ...] [--faketime LIBFAKETIME] [--user UID]
 
 Conditions: two directories, 1 and 2 jobs, with the cache (cold, then warm) and without, in the sandbox, a year later
 (with --faketime, a library that tells programs another time), and as another user with a home and a store of their own
-(with --user, as root; the store's toolchains are linked there). Every file of every variant is compared, but for what
-metadata.json says of the sandbox. Exits with 1 where anything differs.
+(with --user and --user-python, a Python that they can run; as root). Every file of every variant is compared, but for
+what metadata.json says of the sandbox and of the script that runs the compiler later. Exits with 1 where anything
+differs.
 """
 
 from __future__ import annotations
@@ -91,9 +92,10 @@ class Condition:
     before: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     user: int | None = None
+    python: str = ""
 
 
-def conditions(faketime: Path | None, user: int | None) -> list[Condition]:
+def conditions(faketime: Path | None, user: int | None, python: str) -> list[Condition]:
     """All that can be tried here."""
     found = [
         Condition(name="here, 2 jobs, no cache"),
@@ -108,7 +110,7 @@ def conditions(faketime: Path | None, user: int | None) -> list[Condition]:
         # Programs that actions start do not see LD_PRELOAD: the compiler is a script that sets it.
         found.append(Condition(name="a year later", place="six", before=env, variables={"CXX": "later"}))
     if user is not None:
-        found.append(Condition(name=f"as user {user}", place="seven", user=user))
+        found.append(Condition(name=f"as user {user}", place="seven", user=user, python=python))
     return found
 
 
@@ -133,7 +135,7 @@ def built(condition: Condition, scratch: Path, variants: Sequence[str], faketime
     """Digests of all files that ``condition`` makes."""
     root, output = scratch / condition.place, scratch / "out" / condition.place
     environ = {**os.environ, "KERNEL_BUILDER_CACHE": str(scratch / "store"), **condition.variables}
-    before = condition.before
+    before, python = condition.before, sys.executable
     if condition.variables.get("CXX") == "later":
         environ["CXX"] = str(_later(scratch, faketime))
     if condition.user is not None:
@@ -144,14 +146,16 @@ def built(condition: Condition, scratch: Path, variants: Sequence[str], faketime
         # Not what is below: the files are those of the other store.
         places = [home, own.parent, own, *(path for path in own.iterdir() if path.is_dir())]
         subprocess.run(["chown", str(condition.user), *places], check=True)
-        environ = {"PATH": environ["PATH"], "HOME": str(home)}
+        python = condition.python
+        path = os.pathsep.join([str(Path(__file__).parents[1] / "src"), *filter(None, sys.path)])
+        environ = {"PATH": environ["PATH"], "HOME": str(home), "PYTHONPATH": path}
         who = str(condition.user)
         before = ("setpriv", "--reuid", who, "--regid", who, "--clear-groups")
         output = home / "out"
     make(root, condition.user)
     command = [
         *before,
-        sys.executable,
+        python,
         "-m",
         "kernel_builder",
         "build",
@@ -207,6 +211,7 @@ def main() -> int:
     parser.add_argument("--backend", action="append", choices=VARIANTS, help="default: cpu, cu130 and cu132")
     parser.add_argument("--faketime", type=Path)
     parser.add_argument("--user", type=int)
+    parser.add_argument("--user-python", default=sys.executable)
     parser.add_argument("--store", type=Path, help="a store with toolchains to start with")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
@@ -218,7 +223,7 @@ def main() -> int:
         if options.store is not None:
             _link_toolchains(options.store, scratch / "store")
         first: dict[str, str] = {}
-        for condition in conditions(options.faketime, options.user):
+        for condition in conditions(options.faketime, options.user, options.user_python):
             began = time.monotonic()
             files = built(condition, scratch, [VARIANTS[name] for name in backends], options.faketime)
             first = first or files

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ProjectMaker, Tool, commit
+from hub import Account, State, serve
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
@@ -22,6 +23,7 @@ __attribute__((constructor)) static void check() { if (when[0] == VALUE) __built
 """,
     "h.h": "#define VALUE 2\n",
 }
+ME = "hf_me"
 BUILD = ("--variant", CPU, "--no-load", "--no-cache")
 
 
@@ -69,6 +71,7 @@ def test_sources_in_no_commit_cannot_be_built_again(tool: Tool, make_project: Pr
     result = tool("rebuild", "--verify", root)
     assert result.code == 1
     assert f"{CPU} does not say which commit it was built from" in result.stderr
+    assert "commit the sources, then build what can be built again: kernel-builder build" in result.stderr
     commit(root)
     (root / "h.h").write_text("#define VALUE 5\n", encoding="utf-8")
     assert tool("build", root, *BUILD).code == 0
@@ -147,3 +150,22 @@ def test_the_type_of_a_build_is_that_of_the_build(tool: Tool, project: Path) -> 
     assert "a build with --lineinfo names its directories" in document["notes"][-1]
     told = [line for one in document["variants"][0]["differences"] for line in one["how"]]
     assert not any("build-type" in line for line in told), told
+
+
+@pytest.mark.network
+def test_what_is_on_the_hub_is_built_again(tool: Tool, make_project: ProjectMaker, tmp_path: Path) -> None:
+    package = {"torch-ext/light/__init__.py": '"""Nothing but a library."""\n\n__all__: list[str] = []\n'}
+    root = make_project("light", {"a.cpp": "int light(int n) { return 2 * n; }\n", **package})
+    commit(root)
+    state = State(tmp_path / "hub", accounts=[Account(name="me", token=ME)])
+    with serve(state, keep=False) as hub:
+        me = Tool({**tool.environment, **hub.environment(ME, tmp_path / "home")})
+        assert me("build", root, *BUILD).code == 0
+        sent = me("upload", root, "--repo-id", "me/light")
+        assert sent.code == 0, sent.stderr
+        result = me("rebuild", "--verify", "me/light@v1", "--project", root)
+        assert result.code == 0, (result.stdout, result.stderr)
+        assert f"{CPU}: the same," in result.stdout
+        missing = me("rebuild", "--verify", "me/light@v2", "--project", root)
+        assert missing.code != 0
+        assert "Traceback" not in missing.stderr

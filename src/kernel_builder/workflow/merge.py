@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kernel_builder.artifact.built import BuiltVariant, variants_in
 from kernel_builder.artifact.digest import METADATA
+from kernel_builder.artifact.tools import tool_differences, without_tools
 from kernel_builder.artifact.variant import copied, publish, recover
 from kernel_builder.errors import BuildError, UsageError
 from kernel_builder.hub.local import find_source, places_in
@@ -127,6 +128,7 @@ def _one_of_each(
         differing = [] if first is variant else _differing(first, variant)
         if differing:
             problems.append(f"{first.path} and {variant.path}: {', '.join(differing)}")
+            problems += [f"  {line}" for line in tool_differences(first.metadata, variant.metadata)]
     if problems:
         raise BuildError(
             "there are different builds of one variant:\n  " + "\n  ".join(problems),
@@ -138,8 +140,10 @@ def _one_of_each(
 
 
 def _differing(one: BuiltVariant, other: BuiltVariant) -> list[str]:
-    """The names of files that differ between two builds of a variant, by what their metadata says."""
-    if (one.path / METADATA).read_bytes() == (other.path / METADATA).read_bytes():
+    """The names of files that differ between two builds of a variant, by what their metadata says. What made them may
+    differ, as long as it made the same.
+    """
+    if without_tools(one.metadata) == without_tools(other.metadata):
         return []
     ours, theirs = (_digests(variant) for variant in (one, other))
     names = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))

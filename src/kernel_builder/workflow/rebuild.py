@@ -195,11 +195,14 @@ def _commit(variants: Sequence[BuiltVariant]) -> str:
     problems += [f"{one.name} was built from uncommitted sources" for one in variants if one.commit and one.is_dirty]
     commits = {one.commit: one.name for one in variants if one.commit is not None}
     if len(commits) > 1:
-        problems += [f"{name} was built from {commit}" for commit, name in commits.items()]
+        problems += [f"{name} was built from commit {commit[:12]}" for commit, name in commits.items()]
     if problems:
+        some = any(one.commit and not one.is_dirty for one in variants)
         raise BuildError(
             "cannot be built again:\n  " + "\n  ".join(problems),
-            hint="name variants that one commit gave: kernel-builder rebuild --variant NAME",
+            hint="name variants that one commit gave: kernel-builder rebuild --variant NAME"
+            if some
+            else "commit the sources, then build what can be built again: kernel-builder build",
         )
     return next(iter(commits))
 

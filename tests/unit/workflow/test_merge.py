@@ -140,3 +140,17 @@ def test_several_versions_of_the_builder_are_told(tmp_path: Path) -> None:
     assert merge([tmp_path / "a", second], tmp_path / "out").notes == (
         "built by different versions of kernel-builder: 1.0, 2.0",
     )
+
+
+def test_what_made_a_variant_may_differ_where_the_variant_does_not(tmp_path: Path) -> None:
+    """Two jobs with other compilers that make the same; where they do not, the compilers are named."""
+    tools = [[{"name": "g++", "version": version}] for version in ("12.2.0", "13.1.0")]
+    jobs = [
+        built_by(tmp_path / name, CPU, provenance={**provenance(), "tools": told}, **{"python-depends": depends})
+        for name, told, depends in (("a", tools[0], []), ("b", tools[1], []), ("c", tools[1], ["einops"]))
+    ]
+    assert merge(jobs[:2], tmp_path / "out").taken == (CPU,)
+    with pytest.raises(BuildError) as caught:
+        merge([jobs[0], jobs[2]], tmp_path / "other")
+    assert "    built with g++ 12.2.0, here 13.1.0" in caught.value.message
+    assert not (tmp_path / "other" / CPU).exists()
