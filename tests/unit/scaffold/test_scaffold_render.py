@@ -187,7 +187,7 @@ def test_python_is_formatted_whatever_the_length_of_the_name(trees: Path, column
 
 
 def test_sources_are_formatted_whatever_the_length_of_the_name(trees: Path) -> None:
-    sources = [file for file in trees.rglob("*") if file.suffix in {".cpp", ".h", ".cu"}]
+    sources = [file for file in trees.rglob("*") if file.suffix in {".cpp", ".h", ".cu", ".mm", ".metal"}]
     assert len(sources) > 50
     # Each project brings the settings: .clang-format.
     done = subprocess.run(
@@ -201,7 +201,7 @@ def test_sources_are_formatted_whatever_the_length_of_the_name(trees: Path) -> N
 
 def test_no_line_but_a_path_is_longer_than_the_formatters_allow(trees: Path) -> None:
     for file in trees.rglob("*"):
-        if file.suffix not in {".toml", ".cpp", ".h", ".cu", ".py", ".ini"}:
+        if file.suffix not in {".toml", ".cpp", ".h", ".cu", ".mm", ".metal", ".py", ".ini"}:
             continue
         for line in file.read_text(encoding="utf-8").splitlines():
             assert len(line) <= 120 or line.strip().startswith('"'), f"{file}: {line}"
