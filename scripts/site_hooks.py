@@ -15,7 +15,9 @@ from typing import Any
 
 _LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>(?:\.\./)+[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 _CELL = re.compile(r"<t[dh][ >].*?</t[dh]>", re.DOTALL)
-_CODE = re.compile(r"<code>([^<]*)</code>")
+_CODE = re.compile(r"<code>((?:[^<\n]|<wbr>)*)</code>")
+_JOINT = re.compile(r"(?<=[_/])(?=[A-Za-z0-9])")
+_OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 _COMMENT = re.compile(r"^[ ]*<!-- (?:run|not run|page)\b.*? -->\n", re.MULTILINE | re.DOTALL)
 
 
@@ -58,16 +60,17 @@ def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """The page with what tables need: bars that had to be escaped, and places where long names in code may break."""
-
-    def breakable(code: re.Match[str]) -> str:
-        text = re.sub(r"([_/])(?=[A-Za-z0-9])", r"\1<wbr>", code[1])
-        return f"<code>{text}</code>"
+    """The page with what a narrow screen needs: code that breaks at the joints of names and never inside an option, and
+    in tables the bars that had to be escaped."""
 
     def cell(found: re.Match[str]) -> str:
-        return _CODE.sub(breakable, found[0].replace("\\|", "|"))
+        text = found[0].replace("\\|", "|")
+        return _CODE.sub(lambda code: f"<code>{_JOINT.sub(r'<wbr>', code[1])}</code>", text)
 
-    return _CELL.sub(cell, html)
+    def whole(code: re.Match[str]) -> str:
+        return _OPTION.sub(r'<span class="option">\g<0></span>', code[0])
+
+    return _CODE.sub(whole, _CELL.sub(cell, html))
 
 
 def on_post_page(output: str, *, page: Any, **_: object) -> str:

@@ -59,7 +59,7 @@ def test_pages_fetch_nothing_from_elsewhere_and_search_needs_no_server(site: Pat
     for style in site.rglob("*.css"):
         assert not re.search(r"url\(\s*['\"]?(?:https?:)?//", style.read_text(encoding="utf-8")), style
     options = (site / "reference" / "cli.html").read_text(encoding="utf-8")
-    assert "[torch|tvm-ffi]" in options
+    assert '<code><span class="option">--framework</span> [torch|tvm-ffi]</code>' in options
     assert "\\|" not in options
     index = (site / "search" / "search_index.js").read_text(encoding="utf-8")
     assert "kernel-builder.lock" in index
