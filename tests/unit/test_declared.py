@@ -23,6 +23,8 @@ NOT_OURS = PACKAGE / "templates"
 OPTIONAL: Mapping[str, str] = {
     "sigstore": "the extra 'sign': signing and verifying alone need it, and say so",
     "obstore": "the extra 'shared-cache': a cache on a server alone needs it, and says so",
+    "dask": "the extra 'cluster': builds on other machines and their workers alone need it, and say so",
+    "distributed": "as dask",
     "kernels": "the extra 'run': the interpreter that loads a variant has it, which may be another one",
 }
 """Modules of extras -> why the package works without them. They are imported within functions alone."""
@@ -100,7 +102,7 @@ def _project() -> dict[str, list[str]]:
     extras = document["optional-dependencies"]
     return {
         "dependencies": document["dependencies"],
-        "extras": [*extras["run"], *extras["sign"], *extras["shared-cache"]],
+        "extras": [*extras["run"], *extras["sign"], *extras["shared-cache"], *extras["cluster"]],
     }
 
 

@@ -29,10 +29,11 @@ TOO = {
 """What a package must not import although it stands before it."""
 
 NETWORK = {"socket", "ssl", "http", "urllib.request", "urllib3", "requests", "httpx", "huggingface_hub", "sigstore"}
+NETWORK |= {"distributed", "dask"}
 PROCESSES = {"subprocess", "multiprocessing", "pty"}
 STARTERS = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp", "execv", "execve", "execvp", "execvpe"}
 
-OPEN_CONNECTIONS = {"store", "hub"}
+OPEN_CONNECTIONS = {"store", "hub", "cluster"}
 START_PROCESSES = {"git", "engine", "toolchain", "backends", "load", "environments"}
 PRINT = {
     "cli",

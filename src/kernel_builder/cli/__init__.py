@@ -53,6 +53,7 @@ COMMANDS: dict[str, Entry] = {
     "doctor": Entry("doctor", "Show what this machine has, what it can build, and how to fix the rest."),
     "lock": Entry("lock", "Lock exactly what each variant is compiled with, or check the lock."),
     "toolchain": Entry("toolchain", "Fetch, inspect, verify and move toolchains."),
+    "worker": Entry("worker", "Compile for builds of other machines, by a dask scheduler."),
     "timing": Entry("timing", "Show where the time of the last build went."),
     "cache": Entry("cache", "Show, verify and shrink the cache of what compilers made."),
     "compile-commands": Entry("compile_commands", "Write compile_commands.json, for clangd and other tools."),
@@ -63,7 +64,7 @@ COMMANDS: dict[str, Entry] = {
 }
 TASKS: dict[str, tuple[str, ...]] = {
     "Start": ("init", "doctor", "update-build", "check-config"),
-    "Build": ("build", "build-and-copy", "list-variants", "merge", "timing", "lock", "toolchain", "cache"),
+    "Build": ("build", "build-and-copy", "list-variants", "merge", "timing", "lock", "toolchain", "cache", "worker"),
     "Test and try": ("test", "ci-test", "watch", "bench", "devshell", "testshell", "environment"),
     "Check": ("check", "explain", "check-abi", "check-builds", "api-diff"),
     "Publish": ("card", "hash", "attest", "rebuild", "upload", "build-and-upload"),

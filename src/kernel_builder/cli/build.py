@@ -86,6 +86,7 @@ class BuildOptions(TypedDict):
     max_jobs: str | None
     cores: str | None
     no_load: bool
+    scheduler: str | None
     no_cache: bool
     keep_going: bool
     verbose: bool
@@ -171,6 +172,12 @@ build_options = together(
         "--cores",
         metavar="N",
         help="Run at most N compilers for each variant. Same as CORES. Default: 0, as many as the machine allows.",
+    ),
+    click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Compile on the workers of the dask scheduler there (HOST:PORT, tls://HOST:PORT); see 'kernel-builder"
+        " worker'. Needs the extra 'cluster'.",
     ),
     click.option(
         "-k", "--keep-going", is_flag=True, help="After a failure, continue with the other sources and variants."
@@ -273,6 +280,11 @@ def build_request(
             "--verify-slim compares slim headers with the full ones, but --full-headers uses no slim ones",
             hint="run kernel-builder build --verify-slim, or kernel-builder build --full-headers",
         )
+    if options["scheduler"] is not None and (options["sandbox"] or options["try_sandbox"]):
+        raise UsageError(
+            "--sandbox confines what this machine runs, but --scheduler has other machines run it",
+            hint="run kernel-builder build --scheduler, or kernel-builder build --sandbox",
+        )
     max_jobs, cores = how_many_at_once(options["jobs"], options["max_jobs"], options["cores"], environment())
     return BuildRequest(
         root=project_root(options["directory"], quiet=quiet),
@@ -300,6 +312,7 @@ def build_request(
         ignore=ignore,
         build_type=build_type,
         sandbox=_sandbox_use(options),
+        scheduler=options["scheduler"],
         headers=Headers.FULL if options["full_headers"] else Headers.VERIFY if options["verify_slim"] else Headers.SLIM,
     )
 

@@ -150,6 +150,14 @@ class ActionCache:
                 for one in (*dict.fromkeys(map(_blob, blobs.values())), name):
                     self._remote.put(one, self.root / one)
 
+    def put(self, source: Path | bytes) -> str:
+        """Store contents alone; their digest. Raises ``OSError``."""
+        return self._store(source)
+
+    def has(self, digest: str) -> bool:
+        """Whether contents with that digest are here, as far as names tell."""
+        return (self.root / _blob(digest)).is_file()
+
     def usage(self) -> Usage:
         """What is in it."""
         entries, blobs = (list(_files(self.root / part)) for part in ("entries", "blobs"))

@@ -1,4 +1,5 @@
-"""Runs a plan's actions on this machine: one graph for all variants, a log per action, and an orderly end.
+"""Runs a plan's actions on this machine, and on others where there are some: one graph for all variants, a log per
+action, and an orderly end.
 
 What is out of date is decided by contents, when the turn of an action comes: one that made what it made before makes
 nothing after it run. What the action cache has is not run either.
@@ -7,17 +8,18 @@ nothing after it run. What the action cache has is not run either.
 from __future__ import annotations
 
 import errno
-import os
 import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from kernel_builder.actions.model import Action, ActionKind
+from kernel_builder.engine.elsewhere import HERE, LostError, Station
 from kernel_builder.engine.interrupts import deferred
 from kernel_builder.engine.perform import Done, Performer
 from kernel_builder.engine.processes import Processes, end_what_is_left
@@ -26,15 +28,18 @@ from kernel_builder.engine.records import Conditions, Record, Records, needs_of,
 from kernel_builder.engine.resources import measure
 from kernel_builder.engine.schedule import Bounds, Costs, Running, fits, may_pass, ranks
 from kernel_builder.engine.timeline import Span, Timeline
-from kernel_builder.engine.work import environment_for, write_generated
+from kernel_builder.engine.work import environment_of, write_generated
 from kernel_builder.errors import BuildError
-from kernel_builder.events import Output, StepFinished, StepsPlanned, StepStarted, StillRunning
+from kernel_builder.events import Notice, Output, StepFinished, StepsPlanned, StepStarted, StillRunning
 from kernel_builder.plan.model import BuildPlan
 
 _LONG_SECONDS = 60.0
 _POLL_SECONDS = 1.0
 _STEP_SECONDS = 0.01
 _HURRY_SECONDS = 1.0
+_TRIES = 3
+"""How many machines may be lost with one action before it is to blame."""
+_ANY_NUMBER = 1 << 20
 
 
 class LocalEngine:
@@ -57,6 +62,8 @@ class LocalEngine:
             try:
                 run.go()
             except BaseException as error:
+                if options.elsewhere is not None:
+                    options.elsewhere.stop()
                 processes.stop()
                 run.wait()
                 if isinstance(error, OSError):
@@ -105,6 +112,8 @@ class _Run:
             conditions=conditions, cache=options.cache, processes=processes, sandbox=options.sandbox
         )
         self._actions = {action.id: action for action in plan.actions}
+        self._elsewhere = options.elsewhere
+        self._tries: Counter[str] = Counter()
         self._needs = needs_of(plan.actions)
         self._users: dict[str, list[str]] = {}
         for name, needs in self._needs.items():
@@ -152,15 +161,10 @@ class _Run:
         due = {action.variant for action in expected}
         self._turns = [variant.name for variant in self._plan.variants if variant.name in due]
         self._ranks = ranks(self._plan.actions, costs, self._turns)
-        self._bounds = Bounds.of(
-            measure(),
-            jobs=self._options.jobs,
-            cores=self._options.cores,
-            variants=self._options.variants,
-            hungriest=max((costs.memory[action.id] for action in expected), default=1),
-        )
-        self._memory = costs.memory
-        self._timeline = Timeline(self._plan.places.work, self._bounds.jobs)
+        self._memory = dict(costs.memory)
+        self._here, self._bounds = self._measured(expected)
+        jobs = self._bounds.jobs if self._elsewhere is None else self._options.jobs or self._elsewhere.threads()
+        self._timeline = Timeline(self._plan.places.work, jobs)
         for name, needs in self._needs.items():
             if not needs:
                 self._consider(name)
@@ -168,7 +172,11 @@ class _Run:
             self._start()
             self._hand_over()
             if not self._running:
-                return
+                if self._elsewhere is None or not self._ready:
+                    return
+                self._elsewhere.refuse(
+                    [self._actions[name] for name in sorted(self._ready, key=self._ranks.__getitem__)]
+                )
             self._take()
         self._hand_over()
 
@@ -186,6 +194,19 @@ class _Run:
                 self._options.over(variant, so_far.of_variant(variant))
             finally:
                 self._is_away = False
+
+    def _measured(self, expected: Iterable[Action]) -> tuple[Bounds, Bounds]:
+        """How much may run at once here, and in all."""
+        bounds = Bounds.of(
+            measure(),
+            jobs=self._options.jobs,
+            cores=self._options.cores,
+            variants=self._options.variants,
+            hungriest=max((self._memory[action.id] for action in expected), default=1),
+        )
+        if self._elsewhere is None:
+            return bounds, bounds
+        return bounds, replace(bounds, jobs=self._options.jobs or _ANY_NUMBER, memory=None)
 
     def result(self) -> EngineResult:
         """What became of every action."""
@@ -257,27 +278,51 @@ class _Run:
             action = self._actions[name]
             if action.variant not in allowed:
                 continue
-            need = Running(variant=action.variant, threads=self._threads_for(action), memory=self._memory[name])
-            if fits(need, self._running.values(), self._bounds) and not passed:
-                self._launch(action, need)
+            place = self._place_for(action)
+            if place is not None and not passed:
+                self._launch(action, *place)
             elif not passed and self._bounds.memory is not None:
+                need = Running(variant=action.variant, threads=1, memory=self._memory[name])
                 passed = not may_pass(need, self._running.values())
+
+    def _place_for(self, action: Action) -> tuple[Running, Station | None] | None:
+        """Where the action may start now, and what it takes there; ``None`` as a site stands for this machine."""
+        for site, bounds in self._places_for(action):
+            name = HERE if site is None else site.name
+            there = [one for one in self._running.values() if one.site == name]
+            threads = self._threads_for(action, there, bounds)
+            need = Running(variant=action.variant, threads=threads, memory=self._memory[action.id], site=name)
+            if fits(need, there, bounds) and fits(need, self._running.values(), self._bounds):
+                return need, site
+        return None
+
+    def _places_for(self, action: Action) -> Iterator[tuple[Station | None, Bounds]]:
+        if self._elsewhere is None or not self._elsewhere.takes(action):
+            yield None, self._here
+            return
+        away = [one for one in self._running.values() if one.site != HERE]
+        if sum(one.threads for one in away) >= self._elsewhere.threads():
+            return  # which most of the time spares looking at all of them
+        busy = Counter(one.site for one in away)
+        # Sorting is stable: of those that are equally busy, the one that has most of what it reads.
+        for site in sorted(self._elsewhere.sites_for(action), key=lambda one: busy[one.name] / one.threads):
+            yield site, Bounds(jobs=site.threads, memory=site.memory)
 
     def _allowed(self) -> set[str]:
         """The variants that may be worked on: the first that are not over."""
         turns = [name for name in self._turns if self._open[name]]
         return set(turns if self._bounds.variants is None else turns[: self._bounds.variants])
 
-    def _threads_for(self, action: Action) -> int:
+    def _threads_for(self, action: Action, running: Iterable[Running], bounds: Bounds) -> int:
         """How many threads an action gets that can use several: what is free, shared by all such that are ready."""
         if action.threads is None:
             return 1
         rivals = sum(self._actions[name].threads is not None for name in self._ready)
-        free = self._bounds.jobs - sum(one.threads for one in self._running.values())
-        most = self._bounds.cores or self._bounds.jobs
+        free = bounds.jobs - sum(one.threads for one in running)
+        most = self._bounds.cores or bounds.jobs
         return max(1, min(action.threads.most, free // max(1, rivals), most))
 
-    def _launch(self, action: Action, need: Running) -> None:
+    def _launch(self, action: Action, need: Running, site: Station | None) -> None:
         self._ready.discard(action.id)
         for word in action.takes:
             path = self._plan.places.path(word, action)
@@ -287,15 +332,18 @@ class _Run:
         self._noticed[action.id] = time.monotonic()
         self._begun[action.id] = time.time()
         self._options.reporter.emit(StepStarted(description=action.description))
-        arguments = (action, self._environment(action, need.threads))
+        arguments = (action, environment_of(action, self._options.environ, need.threads), site, need.threads)
         thread = threading.Thread(target=self._work, args=arguments, daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _work(self, action: Action, environment: Mapping[str, str]) -> None:
+    def _work(self, action: Action, environment: Mapping[str, str], site: Station | None, threads: int) -> None:
         """In a thread of its own: do an action and hand in what became of it."""
+        way = None
+        if site is not None and self._elsewhere is not None:
+            way = partial(self._elsewhere.run, self._performer, site=site, threads=threads)
         try:
-            done, record = self._performer.perform(action, environment)
+            done, record = self._performer.perform(action, environment, way)
         except BaseException as error:  # noqa: BLE001  (it is raised where it can be dealt with)
             self._ended.put(_Ended(action.id, error, None))
         else:
@@ -305,10 +353,14 @@ class _Run:
         """Wait for an action to end, and note it."""
         ended = self._next()
         if not isinstance(ended, _Ended):
-            ended()
+            if ended is not None:
+                ended()
             return
         name, done, record = ended.name, ended.done, ended.record
         del self._running[name], self._noticed[name]
+        if isinstance(done, LostError):
+            self._try_again(name, done)
+            return
         if isinstance(done, BaseException):
             raise done
         action = self._actions[name]
@@ -322,12 +374,27 @@ class _Run:
         self._settle(result)
         self._tell(action)
 
-    def _next(self) -> _Ended | Callable[[], None]:
-        while True:
-            try:
-                return self._ended.get(timeout=_POLL_SECONDS)
-            except queue.Empty:
-                self._notice()
+    def _try_again(self, name: str, lost: LostError) -> None:
+        """The machine that ran an action did not do it; others may. Raises :class:`BuildError` for the last time."""
+        action = self._actions[name]
+        self._tries[name] += 1
+        if self._tries[name] >= _TRIES:
+            raise BuildError(
+                f"{action.description}: {_TRIES} machines did not do it, the last: {lost.reason}",
+                hint="give workers more memory and disk space, or build here: kernel-builder build",
+            )
+        if lost.more_memory:
+            self._memory[name] *= 2
+        message = f"{action.description}: {lost.reason}; it is done again"
+        self._options.reporter.emit(Notice(message=message, warning=True))
+        self._ready.add(name)
+
+    def _next(self) -> _Ended | Callable[[], None] | None:
+        try:
+            return self._ended.get(timeout=_POLL_SECONDS)
+        except queue.Empty:
+            self._notice()
+            return None  # machines may have come, too
 
     def _tell(self, action: Action) -> None:
         done = len(self._finished)
@@ -342,17 +409,6 @@ class _Run:
             if now - since > _LONG_SECONDS:
                 self._noticed[name] = now
                 self._options.reporter.emit(StillRunning(description=self._actions[name].description))
-
-    def _environment(self, action: Action, threads: int) -> dict[str, str]:
-        environ = self._options.environ
-        environment = environment_for(environ, action.environment)
-        if action.sees("PYTHONPATH"):
-            # Checks run this very package, wherever it is, and not from here.
-            given = [str(Path(part).absolute()) for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part]
-            environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), *given])
-        if action.threads is not None and threads > 1:
-            environment[action.threads.variable] = action.threads.value.format(count=threads)
-        return environment
 
 
 def _span(result: ActionResult, done: Done, begin: float, needs: Iterable[str]) -> Span:
@@ -370,6 +426,9 @@ def _span(result: ActionResult, done: Done, begin: float, needs: Iterable[str]) 
         memory=done.memory,
         fell_back=done.fell_back,
         needs=tuple(sorted(needs)),
+        worker=done.worker,
+        sent=done.sent,
+        received=done.received,
     )
 
 

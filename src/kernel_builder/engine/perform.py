@@ -10,9 +10,9 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernel_builder.actions.model import Action, ActionKind, Step
@@ -23,6 +23,7 @@ from kernel_builder.engine.declared import undeclared
 from kernel_builder.engine.processes import Processes
 from kernel_builder.engine.records import TIME_OF, Conditions, Record, escaped, headers
 from kernel_builder.engine.sandbox import ActionSandbox, Box
+from kernel_builder.files import replacing
 from kernel_builder.plan.model import BuildPlan
 
 _FORMAT = 4
@@ -33,7 +34,8 @@ _LONGEST = 1_000_000
 @dataclass(frozen=True, kw_only=True)
 class Done:
     """How an action ended: its exit code, and what it cost if it ran. ``recalled``: the cache had what it makes.
-    ``fell_back`` says why its fallback ran.
+    ``fell_back`` says why its fallback ran. ``worker`` is the other machine that ran it, to which ``sent`` bytes went
+    and from which ``received`` came.
     """
 
     code: int
@@ -41,6 +43,13 @@ class Done:
     memory: int = 0
     recalled: bool = False
     fell_back: str | None = None
+    worker: str = ""
+    sent: int = 0
+    received: int = 0
+
+
+Way = Callable[[Action], Done]
+"""How an action runs that the cache does not have: it leaves what it makes, and its log."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,13 +66,17 @@ class Performer:
         """The plan."""
         return self.conditions.plan
 
-    def perform(self, action: Action, environment: Mapping[str, str]) -> tuple[Done, Record | None]:
-        """Make the outputs of ``action``; the record of it, if it ended well. A failing one leaves no output behind."""
+    def perform(
+        self, action: Action, environment: Mapping[str, str], way: Way | None = None
+    ) -> tuple[Done, Record | None]:
+        """Make the outputs of ``action``, by running its steps or in another ``way``; the record of it, if it ended
+        well. A failing one leaves no output behind.
+        """
         made = [*self._made(action), *action.scratch]
         for folder in {self._path(word, action).parent for word in made}:
             folder.mkdir(parents=True, exist_ok=True)
         try:
-            done, record = self._recalled_or_run(action, environment)
+            done, record = self._recalled_or_run(action, environment, way)
         except BaseException:
             self._remove(action, (*action.makes, *action.scratch))
             raise
@@ -71,7 +84,9 @@ class Performer:
             self._remove(action, action.outputs)
         return done, record
 
-    def _recalled_or_run(self, action: Action, environment: Mapping[str, str]) -> tuple[Done, Record | None]:
+    def _recalled_or_run(
+        self, action: Action, environment: Mapping[str, str], way: Way | None
+    ) -> tuple[Done, Record | None]:
         begun, began = time.monotonic(), time.time_ns()
         self._remove(action, action.makes)
         for word in action.makes:
@@ -86,7 +101,7 @@ class Performer:
             reads = {self._local_name(action, word): digest for word, digest in found.reads.items()}
             return done, self._record(action, done, reads)
         try:
-            done = self._run(action, environment, begun)
+            done = self._run(action, environment, begun) if way is None else self._held(action, way(action))
         finally:
             self._remove(action, action.scratch)
         read = self._read_since(action, began) if done.code == 0 else None
@@ -94,6 +109,10 @@ class Performer:
         if record is not None:
             self._keep(key, action, record)
         return done, record
+
+    def _held(self, action: Action, done: Done) -> Done:
+        """What another machine did, unless it read there what nobody declares here."""
+        return replace(done, code=1) if done.code == 0 and self._hold(action) else done
 
     def _find(self, action: Action, key: str) -> Made | None:
         """What the cache has for the files as they are this moment: some may have changed since they were looked at."""
@@ -263,6 +282,28 @@ class Performer:
                 self._portable(path.read_bytes(), in_make=word == action.depfile) if is_text else path
             )
         return found
+
+    def contents(self, action: Action) -> dict[str, bytes]:
+        """What is in the log of ``action`` and in what it made, by words that are the same everywhere, without the
+        directories of this machine.
+        """
+        there = [word for word in self._made(action) if self._path(word, action).exists()]
+        found = self._contents_of(action, there)
+        return {word: one if isinstance(one, bytes) else one.read_bytes() for word, one in found.items()}
+
+    def take(self, action: Action, contents: Mapping[str, bytes]) -> tuple[str, ...]:
+        """Write what another machine found in :meth:`contents`, each file beside and renamed; what of it is missing."""
+        missing = []
+        for word in self._made(action):
+            data = contents.get(self._neutral(action, word))
+            if data is None:
+                missing.append(word)
+                continue
+            if word in (action.log, action.depfile):
+                data = self._local(data, in_make=word == action.depfile)
+            with replacing(self._path(word, action), durable=False) as file:
+                file.write(data)
+        return tuple(missing)
 
     def _keep(self, key: str, action: Action, record: Record) -> None:
         if self.cache is None:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from kernel_builder.actions.model import Action
 from kernel_builder.engine.cache import ActionCache
+from kernel_builder.engine.elsewhere import OtherMachines
 from kernel_builder.engine.sandbox import ActionSandbox
 from kernel_builder.events import Reporter
 from kernel_builder.plan.model import BuildPlan
@@ -22,6 +23,7 @@ class EngineOptions:
     variants may be worked on at once; ``environ`` is the user's environment, of which each action sees
     what it names; ``verbose`` reports the output of every action. ``cache`` is asked before anything runs.
     With a ``sandbox``, actions run in it.
+    ``elsewhere`` has other machines, which run what they can.
     ``over`` is called with the name of each variant none of whose actions is left, and their results, as soon as that
     is so. Other variants' actions go on meanwhile, and it is never called twice at once; what it raises ends the run,
     and so does a signal while it works.
@@ -36,6 +38,7 @@ class EngineOptions:
     cache: ActionCache | None = None
     sandbox: ActionSandbox | None = None
     verbose: bool = False
+    elsewhere: OtherMachines | None = None
     over: Callable[[str, tuple[ActionResult, ...]], None] | None = None
 
 

@@ -105,11 +105,12 @@ class Bounds:
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """What an action takes while it runs: threads, and bytes."""
+    """What an action takes while it runs, on this machine or on the other one named: threads, and bytes."""
 
     variant: str
     threads: int
     memory: int
+    site: str = ""
 
 
 def fits(need: Running, running: Iterable[Running], limits: Bounds) -> bool:

@@ -17,7 +17,8 @@ class Span:
     """An action that ended. ``begin`` and ``end`` are seconds since the epoch; ``status`` is a word of
     :class:`~kernel_builder.engine.protocol.ActionStatus`. ``seconds`` is what it took when it really ran, which may
     have been in another build; ``memory`` its peak then, in bytes. ``needs`` are the ids of the actions that make what
-    it reads.
+    it reads. ``worker`` is the other machine that ran it, ``sent`` and ``received`` are the bytes that went there and
+    came from there.
     """
 
     id: str
@@ -32,6 +33,9 @@ class Span:
     memory: int
     fell_back: str | None = None
     needs: tuple[str, ...] = ()
+    worker: str = ""
+    sent: int = 0
+    received: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

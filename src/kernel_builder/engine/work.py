@@ -13,6 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from kernel_builder.actions.model import Action
 from kernel_builder.errors import MachineError
 from kernel_builder.events import Notice, Reporter, Waiting
 from kernel_builder.files import write_text
@@ -132,3 +133,15 @@ def environment_for(environ: Mapping[str, str], allowed: Iterable[str]) -> dict[
     prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
     kept = {name: value for name, value in environ.items() if name in exact or name.startswith(prefixes)}
     return {**kept, "LC_ALL": "C.UTF-8", "TERM": "dumb", EPOCH: environ.get(EPOCH, "0")}
+
+
+def environment_of(action: Action, environ: Mapping[str, str], threads: int) -> dict[str, str]:
+    """What ``action`` sees of ``environ`` where it runs with so many ``threads``."""
+    environment = environment_for(environ, action.environment)
+    if action.sees("PYTHONPATH"):
+        # Checks run this very package, wherever it is, and not from here.
+        given = [str(Path(part).absolute()) for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+        environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), *given])
+    if action.threads is not None and threads > 1:
+        environment[action.threads.variable] = action.threads.value.format(count=threads)
+    return environment

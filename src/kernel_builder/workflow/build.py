@@ -54,6 +54,7 @@ class BuildRequest:
     ``mark`` is added to the variants' namespace, which is that of the Hub form without it.
     ``headers`` says which of torch's headers device code is compiled with, ``build_type`` what it is built for.
     ``sandbox`` says whether actions run in a sandbox.
+    ``scheduler`` is the address of dask's scheduler, whose workers run what can run there.
     ``settings_from``: whose ``kernel-builder.toml`` counts (default: that of the root).
     """
 
@@ -85,6 +86,7 @@ class BuildRequest:
     headers: Headers = Headers.SLIM
     build_type: BuildType = RELEASE
     sandbox: SandboxUse = SandboxUse.NO
+    scheduler: str | None = None
 
 
 def build(request: BuildRequest, run: Run) -> BuildOutcome:

@@ -69,7 +69,7 @@ def make_lock(request: LockRequest, run: Run) -> Locking:
         raise refuse(chosen.unavailable, matrix, Selection(patterns=names, platform=request.platform))
     valid = {entry.name for entry in all_variants(project, load_support(), None).kept}
     untouched = [v for v in old.variants if v.name in valid and v.name not in names] if old is not None else []
-    lock = Lock.of([*untouched, *_locked_variants(matrix, chosen)])
+    lock = Lock.of([*untouched, *locked_variants(matrix, chosen)])
     return Locking(lock=lock, changes=changes(old, lock), unavailable=chosen.unavailable)
 
 
@@ -102,7 +102,8 @@ def _choose(
     return matrix, choose_toolchains(project, matrix, run, options)
 
 
-def _locked_variants(matrix: Matrix, chosen: Chosen) -> Iterable[LockedVariant]:
+def locked_variants(matrix: Matrix, chosen: Chosen) -> Iterable[LockedVariant]:
+    """What each variant that was chosen for is compiled with. Raises :class:`NetworkError`, :class:`IntegrityError`."""
     if chosen.provider is None:
         return
     for entry in matrix.kept:

@@ -6,11 +6,13 @@ Project -> Matrix -> Toolchains -> BuildPlan -> engine -> variant directories ->
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from kernel_builder.artifact.variant import check_space, recover
+from kernel_builder.engine.elsewhere import OtherMachines
 from kernel_builder.engine.local import LocalEngine
 from kernel_builder.engine.protocol import EngineOptions
 from kernel_builder.engine.sandbox import ActionSandbox, find_bubblewrap
@@ -127,11 +129,13 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
         places.work.mkdir(exist_ok=True)
         recover(places.output, tuple(variant.name for variant in plan.variants))
         began = time.time()
-        try:
-            result = LocalEngine().run(plan, replace(options, over=installing.finish_early))
-            outcomes = installing.finish_all(result)
-        finally:
-            fill_card(prepared.project, places.output, run.reporter)
+        with _elsewhere(prepared, request, run) as elsewhere:
+            options = replace(options, over=installing.finish_early, elsewhere=elsewhere)
+            try:
+                result = LocalEngine().run(plan, options)
+                outcomes = installing.finish_all(result)
+            finally:
+                fill_card(prepared.project, places.output, run.reporter)
         if result.finished:
             add_stages(places.work, (Stage(stage="prepare", begin=started, end=began), *installing.stages))
         outcome = BuildOutcome(
@@ -161,6 +165,18 @@ def _bubblewrap(request: BuildRequest, run: Run) -> str | None:
         message = f"{error.message.replace('--sandbox', '--try-sandbox')}; this build runs without a sandbox"
         run.reporter.emit(Notice(message=message, warning=True))
         return None
+
+
+@contextmanager
+def _elsewhere(prepared: Prepared, request: BuildRequest, run: Run) -> Iterator[OtherMachines | None]:
+    """The other machines that were asked for. Raises what :func:`open_cluster` does."""
+    if request.scheduler is None:
+        yield None
+        return
+    from kernel_builder.workflow.cluster import open_cluster  # noqa: PLC0415  (an extra)
+
+    with open_cluster(request.scheduler, prepared, request, run) as cluster:
+        yield cluster
 
 
 def _runtimes(prepared: Prepared, request: BuildRequest, run: Run) -> dict[str, str]:

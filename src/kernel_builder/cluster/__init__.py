@@ -1,0 +1,1 @@
+"""Actions on other machines, by dask.distributed."""
