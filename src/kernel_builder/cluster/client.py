@@ -79,9 +79,10 @@ def connect(address: str, parcel: Parcel, reporter: Reporter, *, patience: float
     from distributed import Client  # noqa: PLC0415
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    to_scheduler: Any = Client  # types of dask are partial, and there are none where it is not installed
     with dask.config.set(DASK_SETTINGS):
         try:
-            client = Client(address_of(address), timeout=_SILENT_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
+            client = to_scheduler(address_of(address), timeout=_SILENT_SECONDS, set_as_default=False)
         except Exception as error:  # what answers there may speak anything, of which dask makes any error
             raise NetworkError(
                 f"no scheduler responds at {address}: {_named(error)}",
