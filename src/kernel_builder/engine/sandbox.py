@@ -24,6 +24,8 @@ from kernel_builder.plan.model import BuildPlan
 from kernel_builder.toolchain.c_library import is_of_c_library
 
 _TRIAL_SECONDS = 20
+_BEHIND = f"/run/{'system-headers-of-this-machine/' * 12}"
+"""Where directories of system headers really are, by a name that is longer than any by which compilers find them."""
 _HOME = "/tmp"  # noqa: S108  (of the sandbox, which is empty)
 
 
@@ -41,37 +43,60 @@ class ActionSandbox:
     @contextmanager
     def box(self, action: Action) -> Iterator[Box]:
         """Where ``action`` runs; nothing is left of it afterwards."""
-        place = Path(tempfile.mkdtemp(prefix=".sandbox-", dir=self.plan.places.work))
+        base = Path(tempfile.mkdtemp(prefix=".sandbox-", dir=self.plan.places.work))
         try:
-            box = Box(action=action, place=place, places=self.plan.places, start=self._start(action, place))
+            box = Box(action=action, place=base / "work", places=self.plan.places, start=self._start(action, base))
             for word in {*action.makes, *action.scratch}:
                 box.inside(self.plan.places.path(word, action)).parent.mkdir(parents=True, exist_ok=True)
             yield box
         finally:
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(base, ignore_errors=True)
 
-    def _start(self, action: Action, place: Path) -> tuple[str, ...]:
-        places = self.plan.places
-        words = [self.program, *_nothing_but_the_system(), *_headers(action)]
+    def _start(self, action: Action, base: Path) -> tuple[str, ...]:
+        """The words before a command. A mount costs a millisecond and more, so the many small files of the project and
+        of the plan are copied to ``base``.
+        """
+        places, work, project = self.plan.places, base / "work", base / "project"
+        work.mkdir()
+        project.mkdir()
         # The store holds what was fetched, by contents: a build cannot tell which part of it others use.
-        shown = [str(path) for path in (places.store / "store", *_trees(action), *_programs(action.tools, places))]
-        words += [word for path in dict.fromkeys(shown) for word in ("--ro-bind-try", path, path)]
-        words += ["--bind", str(place), str(places.work)]
-        words += [word for path in self._files(action) for word in ("--ro-bind-try", path, path)]
+        shown = dict.fromkeys((places.store / "store", *_trees(action), *_programs(action.tools, places)))
+        for path in (*shown, places.work):
+            if path.is_relative_to(places.root):
+                (project / path.relative_to(places.root)).mkdir(parents=True, exist_ok=True)
+        for name in {name for tree in action.trees for name in tree.files}:
+            _copy(places.root / name, project / name)
+        for file in self.plan.generated:
+            path = places.path(file.path)
+            if path.is_relative_to(places.work) and file.path not in action.takes:
+                _copy(path, work / path.relative_to(places.work))
+        inputs = self._inputs(action)
+        for path in inputs:
+            if path.is_relative_to(places.root) and not path.is_relative_to(places.work):
+                _copy(path, project / path.relative_to(places.root))
+        words = [self.program, *_nothing_but_the_system(), *_headers(action)]
+        words += ["--ro-bind", str(project), str(places.root)]
+        words += [word for path in shown for word in ("--ro-bind-try", str(path), str(path))]
+        words += ["--bind", str(work), str(places.work)]
+        inside = [str(path) for path in inputs if not path.is_relative_to(project) and path.is_relative_to(places.work)]
+        words += [word for path in inside for word in ("--ro-bind-try", path, path)]
         return (*words, "--chdir", str(places.work), "--")
 
-    def _files(self, action: Action) -> list[str]:
-        """Files that ``action`` may read: its inputs, all that those made who made one, what the plan writes, and the
-        project's that can be included.
-        """
+    def _inputs(self, action: Action) -> list[Path]:
+        """Files that ``action`` is given, and all that those made who made one of them."""
         places = self.plan.places
         makers = [one for one in self.plan.actions if not {*one.makes}.isdisjoint(action.takes)]
         found = [places.path(word, action) for word in action.takes]
         found += [places.path(word, maker) for maker in makers for word in maker.makes]
-        found += [places.path(file.path) for file in self.plan.generated]
-        found += [places.root / name for tree in action.trees for name in tree.files]
         own = {places.path(word, action) for word in (*action.makes, *action.scratch)}
-        return sorted({str(path) for path in found if path not in own})
+        return sorted({path for path in found if path not in own})
+
+
+def _copy(path: Path, target: Path) -> None:
+    """Have ``target`` be like the file ``path``, if there is one. A hard link would change when ``path`` changed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError, IsADirectoryError):
+        shutil.copy2(path, target)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,18 +169,33 @@ def _headers(action: Action) -> list[str]:
     declared = {folder for tree in action.trees for folder in tree.folders}
     shared = {folder for tool in action.tools for folder in tool.shared} - declared
     words: list[str] = []
-    for folder in sorted(shared):
+    for number, folder in enumerate(sorted(shared)):
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError:
             continue
-        words += ["--tmpfs", str(folder)]
+        # Links to files cost nothing. g++ writes where they lead if that is shorter (-fcanonical-system-headers).
+        behind = f"{_BEHIND}{number}"
+        words += ["--ro-bind", str(folder), behind, "--tmpfs", str(folder)]
         for entry in entries:
-            if is_of_c_library(f"{entry.name}/" if entry.is_dir() else entry.name):
+            if not is_of_c_library(f"{entry.name}/" if entry.is_dir() else entry.name):
+                continue
+            if entry.is_dir():
                 words += ["--ro-bind", entry.path, entry.path]
+            else:
+                words += ["--symlink", f"{behind}/{entry.name}", entry.path]
     own = sorted({folder for tool in action.tools for folder in tool.headers})
-    hidden = [folder for folder in own if any(folder.is_relative_to(one) for one in shared)]
+    hidden = [
+        folder
+        for folder in own
+        for above in [max((one for one in shared if folder.is_relative_to(one)), key=_depth, default=None)]
+        if above is not None and not is_of_c_library(folder.relative_to(above).as_posix() + "/")
+    ]
     return words + [word for folder in hidden for word in ("--ro-bind-try", str(folder), str(folder))]
+
+
+def _depth(path: Path) -> int:
+    return len(path.parts)
 
 
 def _trees(action: Action) -> list[Path]:
