@@ -29,6 +29,7 @@ from kernel_builder.cli.options import (
     together,
 )
 from kernel_builder.cli.session import environment, open_run
+from kernel_builder.cluster.open import address_of, needs_dask
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ExitCode, UsageError
 from kernel_builder.load.evidence import LoadResult
@@ -280,6 +281,9 @@ def build_request(
             "--verify-slim compares slim headers with the full ones, but --full-headers uses no slim ones",
             hint="run kernel-builder build --verify-slim, or kernel-builder build --full-headers",
         )
+    if options["scheduler"] is not None:
+        needs_dask()
+        address_of(options["scheduler"])
     if options["scheduler"] is not None and (options["sandbox"] or options["try_sandbox"]):
         raise UsageError(
             "--sandbox confines what this machine runs, but --scheduler has other machines run it",

@@ -75,6 +75,7 @@ def connect(address: str, parcel: Parcel, reporter: Reporter, *, patience: float
     Raises :class:`UsageError` without dask or for an address that is none, :class:`NetworkError` where none answers.
     """
     needs_dask()
+    there = address_of(address)
     import dask  # noqa: PLC0415  (an extra)
     from distributed import Client  # noqa: PLC0415
 
@@ -82,7 +83,7 @@ def connect(address: str, parcel: Parcel, reporter: Reporter, *, patience: float
     to_scheduler: Any = Client  # types of dask are partial, and there are none where it is not installed
     with dask.config.set(DASK_SETTINGS):
         try:
-            client = to_scheduler(address_of(address), timeout=_SILENT_SECONDS, set_as_default=False)
+            client = to_scheduler(there, timeout=_SILENT_SECONDS, set_as_default=False)
         except Exception as error:  # what answers there may speak anything, of which dask makes any error
             raise NetworkError(
                 f"no scheduler responds at {address}: {_named(error)}",
