@@ -1,7 +1,7 @@
 """How long builds take against what people use instead, in one run: kernel-builder, torch's cpp_extension,
 scikit-build-core with CMake, and nvcc alone.
 
-    python benchmarks/builds.py KERNEL... [--quick] [--output DIR]
+    python benchmarks/builds.py KERNEL... [--scenario NAME]... [--tool NAME]... [--cores N] [--output DIR]
 
 Each KERNEL is a directory with a ``build.toml``; it is copied. Peers compile the same sources with the same flags, as
 ``build --dry-run --json`` tells them. Everything is built once before, so that nothing is fetched in what is measured,
@@ -52,6 +52,10 @@ BINDING = """extern "C" __attribute__((visibility("hidden"))) const char *kernel
   return name;
 }
 """
+SCENARIOS = ("cold", "no change", "python", "source", "header", "clean", "variants", "architectures")
+"""All that is measured unless ``--scenario`` names what is."""
+MORE_SCENARIOS = ("empty store", "next variant", "help")
+"""What only ``--scenario`` asks for: it fetches again, or takes two variants, or builds nothing."""
 FLAGS = ("-D", "-O", "-m", "-f", "-std=", "-W")
 NOT_OURS = ("-fdebug-prefix-map", "-ffile-prefix-map", "-fmacro-prefix-map", "-flarge", "-fpch", "-fclang", "-flto")
 
@@ -144,13 +148,31 @@ class Ours:
     def size(self) -> int:
         return sum(path.stat().st_size for path in (self.root / "build").rglob("*.so"))
 
+    def purge(self) -> None:
+        """Not even toolchains are left."""
+        self.clean()
+        removed(self._store)
+
     def floor(self) -> float:
-        """The sum of what ran, over the processors."""
-        lines = (self.root / ".kernel-builder" / "timeline.jsonl").read_text(encoding="utf-8").splitlines()
-        spans = [json.loads(line) for line in lines]
-        return sum(float(span["seconds"]) for span in spans if span.get("status") == "done") / len(
-            os.sched_getaffinity(0)
-        )
+        """What no order of the same actions takes less than, as ``kernel-builder timing`` says."""
+        asked = [
+            *KB,
+            "timing",
+            str(self.root),
+            "--json",
+            "--no-headers",
+            "-o",
+            str(self.root / ".kernel-builder" / "t"),
+        ]
+        answer = subprocess.run(asked, env=self.environ, capture_output=True, text=True, check=True)
+        return float(json.loads(answer.stdout)["seconds"]["floor"])
+
+
+class Help(Ours):
+    """``kernel-builder --help``."""
+
+    def command(self) -> list[str]:
+        return [*KB, "--help"]
 
 
 class Peer:
@@ -174,6 +196,7 @@ class Peer:
         self.prepare()
 
     forget = clean
+    purge = clean
 
     def prepare(self) -> None:
         """Write what the tool reads."""
@@ -301,6 +324,18 @@ class ScikitBuild(Peer):
         ]  # fmt: skip
 
 
+def driver_commands(units: Sequence[Unit]) -> Iterator[tuple[Unit, list[str]]]:
+    """The ``.cu`` files, each with the one command of nvcc that compiles it. Raises ``RuntimeError`` where the plan has
+    another one: then the plan was not made by :func:`planned`.
+    """
+    for unit in units:
+        if unit.source.suffix == ".cu":
+            words = list(unit.command)
+            if Path(words[0]).name != "nvcc" or "-c" not in words or str(unit.source) not in words:
+                raise RuntimeError(f"{unit.source} is not compiled by nvcc itself: {shlex.join(words)}")
+            yield unit, words
+
+
 class Driver(Peer):
     """nvcc alone, for the ``.cu`` files alone: the plan's own command lines, as many at once as ninja starts."""
 
@@ -308,11 +343,8 @@ class Driver(Peer):
 
     def prepare(self) -> None:
         lines = ["rule compile", "  command = $line", "  depfile = $out.d", ""]
-        for unit in self.units:
-            if unit.source.suffix != ".cu":
-                continue
+        for unit, words in driver_commands(self.units):
             target = self.work / f"{len(lines)}.o"
-            words = list(unit.command)
             for option, value in (("-o", str(target)), ("-MF", f"{target}.d"), ("-MQ", str(target))):
                 if option in words:
                     words[words.index(option) + 1] = value
@@ -332,6 +364,10 @@ def quoted(text: Path | str) -> str:
     return '"' + str(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+PEERS: tuple[type[Peer], ...] = (CppExtension, ScikitBuild, Driver)
+TOOLS = (OURS, *(peer.name for peer in PEERS))
+
+
 def why_not(peer: type[Peer], plan: dict[str, Any]) -> str | None:
     """Why a tool cannot take part."""
     has_device = any(step["source"].endswith(".cu") for step in plan["steps"])
@@ -346,6 +382,20 @@ def why_not(peer: type[Peer], plan: dict[str, Any]) -> str | None:
     return f"{', '.join(missing)} not on PATH" if missing else None
 
 
+def partakers(bench: Bench, plan: dict[str, Any], wanted: Sequence[str]) -> list[type[Ours | Peer]]:
+    """The tools that take part, of those that are wanted (all, where none is named); why others do not is noted."""
+    kinds: list[type[Ours | Peer]] = [Ours] if not wanted or OURS in wanted else []
+    for kind in PEERS:
+        if wanted and kind.name not in wanted:
+            continue
+        reason = why_not(kind, plan)
+        if reason is None:
+            kinds.append(kind)
+        else:
+            bench.failed[kind.name] = reason
+    return kinds
+
+
 def planned(root: Path, environ: dict[str, str], *options: str) -> dict[str, Any]:
     """The plan with the driver's own commands, and all of torch's headers."""
     command = [sys.executable, "-c", WITH_DRIVER, "build", str(root), "--dry-run", "--json", "--full-headers", *options]
@@ -356,25 +406,37 @@ def planned(root: Path, environ: dict[str, str], *options: str) -> dict[str, Any
     return document
 
 
-def edit(root: Path, kind: str, number: int) -> None:
-    """Change a header, a source or a Python file of the kernel, so that what is made of it changes."""
-    suffixes = {"header": (".h", ".hpp", ".cuh"), "source": (".cu", ".cpp", ".cc"), "python": (".py",)}[kind]
-    found = [path for path in sorted(root.rglob("*")) if path.suffix in suffixes and path.is_file()]
-    skipped = ("tests", "build", ".kernel-builder", "benchmarks", ".git")
-    found = [path for path in found if not set(path.relative_to(root).parts) & {*skipped}]
-    found.sort(key=lambda path: ("_cpu" not in str(path) and "_cuda" not in str(path), str(path)))
+def edited(root: Path, kind: str, sources: Sequence[str]) -> Path:
+    """The header, source or Python file of the kernel that is changed. ``sources`` are what its plan compiles: of these
+    it is the first with device code, if any has such code. Raises ``LookupError`` where there is none.
+    """
+    if kind == "source":
+        found = [root / name for name in sorted(sources, key=lambda name: (not name.endswith(".cu"), name))]
+    else:
+        suffixes = {"header": (".h", ".hpp", ".cuh"), "python": (".py",)}[kind]
+        skipped = {"tests", "build", ".kernel-builder", "benchmarks", ".git"}
+        found = [path for path in sorted(root.rglob("*")) if path.suffix in suffixes and path.is_file()]
+        found = [path for path in found if not set(path.relative_to(root).parts) & skipped]
+        found.sort(key=lambda path: ("_cpu" not in str(path) and "_cuda" not in str(path), str(path)))
     if not found:
         raise LookupError(f"it has no {kind}")
+    return found[0]
+
+
+def edit(path: Path, number: int) -> None:
+    """Change a header, a source or a Python file, so that what is made of it changes."""
     # A constructor: linkers drop functions that nobody calls, and then nothing has changed.
     code = f"__attribute__((constructor)) static void bench_{number}() {{ static volatile int kept; kept = {number}; }}"
-    line = f"BENCHMARK_{number} = {number}" if kind == "python" else code
-    text = found[0].read_text(encoding="utf-8")
-    if kind == "header" and text.rstrip().endswith("#endif"):
+    if path.suffix == ".cu":
+        code += f"\n__global__ void bench_device_{number}(int *at) {{ at[threadIdx.x] += {number}; }}"
+    line = f"BENCHMARK_{number} = {number}" if path.suffix == ".py" else code
+    text = path.read_text(encoding="utf-8")
+    if path.suffix in (".h", ".hpp", ".cuh") and text.rstrip().endswith("#endif"):
         head, _, _ = text.rpartition("#endif")
         text = f"{head}{line}\n#endif\n"
     else:
         text = f"{text}\n{line}\n"
-    found[0].write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
 
 
 class Bench:
@@ -383,18 +445,21 @@ class Bench:
     def __init__(self, kernel: str, repeat: int, keep: Callable[[], None]) -> None:
         self.kernel, self.repeat, self._keep = kernel, repeat, keep
         self.tools: Sequence[Ours | Peer] = ()
+        self.sources: Sequence[str] = ()
         self.runs: list[Run] = []
         self.failed: dict[str, str] = {}
         self._number = 0
 
-    def scenario(self, name: str, before: Callable[[Ours | Peer], None], kind: str | None = None) -> None:
+    def scenario(
+        self, name: str, before: Callable[[Ours | Peer], None], kind: str | None = None, *, times: int | None = None
+    ) -> None:
         """``before`` runs for each tool, unmeasured; ``kind`` is what is edited, once for all tools."""
-        for _ in range(self.repeat):
+        for _ in range(times or self.repeat):
             if kind is not None:
                 self._number += 1
                 for root in {tool.root for tool in self.tools}:
                     try:
-                        edit(root, kind, self._number)
+                        edit(edited(root, kind, self.sources), self._number)
                     except LookupError as error:
                         self.failed[f"all, {name}"] = str(error)
                         return
@@ -403,6 +468,12 @@ class Bench:
                     before(tool)
                     self._measure(tool, name)
         self._keep()
+
+    def build_all(self) -> None:
+        """Build with all tools, unmeasured."""
+        for tool in self.tools:
+            tool.clean()
+            measured(tool.command(), tool.root, tool.environ)
 
     def _measure(self, tool: Ours | Peer, name: str) -> None:
         try:
@@ -413,20 +484,36 @@ class Bench:
             return
         run = Run(
             kernel=self.kernel, tool=tool.name, scenario=name, seconds=seconds, cpu=cpu, memory=memory,
-            size=tool.size(), floor=tool.floor() if name.startswith("cold") else 0.0,
+            size=tool.size(), floor=tool.floor() if name.startswith(("cold", "first")) else 0.0,
         )  # fmt: skip
         self.runs.append(run)
         print(f"{self.kernel} {name}, {tool.name}: {seconds:.2f} s, {cpu:.1f} s of processor", flush=True)
 
 
-def main_scenarios(bench: Bench, *, quick: bool) -> None:
+def main_scenarios(bench: Bench, wanted: Sequence[str]) -> None:
     """From nothing, from what was built before, and after edits."""
-    bench.scenario("cold", lambda tool: tool.forget())
-    bench.scenario("no change", lambda _tool: None)
+    if "empty store" in wanted:
+        bench.scenario("cold, empty store", lambda tool: tool.purge())
+    if "cold" in wanted:
+        bench.scenario("cold", lambda tool: tool.forget())
+    elif {"no change", "python", "source", "header", "clean"} & set(wanted):
+        bench.build_all()
+    if "no change" in wanted:
+        bench.scenario("no change", lambda _tool: None)
     for kind, name in (("python", "one Python file"), ("source", "one source"), ("header", "one header")):
-        if not quick or kind != "header":
+        if kind in wanted:
             bench.scenario(name, lambda _tool: None, kind)
-    bench.scenario("warm (git clean)", lambda tool: tool.clean())
+    if "clean" in wanted:
+        bench.scenario("warm (git clean)", lambda tool: tool.clean())
+
+
+def next_variant(bench: Bench, first: Ours, both: Ours) -> None:
+    """A variant, and another one beside it while what the first one made is in the action cache."""
+    for _ in range(bench.repeat):
+        bench.tools = (first,)
+        bench.scenario("first variant", lambda tool: tool.forget(), times=1)
+        bench.tools = (both,)
+        bench.scenario("second variant", lambda _tool: None, times=1)
 
 
 def copied(kernel: Path, work: Path, name: str) -> Path:
@@ -443,42 +530,48 @@ def copied(kernel: Path, work: Path, name: str) -> Path:
 def run_all(bench: Bench, kernel: Path, work: Path, options: argparse.Namespace, environ: dict[str, str]) -> None:
     """All figures of one kernel."""
     root = copied(kernel, work, kernel.name)
+    wanted = scenarios_of(options)
     chosen = [word for name in options.variant for word in ("--variant", name)] or ["--local"]
     document = planned(root, environ, *chosen)
     names = [variant["name"] for variant in document["variants"]]
     plan = document["variants"][0]
-    first = ["--variant", names[0]]
+    bench.sources = [str(unit.source.relative_to(root)) for unit in units_of(plan, root)]
     archs = list(dict.fromkeys(arch for section in plan["sections"] for arch in section["capabilities"]))
-    ours = Ours(root, environ, first)
-    subprocess.run(ours.command(), check=True, env=environ)  # whatever has to be fetched
-    kinds: list[type[Peer]] = []
-    for kind in (CppExtension, ScikitBuild, Driver):
-        reason = why_not(kind, plan)
-        if reason is None:
-            kinds.append(kind)
-        else:
-            bench.failed[kind.name] = reason
+    narrowed = [word for arch in options.arch for word in ("--arch", arch)]
+    first = ["--variant", names[0], *narrowed]
+    if not options.fetched:
+        subprocess.run(Ours(root, environ, first).command(), check=True, env=environ)  # whatever has to be fetched
+    kinds = partakers(bench, plan, options.tool)
 
     def all_tools(*options: str) -> tuple[Ours | Peer, ...]:
-        peers: list[Peer] = []
+        tools: list[Ours | Peer] = []
         for kind in kinds:
             place = work / f"{kernel.name}-{kind.name}"
             removed(place)
             own = copied(kernel, work, place.name)
-            peers.append(kind(own, environ, planned(own, environ, *options)["variants"][0]))
-        return (Ours(root, environ, options), *peers)
+            if kind is Ours:
+                tools.append(Ours(own, environ, options))
+            else:
+                tools.append(kind(own, environ, planned(own, environ, *options)["variants"][0]))
+        return tuple(tools)
 
     bench.tools = all_tools(*first)
-    main_scenarios(bench, quick=options.quick)
-    for count in () if options.quick else (2, 4, 8):
+    main_scenarios(bench, wanted)
+    if "help" in wanted:
+        bench.tools = (Help(root, environ, ()),)
+        bench.scenario("help", lambda _tool: None)
+    if "next variant" in wanted and len(names) > 1:
+        both = [word for name in names[:2] for word in ("--variant", name)]
+        next_variant(bench, Ours(root, environ, first), Ours(root, environ, [*both, *narrowed]))
+    for count in (2, 4, 8) if "variants" in wanted else ():
         if count <= len(names):
             more = Ours(root, environ, [word for name in names[:count] for word in ("--variant", name)])
             bench.tools = (more,)
             bench.scenario(f"cold, {count} variants", lambda tool: tool.forget())
             bench.scenario(f"no change, {count} variants", lambda _tool: None)
-    for count in () if options.quick else (1, 2, 5, 10):
+    for count in (1, 2, 5, 10) if "architectures" in wanted else ():
         if count <= len(archs):
-            bench.tools = all_tools(*first, *[word for arch in archs[:count] for word in ("--arch", arch)])
+            bench.tools = all_tools("--variant", names[0], *[word for one in archs[:count] for word in ("--arch", one)])
             bench.scenario(f"cold, {count} architectures", lambda tool: tool.forget())
 
 
@@ -543,14 +636,56 @@ def arguments() -> argparse.Namespace:
         "--variant", action="append", default=[], help="compare this one; more of them: variants at once"
     )
     parser.add_argument("--repeat", type=int, default=3, help="runs of each (3)")
+    parser.add_argument("--arch", action="append", default=[], help="build for this architecture alone; more of them")
+    parser.add_argument(
+        "--tool", action="append", default=[], choices=TOOLS, help="measure this one; more of them (all)"
+    )
+    parser.add_argument(
+        "--scenario",
+        action="append",
+        default=[],
+        choices=[*SCENARIOS, *MORE_SCENARIOS],
+        help=f"measure this; more of them. Without it: {', '.join(SCENARIOS)}",
+    )
     parser.add_argument("--quick", action="store_true", help="no header, no numbers of variants and architectures")
+    parser.add_argument("--cores", type=int, help="processors that all tools get, each of a core of its own (all)")
+    parser.add_argument(
+        "--fetched", action="store_true", help="toolchains are in the store, so no build is needed to fetch them"
+    )
     parser.add_argument("--output", type=Path, default=Path("benchmark-results"))
     return parser.parse_args()
+
+
+def scenarios_of(options: argparse.Namespace) -> Sequence[str]:
+    """What is measured."""
+    if options.scenario:
+        return tuple(options.scenario)
+    return (
+        SCENARIOS
+        if not options.quick
+        else tuple(name for name in SCENARIOS if name not in ("header", "variants", "architectures"))
+    )
+
+
+def cores(count: int, topology: Path = Path("/sys/devices/system/cpu")) -> list[int]:
+    """``count`` processors of those that this process may use, of which no two are threads of one core. Raises
+    ``SystemExit`` where there are fewer.
+    """
+    seen: dict[str, int] = {}
+    for number in sorted(os.sched_getaffinity(0)):
+        siblings = topology / f"cpu{number}" / "topology" / "thread_siblings_list"
+        seen.setdefault(siblings.read_text(encoding="ascii") if siblings.is_file() else str(number), number)
+    if not 0 < count <= len(seen):
+        sys.exit(f"--cores {count}: this process has {len(seen)} cores")
+    return list(seen.values())[:count]
 
 
 def main() -> int:
     """Measure, and write what came of it."""
     options = arguments()
+    if options.cores is not None:
+        # Inherited: ninja, nvcc and kernel-builder all count the processors that they may use.
+        os.sched_setaffinity(0, cores(options.cores))
     environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     # Never the user's: cold builds begin by emptying what was ever compiled there.
     environ["KERNEL_BUILDER_CACHE"] = str(options.output.absolute() / "store")
