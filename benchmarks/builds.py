@@ -495,9 +495,8 @@ def main_scenarios(bench: Bench, wanted: Sequence[str]) -> None:
         bench.scenario("cold", lambda tool: tool.forget())
     if "warm toolchain" in wanted:
         bench.scenario("warm toolchain", lambda tool: tool.forget_results())
-    if not {"cold", "warm toolchain"} & set(wanted) and {"no change", "python", "source", "header", "clean"} & set(
-        wanted
-    ):
+    needs_a_build = {"no change", "python", "source", "header", "clean"} & set(wanted)
+    if needs_a_build and not {"cold", "warm toolchain"} & set(wanted):
         bench.build_all()
     if "no change" in wanted:
         bench.scenario("no change", lambda _tool: None)
