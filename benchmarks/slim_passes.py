@@ -2,12 +2,12 @@
 
     python benchmarks/slim_passes.py [--variant NAME] [--architecture 9.0] [--source PATTERN] [--jobs N] PROJECT...
 
-Each PROJECT is a directory with a build.toml. Every CUDA source of it, or those that --source names, is taken through
-the very steps that `build --verify-slim` plans for one architecture, with all of torch's headers and with slim ones:
-device code and stub must be the same, and both of the host's halves, compiled without optimization, must hold the same
-functions. Seconds are those of the processor (user and system); with --proof-only the halves are not compiled as a
-build would. A source is one line of JSON on stdout, with --table one of a table. What is compiled is in the work
-directories of the projects, where it stays if anything differs.
+Each PROJECT is a directory with a build.toml. Every CUDA and C++ source of it, or those that --source names, is taken
+through the very steps that `build --verify-slim` plans for one architecture, with all of torch's headers and with slim
+ones: device code and stub must be the same, and both of the host's halves, or the objects of a C++ source, compiled
+without optimization, must hold the same functions. Seconds are those of the processor (user and system); with
+--proof-only nothing is compiled for the host as a build would. A source is one line of JSON on stdout, with --table one
+of a table. What is compiled is in the work directories of the projects, where it stays if anything differs.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 
 import click
 
+from kernel_builder.actions.host import MODULE_SOURCE
 from kernel_builder.actions.model import SLIM, Action, ActionKind, Step
 from kernel_builder.actions.slim import Headers
 from kernel_builder.backends.cuda.prove import comparable
@@ -117,13 +118,31 @@ def measure(bench: Bench, kinds: Kinds, *, proof_only: bool) -> Iterator[tuple[s
         yield "host", f"all headers: {error}"
 
 
+def measure_host(bench: Bench, last: Action, *, proof_only: bool) -> Iterator[tuple[str, object]]:
+    """What :func:`measure` finds of a C++ source."""
+    plain, proved, proof, compiler = last.steps
+    bench.run(last, (plain,))
+    if not proof_only:
+        bench.run(last, last.fallback, "host, all")
+    try:
+        bench.run(last, (proved,))
+        one, other = (bench.path(word) for word in proof.command[3:])
+        found = compare_objects(one, other)
+        yield "host", found.verdict or "same"
+        yield "functions", found.common
+        if not proof_only:
+            bench.run(last, (compiler,), "host, slim")
+    except StepError as error:
+        yield "host", f"all headers: {error}"
+
+
 def sources_of(plan: BuildPlan) -> dict[str, Kinds]:
-    """The actions of each CUDA source, for one architecture."""
+    """The actions of each CUDA source, for one architecture, and those of each C++ source."""
     found: dict[str, Kinds] = {}
     for action in plan.actions:
         if action.kind in (ActionKind.DEVICE, ActionKind.SPLIT, ActionKind.COMPILE):
             found.setdefault(action.source, {}).setdefault(action.kind, action)
-    return {source: kinds for source, kinds in found.items() if ActionKind.DEVICE in kinds}
+    return {source: kinds for source, kinds in found.items() if source != MODULE_SOURCE}
 
 
 def planned(root: Path, variant: str, architecture: str) -> BuildPlan:
@@ -149,20 +168,24 @@ def planned(root: Path, variant: str, architecture: str) -> BuildPlan:
 def tried(plan: BuildPlan, source: str, kinds: Kinds, *, proof_only: bool) -> dict[str, object]:
     """What :func:`measure` finds, or why there is nothing to find."""
     found: dict[str, object] = {"source": source}
-    device = kinds[ActionKind.DEVICE]
-    if not any(tree.name == SLIM for tree in device.trees):
+    is_host = ActionKind.DEVICE not in kinds
+    first = kinds[ActionKind.COMPILE if is_host else ActionKind.DEVICE]
+    if not any(tree.name == SLIM for tree in first.trees):
         return found | {"device": "not tried: it includes no headers of torch, or needs most of torch"}
     bench = Bench(plan=plan)
     for action in kinds.values():
         for word in (*action.makes, *action.scratch, action.log):
             bench.path(word).parent.mkdir(parents=True, exist_ok=True)
-    asked = sum(word.startswith(f"-D{OPERATOR_MACRO}") for word in device.steps[0].command)
-    found |= {"operators": asked, "architecture": device.architecture, "seconds": bench.seconds}
+    asked = sum(word.startswith(f"-D{OPERATOR_MACRO}") for word in first.steps[-1 if is_host else 0].command)
+    found |= {"operators": asked, "architecture": first.architecture, "seconds": bench.seconds}
     try:
-        found.update(measure(bench, kinds, proof_only=proof_only))
+        if is_host:
+            found |= {"device": "none", **dict(measure_host(bench, first, proof_only=proof_only))}
+        else:
+            found.update(measure(bench, kinds, proof_only=proof_only))
     except StepError as error:
         found["device"] = f"fails with all headers: {error}"
-    if (found.get("device"), found.get("host", "same")) == ("same", "same"):
+    if found.get("device") in ("same", "none") and found.get("host", "same") == "same":
         for action in kinds.values():
             for word in (*action.outputs, *action.scratch):
                 bench.path(word).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""CUDA sources are proved by the real compilers, and what a proof finds is known to later builds."""
+"""Sources are proved by the real compilers, and what a proof finds is known to later builds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ src = []
 [kernel.k]
 backend = "cuda"
 depends = ["torch"]
-src = ["differs.cu"]
+src = ["differs.cu", "host.cpp", "same.cpp", "fails.cpp"]
 """
 # The header is small, and torch's; the macro is there with slim headers only.
 DIFFERS = """\
@@ -39,6 +39,9 @@ inline int value() { return 2; }
 static __global__ void add(int *x, int by) { x[threadIdx.x] += by; }
 extern "C" void launch(int *x) { add<<<1, 32>>>(x, value()); }
 """
+HOST = DIFFERS[: DIFFERS.index("static")].replace("value", "host_value") + "int host() { return host_value(); }\n"
+SAME = "#include <torch/headeronly/macros/Macros.h>\nint same(int x) { return x; }\n"
+FAILS = SAME.replace("int same", "#ifdef AT_PER_OPERATOR_HEADERS\n#error too slim\n#endif\nint fails")
 
 
 def headers_of(root: Path) -> tuple[object, object]:
@@ -47,7 +50,8 @@ def headers_of(root: Path) -> tuple[object, object]:
 
 
 def test_host_code_that_differs_is_compiled_with_all_headers(tool: Tool, make_project: ProjectMaker) -> None:
-    root = make_project("kk", {"differs.cu": DIFFERS}, toml=TOML)
+    files = {"differs.cu": DIFFERS, "host.cpp": HOST, "same.cpp": SAME, "fails.cpp": FAILS}
+    root = make_project("kk", files, toml=TOML)
 
     def build(*options: str) -> Result:
         result = tool("build", root, "--variant", VARIANT, "--arch", "9.0", "--no-load", *options)
@@ -55,8 +59,14 @@ def test_host_code_that_differs_is_compiled_with_all_headers(tool: Tool, make_pr
         return result
 
     proved = build("--verify-slim")
-    reason = "error: slim headers make other host code: _Z5valuev differs"
-    assert f"differs.cu (host code) is compiled with all of torch's headers: {reason}" in proved.stderr
-    assert headers_of(root) == ("verify", ["differs.cu"])
+    reason = "is compiled with all of torch's headers: error: slim headers make other host code:"
+    assert f"differs.cu (host code) {reason} _Z5valuev differs" in proved.stderr
+    assert f"host.cpp (host code) {reason} _Z10host_valuev differs" in proved.stderr
+    assert "fails.cpp (host code) is compiled with all of torch's headers: " in proved.stderr
+    assert "#error too slim" in proved.stderr
+    assert "same.cpp (host code)" not in proved.stderr
+    assert headers_of(root) == ("verify", ["differs.cu", "fails.cpp", "host.cpp"])
     assert "compiled with all" not in build().stderr
+    assert headers_of(root) == ("slim", ["differs.cu", "fails.cpp", "host.cpp"])
+    build("--full-headers")
     assert headers_of(root) == (None, None)

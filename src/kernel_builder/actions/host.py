@@ -13,6 +13,7 @@ from kernel_builder.actions.context import Context
 from kernel_builder.actions.model import Action, ActionKind, Step, Threads, Tool, Tree, action_id
 from kernel_builder.actions.places import literal, tool_word
 from kernel_builder.actions.precompile import launcher, shared_definitions
+from kernel_builder.actions.slim import slim_compile, words_of_slim
 from kernel_builder.actions.units import C, Unit
 from kernel_builder.toolchain.model import Family
 
@@ -173,7 +174,7 @@ def compile_action(
 
 
 def host_action(context: Context, unit: Unit, backend_definitions: tuple[str, ...], flags: tuple[str, ...]) -> Action:
-    """Compile a C++ or C file with the host compiler, with the user's ``flags``."""
+    """Compile a C++ or C file with the host compiler and the user's ``flags``; with slim headers where it has them."""
     language = ["-x", "c"]
     if unit.language != C:
         language = ["-x", "c++", f"-std=c++{context.cxx_standard}", *cxx_flags(context)]
@@ -185,10 +186,15 @@ def host_action(context: Context, unit: Unit, backend_definitions: tuple[str, ..
     precompile = [tool_word(context.cxx), "-x", "c++-header", *language[2:], *optimizing(context.build_type), *anywhere]
     precompile += [*shared_definitions(named), *map(literal, flags)]
     before, tools = launcher(context, unit, precompile, [*own, *libraries, *others])
-    options = [*optimizing(context.build_type), *host_code_flags(context), *named, *includes(context, unit, toolkit)]
-    options += own_flags(context, flags)
-    compiler = [*before, tool_word(context.cxx), *language]
-    return compile_action(context, unit, compiler, options, tools=(context.cxx, *tools), memory=_CXX_MEMORY)
+
+    def compiled(before: Sequence[str], slim: Sequence[str], tools: tuple[Tool, ...]) -> Action:
+        options = [*optimizing(context.build_type), *host_code_flags(context), *named, *slim]
+        options += [*includes(context, unit, toolkit), *own_flags(context, flags)]
+        compiler = [*before, tool_word(context.cxx), *language]
+        return compile_action(context, unit, compiler, options, tools=(context.cxx, *tools), memory=_CXX_MEMORY)
+
+    full, slim = compiled(before, (), tools), words_of_slim(context, unit.source)
+    return slim_compile(context, full, compiled((), slim, ())) if slim else full
 
 
 def module_action(context: Context, generated: Path) -> Action:

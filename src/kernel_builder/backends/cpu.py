@@ -15,6 +15,7 @@ class Cpu(NoArchitectures):
     """See :class:`~kernel_builder.backends.protocol.BackendRules`. Code for a processor family serves all of it."""
 
     toolkit = None
+    has_torchs_own_headers = True
 
     def compile(self, context: Context, unit: Unit, flags: tuple[str, ...]) -> UnitActions:
         """One action of the host compiler."""

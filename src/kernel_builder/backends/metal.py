@@ -100,6 +100,7 @@ class Metal(NoArchitectures):
     """
 
     toolkit = None
+    has_torchs_own_headers = False
 
     def before(self, context: Context, units: tuple[Unit, ...]) -> UnitActions:
         """The shaders' library as an object, and the header by which sources reach it."""

@@ -49,6 +49,13 @@ class BackendRules(Protocol):
         """The toolkit that its kernels need, and how it is found; ``None`` for a backend without one."""
         ...
 
+    @property
+    def has_torchs_own_headers(self) -> bool:
+        """Whether a release of torch has the same headers for it as for processors. Those of some backends are others
+        (DESIGN.md F11), with which slim headers of C++ sources were not proved.
+        """
+        ...
+
     def supported(self, toolkit: ToolkitSdk | None, table: SupportTable) -> tuple[Architecture, ...]:
         """The architectures that a section without a list of its own is compiled for."""
         ...

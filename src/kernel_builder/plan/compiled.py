@@ -13,7 +13,7 @@ from kernel_builder.actions.model import SLIM, Action, GeneratedFile, Tree
 from kernel_builder.actions.places import Places
 from kernel_builder.actions.precompile import sources_worth_it
 from kernel_builder.actions.slim import Headers
-from kernel_builder.actions.units import HOST_LANGUAGES, Unit, suffix_of
+from kernel_builder.actions.units import CXX, HOST_LANGUAGES, Unit, suffix_of
 from kernel_builder.backends import rules_for
 from kernel_builder.backends.protocol import BackendRules, MakesForAll, UnitActions
 from kernel_builder.config.backends import Backend, Role
@@ -30,7 +30,7 @@ from kernel_builder.plan.slim import slim_definitions
 from kernel_builder.plan.units import SectionInput, merge, raise_standard
 from kernel_builder.project.identity import Identity
 from kernel_builder.project.survey import Survey
-from kernel_builder.toolchain.model import Toolchain
+from kernel_builder.toolchain.model import Family, Toolchain
 from kernel_builder.variants.build_type import BuildType
 from kernel_builder.variants.matrix import Kept, stable_target
 from kernel_builder.variants.names import Abi, TorchTag
@@ -139,6 +139,7 @@ class CompiledVariant:
         facts = [*inputs.included, *(f"{path} -> {to}" for path, to in inputs.links)]
         facts += [] if inputs.is_listed else [inputs.digest]
         names = hashlib.sha256("\n".join(facts).encode("utf-8", "surrogateescape")).hexdigest()
+        slim = self._slim(units)
         return Context(
             variant=self.kept.name,
             ops_name=self._ops_name,
@@ -156,10 +157,10 @@ class CompiledVariant:
                 stable=stable_target(self.kept),
             ),
             heavy=frozenset(s for s in sources if HEAVY in self.survey.marks.get(s, frozenset())),
-            precompiled=self._precompiled(units),
+            precompiled=self._precompiled(tuple(unit for unit in units if unit.source not in slim)),
             sources=Tree(name="project", identity=names, files=inputs.included),
             included=inputs.included,
-            slim=self._slim(units),
+            slim=slim,
             verify=self.headers is Headers.VERIFY,
             macos=self._macos,
             frameworks=self.kept.backend.macos.frameworks,
@@ -172,11 +173,16 @@ class CompiledVariant:
         return "" if self.toolchain.sdk is None else self.kept.backend.macos.oldest
 
     def _slim(self, units: tuple[Unit, ...]) -> Mapping[str, tuple[str, ...]]:
-        """The sources that are compiled with slim headers, with what is defined for these."""
+        """The sources that are compiled with slim headers, with what is defined for these: the backend's own, and C++
+        where that is faster. clang, which keeps precompiled headers even for one source, is so with these.
+        """
         if self.headers is Headers.FULL:
             return {}
         left_out = frozenset() if self.headers is Headers.VERIFY else self.differing
-        own = [unit.source for unit in units if unit.language == self.kept.backend.value]
+        languages = {self.kept.backend.value}
+        if self._rules.has_torchs_own_headers and self.toolchain.host.family is Family.GCC:
+            languages.add(CXX)
+        own = [unit.source for unit in units if unit.language in languages]
         return slim_definitions(
             self.survey, (source for source in own if source not in left_out), self.toolchain.framework
         )

@@ -60,7 +60,11 @@ PARTS = (
     Part(
         name="library",
         headers=("torch/library.h", "torch/custom_class.h"),
-        words=("TORCH_LIBRARY", "TORCH_SELECTIVE", "Library", "CppFunction", "RegisterOperators", "class_", "schema"),
+        words=(
+            *("TORCH_LIBRARY", "TORCH_LIBRARY_EXPAND", "TORCH_LIBRARY_FRAGMENT"),
+            *("TORCH_LIBRARY_IMPL", "TORCH_LIBRARY_IMPL_EXPAND"),
+            *("TORCH_SELECTIVE", "Library", "CppFunction", "RegisterOperators", "class_", "schema"),
+        ),
     ),
     Part(
         name="autograd",

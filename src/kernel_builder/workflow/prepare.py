@@ -214,7 +214,7 @@ def _toolchains(matrix: Matrix, chosen: Chosen, run: Run, headers: Headers) -> M
         framework = answer.framework
         if stable_target(entry) is not None:
             framework = stable_sdk(run.store, framework)
-        elif answer.toolkit is not None and uses_slim(headers, framework) is not Headers.FULL:
+        elif uses_slim(headers, framework) is not Headers.FULL:
             framework = slim_sdk(run.store, framework)
         return Toolchain(
             host=host,

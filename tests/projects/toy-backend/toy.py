@@ -90,6 +90,7 @@ class ToyToolkit:
 
 class Toy:
     toolkit = ToyToolkit()
+    has_torchs_own_headers = False
 
     def supported(self, toolkit, table):
         return ("t1", "t2")

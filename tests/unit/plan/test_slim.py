@@ -115,8 +115,8 @@ def test_what_is_used_is_proved(
 @pytest.mark.parametrize(
     ("headers", "asked"),
     [
-        (Headers.SLIM, [("b.cu",)]),
-        (Headers.VERIFY, [("a.cu", "b.cu")]),
+        (Headers.SLIM, [("bind.cpp", "b.cu")]),
+        (Headers.VERIFY, [("bind.cpp", "a.cu", "b.cu")]),
         (Headers.FULL, []),
     ],
 )

@@ -10,6 +10,7 @@ class Cuda(CudaCompiler):
     """See :class:`~kernel_builder.backends.protocol.BackendRules`."""
 
     toolkit = CudaToolkit()
+    has_torchs_own_headers = True
 
 
 RULES = Cuda()

@@ -7,40 +7,26 @@ With it, compilers make other code of a half that holds less, because they inlin
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from kernel_builder.actions.context import Context
-from kernel_builder.actions.model import SLIM, Action, Step, Tool, Tree
-from kernel_builder.actions.places import tool_word
+from kernel_builder.actions.model import Action, Step, Tool
+from kernel_builder.actions.slim import HOST_PROOF, PLAINLY, PYTHON, apart, proof_of, with_slim, words_of_slim
 from kernel_builder.actions.units import Unit
 from kernel_builder.backends.cuda import prove
 from kernel_builder.backends.cuda.driver import Invocation, after
 from kernel_builder.backends.cuda.split import Splitter
 from kernel_builder.backends.protocol import UnitActions
-from kernel_builder.binary import relocatable
 from kernel_builder.toolchain.model import ToolkitSdk
 
-# Which Python runs a proof decides nothing.
-_PYTHON = Tool(name="python", path=Path(sys.executable), digest="runs the proof")
 _PROOF = Tool(name="proof", path=Path(prove.__file__), digest="1")
-_HOST_PROOF = Tool(name="host proof", path=Path(relocatable.__file__), digest="1")
 _SLIM, _FULL = "slim", "full"
 _ID_FILE, _NEW_ID = "--module_id_file_name", "--gen_module_id_file"
 """With it cudafe++ makes up an id for the names of what is local to the source, which for some sources has the number
 of its process in it; without it, it takes the one that is there.
 """
-
-PLAINLY = (
-    # Nothing is inlined, and nothing refers to anything by its position.
-    *("-O0", "-fno-lto", "-g0", "-ffunction-sections", "-fdata-sections", "-fmerge-constants", "-fno-jump-tables"),
-    # Otherwise the code for exceptions depends on which functions the compiler has seen before: it leaves handlers out
-    # around calls of those that it found not to throw.
-    "-fnon-call-exceptions",
-)
-"""With these, after all other options, a host compiler makes equal code of equal sources, whatever else it has seen."""
 
 
 def split_actions(context: Context, toolkit: ToolkitSdk, unit: Unit, options: tuple[str, ...]) -> UnitActions:
@@ -48,16 +34,9 @@ def split_actions(context: Context, toolkit: ToolkitSdk, unit: Unit, options: tu
 
     Raises :class:`~kernel_builder.backends.cuda.driver.UnknownStepError` where the steps of this nvcc are not known.
     """
-    folder = context.toolchain.framework.slim
-    if unit.source in context.slim and folder is not None:
-        return _SlimSplitter(context, toolkit, unit, options, folder).actions()
+    if words_of_slim(context, unit.source):
+        return _SlimSplitter(context, toolkit, unit, options).actions()
     return Splitter(context, toolkit, unit, options).actions()
-
-
-def _apart(name: str, prefix: str) -> str:
-    """The name of a file that is made a second time."""
-    folder, _, last = name.rpartition("/")
-    return f"{folder}/{prefix}-{last}"
 
 
 def _renamed(step: Invocation, names: Mapping[str, str]) -> Invocation:
@@ -75,15 +54,11 @@ def _renamed(step: Invocation, names: Mapping[str, str]) -> Invocation:
 
 
 class _SlimSplitter(Splitter):
-    """A :class:`Splitter` for a source with slim headers, which are in ``folder``."""
+    """A :class:`Splitter` for a source with slim headers."""
 
-    def __init__(
-        self, context: Context, toolkit: ToolkitSdk, unit: Unit, options: tuple[str, ...], folder: Path
-    ) -> None:
+    def __init__(self, context: Context, toolkit: ToolkitSdk, unit: Unit, options: tuple[str, ...]) -> None:
         super().__init__(context, toolkit, unit, options)
-        self._tree = Tree(name=SLIM, identity=folder.name)
-        # What a preprocessor is told so that it sees them.
-        self._before = ("-isystem", context.word(folder), *(f"-D{name}" for name in context.slim[unit.source]))
+        self._before = words_of_slim(context, unit.source)
 
     def actions(self) -> UnitActions:
         plain = super().actions()
@@ -105,11 +80,11 @@ class _SlimSplitter(Splitter):
         outputs, slim = full.outputs, self._slim(group)
         if not self._context.verify:
             return self._with_slim(full, steps=self._steps(slim, full.depfile, outputs[0]), fallback=full.steps)
-        names = {name: _apart(name, _SLIM) for step in group for name in step.made}
+        names = {name: apart(name, _SLIM) for step in group for name in step.made}
         slim = tuple(_renamed(step, names) for step in slim)
-        proof = self._proof(_PROOF, *(word for name in outputs for word in (names[name], name)))
+        proof = proof_of(_PROOF, *(word for name in outputs for word in (names[name], name)))
         steps = (*self._steps(slim, full.depfile, outputs[0]), *full.steps, proof)
-        return self._with_slim(full, steps=steps, fallback=full.steps, tools=(_PYTHON, _PROOF))
+        return self._with_slim(full, steps=steps, fallback=full.steps, tools=(PYTHON, _PROOF))
 
     def _slim_split(self, full: Action) -> Action:
         """``full``, which makes the host's half, with slim headers. To prove them, it makes the other half, too."""
@@ -118,7 +93,7 @@ class _SlimSplitter(Splitter):
         if not self._context.verify:
             return self._with_slim(full, steps=slim, fallback=full.steps)
         other = self._steps(self._other_split, full.depfile, outputs[0])
-        half, other_half = self._half, _apart(self._half, _FULL)
+        half, other_half = self._half, apart(self._half, _FULL)
         copy = Step(command=("cp", half, other_half), reads=(half,), writes=(other_half,))
         made = self._with_slim(full, steps=(*slim, *other), fallback=(*full.steps, copy))
         return replace(made, outputs=(*outputs, other_half))
@@ -128,15 +103,15 @@ class _SlimSplitter(Splitter):
         headers would compile gets that one. To prove the slim half, both are compiled without optimization.
         """
         *bundle, compiler = self._pipeline.compile
-        other = _renamed(compiler, {self._half: _apart(self._half, _FULL)})
+        other = _renamed(compiler, {self._half: apart(self._half, _FULL)})
         if self._context.verify:
-            names = (_apart(self._target, "plain"), _apart(self._target, "plain-slim"))
+            names = (apart(self._target, "plain"), apart(self._target, "plain-slim"))
             plain, proved = (self._plainly(one, name) for one, name in zip((other, compiler), names, strict=True))
-            steps = (*self._steps((*bundle, plain, proved), None, self._target), self._proof(_HOST_PROOF, *names))
+            steps = (*self._steps((*bundle, plain, proved), None, self._target), proof_of(HOST_PROOF, *names))
             steps = (*steps, *self._steps((compiler,), None, self._target))
             fallback = self._steps((*bundle, other), None, self._target)
-            made = replace(slim, inputs=(*slim.inputs, _apart(self._half, _FULL)))
-            return self._with_slim(made, steps=steps, fallback=fallback, tools=(_PYTHON, _HOST_PROOF))
+            made = replace(slim, inputs=(*slim.inputs, apart(self._half, _FULL)))
+            return self._with_slim(made, steps=steps, fallback=fallback, tools=(PYTHON, HOST_PROOF))
         # Which headers decide the other half, only that half's preprocessor can tell.
         depfile = self._context.places.word(self._context.layout.log_for(self._unit.source).with_suffix(".d"))
         fallback = self._steps((*self._other_split, *bundle, other), depfile, self._target)
@@ -150,10 +125,7 @@ class _SlimSplitter(Splitter):
     def _with_slim(
         self, action: Action, *, steps: tuple[Step, ...], fallback: tuple[Step, ...], tools: tuple[Tool, ...] = ()
     ) -> Action:
-        named = {tool.name: tool for tool in (*action.tools, *tools)}
-        return replace(
-            action, steps=steps, fallback=fallback, tools=tuple(named.values()), trees=(*action.trees, self._tree)
-        )
+        return with_slim(self._context, action, steps=steps, fallback=fallback, tools=tools)
 
     @property
     def _half(self) -> str:
@@ -164,7 +136,7 @@ class _SlimSplitter(Splitter):
     @property
     def _other_split(self) -> tuple[Invocation, ...]:
         """Makes the host's half with all headers beside the other one, and with the same id."""
-        names = {name: _apart(name, _FULL) for step in self._pipeline.split for name in step.made}
+        names = {name: apart(name, _FULL) for step in self._pipeline.split for name in step.made}
         kept = {name for step in self._pipeline.split for name in step.made if name == after(step, _ID_FILE)}
         made = []
         for step in self._pipeline.split:
@@ -179,6 +151,3 @@ class _SlimSplitter(Splitter):
         """``compiler`` without optimization, into ``target``."""
         renamed = _renamed(compiler, {self._target: target})
         return replace(renamed, arguments=(*renamed.arguments, *PLAINLY))
-
-    def _proof(self, proof: Tool, *files: str) -> Step:
-        return Step(command=(tool_word(_PYTHON), "-P", tool_word(proof), *files), reads=files)

@@ -10,6 +10,7 @@ class Rocm(RocmCompiler):
     """See :class:`~kernel_builder.backends.protocol.BackendRules`."""
 
     toolkit = RocmToolkit()
+    has_torchs_own_headers = False
 
 
 RULES = Rocm()

@@ -10,6 +10,7 @@ class Xpu(SyclCompiler):
     """See :class:`~kernel_builder.backends.protocol.BackendRules`."""
 
     toolkit = OneapiToolkit()
+    has_torchs_own_headers = False
 
 
 RULES = Xpu()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kernel_builder.actions.slim import PLAINLY
 from kernel_builder.backends.cuda import prove
-from kernel_builder.backends.cuda.passes import PLAINLY
 from kernel_builder.binary import relocatable
 
 STUB = '# 1 "/one/k.stub.c"\nvoid stub(float *a) { float *__T26; int __T27; __T26 = a; use(__T26, __T27); }\n'

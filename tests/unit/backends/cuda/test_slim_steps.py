@@ -7,17 +7,14 @@ from pathlib import Path
 import pytest
 
 from driver_answers import CXX, lines_of, nvcc
-from kernel_builder.actions.context import Context, Layout
-from kernel_builder.actions.model import SLIM, Action, ActionKind, Tree
-from kernel_builder.actions.places import Places
+from kernel_builder.actions.model import SLIM, Action, ActionKind
+from kernel_builder.actions.slim import PLAINLY
 from kernel_builder.actions.units import Unit
 from kernel_builder.backends.cuda import prove
-from kernel_builder.backends.cuda.passes import PLAINLY, split_actions
+from kernel_builder.backends.cuda.passes import split_actions
 from kernel_builder.config.backends import Backend
-from kernel_builder.toolchain.model import FrameworkSdk, HostCompiler, Sysroot, Toolchain, Toolkit, ToolkitSdk
-
-STORE = Path("/store")
-DEFINITIONS = ("AT_PER_OPERATOR_HEADERS", "KERNEL_BUILDER_OP_sum")
+from kernel_builder.toolchain.model import Toolkit, ToolkitSdk
+from slim_contexts import DEFINITIONS, STORE, slim_context
 
 
 def actions(folder: Path, *, slim: bool = True, verify: bool = False) -> tuple[Action, ...]:
@@ -29,42 +26,7 @@ def actions(folder: Path, *, slim: bool = True, verify: bool = False) -> tuple[A
         exports=(),
         identity="cuda-13.0-1",
     )
-    torch = FrameworkSdk(
-        version="2.13.0",
-        include=(STORE / "store" / "torch",),
-        libraries=STORE / "stubs",
-        exports=(),
-        identity="torch-2.13.0-1",
-        slim=STORE / "store" / "torch-2.13.0-slim-1" if slim else None,
-    )
-    work = folder / "work"
-    context = Context(
-        variant="v",
-        places=Places(root=folder, work=work, output=folder / "build", store=STORE),
-        layout=Layout(
-            root=folder,
-            work=work,
-            variant=work / "v",
-            registration=work,
-            refused=work,
-            exports_map=work / "map",
-            csrc=None,
-        ),
-        toolchain=Toolchain(
-            host=HostCompiler(cxx=CXX, version="12.2.0", target="x86_64-linux-gnu", library=12),
-            sysroot=Sysroot(libraries=STORE / "lib", shim=STORE / "shim", floor="2.27"),
-            framework=torch,
-            toolkit=toolkit,
-        ),
-        cxx_standard=20,
-        cxx11_abi=True,
-        define=lambda _: (),
-        heavy=frozenset(),
-        precompiled={},
-        sources=Tree(name="project", identity="1"),
-        slim={"k.cu": DEFINITIONS} if slim else {},
-        verify=verify,
-    )
+    context = slim_context(folder, "k.cu", CXX, toolkit, slim=slim, verify=verify)
     unit = Unit(source="k.cu", language="cuda", include=(), cxx_flags=(), flags=(), architectures=(), sections=())
     return split_actions(context, toolkit, unit, ()).actions
 
