@@ -30,7 +30,7 @@ from kernel_builder.actions.slim import Headers
 from kernel_builder.backends.cuda.prove import comparable
 from kernel_builder.binary.relocatable import compare_objects
 from kernel_builder.cli.session import open_run
-from kernel_builder.errors import ConfigError, KernelBuilderError
+from kernel_builder.errors import ConfigError, KernelBuilderError, UsageError
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.toolchain.torch_slim import OPERATOR_MACRO, provide_slim_headers
 from kernel_builder.workflow.build import BuildRequest, prepare_build
@@ -157,7 +157,7 @@ def planned(root: Path, variant: str, architecture: str) -> BuildPlan:
     with open_run(quiet=True) as run:
         try:
             prepared = prepare_build(request, run)
-        except ConfigError:  # it is not compiled for that architecture
+        except (ConfigError, UsageError):  # it is not compiled for that architecture, or for none
             prepared = prepare_build(replace(request, architectures=()), run)
         provide(prepared.chosen, prepared.matrix, run)
         for toolchain in prepared.planning.toolchains.values():

@@ -26,7 +26,7 @@ from kernel_builder.plan.inspection import covered_files, inspection
 from kernel_builder.plan.model import EffectiveSection, InstalledFile, VariantPlan
 from kernel_builder.plan.narrowing import Narrowing, left_out
 from kernel_builder.plan.remarks import Remarks
-from kernel_builder.plan.slim import slim_definitions
+from kernel_builder.plan.slim import covers_cxx, slim_definitions
 from kernel_builder.plan.units import SectionInput, merge, raise_standard
 from kernel_builder.project.identity import Identity
 from kernel_builder.project.survey import Survey
@@ -173,14 +173,15 @@ class CompiledVariant:
         return "" if self.toolchain.sdk is None else self.kept.backend.macos.oldest
 
     def _slim(self, units: tuple[Unit, ...]) -> Mapping[str, tuple[str, ...]]:
-        """The sources that are compiled with slim headers, with what is defined for these: the backend's own, and C++
-        where that is faster. clang, which keeps precompiled headers even for one source, is so with these.
+        """The sources that are compiled with slim headers, with what is defined for these: the backend's own, and those
+        in C++ for g++. clang keeps precompiled headers even for one source, and is as fast with these.
         """
         if self.headers is Headers.FULL:
             return {}
         left_out = frozenset() if self.headers is Headers.VERIFY else self.differing
         languages = {self.kept.backend.value}
-        if self._rules.has_torchs_own_headers and self.toolchain.host.family is Family.GCC:
+        is_plain = self._rules.has_torchs_own_headers and self.toolchain.host.family is Family.GCC
+        if is_plain and covers_cxx(self.headers, self.toolchain.framework):
             languages.add(CXX)
         own = [unit.source for unit in units if unit.language in languages]
         return slim_definitions(

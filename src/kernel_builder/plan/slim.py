@@ -26,6 +26,11 @@ def uses_slim(headers: Headers, framework: FrameworkSdk, *, complete: bool = Fal
     return Headers.VERIFY if headers is Headers.SLIM and complete else headers
 
 
+def covers_cxx(headers: Headers, framework: FrameworkSdk) -> bool:
+    """Whether C++ sources are compiled with slim headers as well, where ``headers`` is what :func:`uses_slim` says."""
+    return headers is Headers.VERIFY or (headers is Headers.SLIM and is_proved(framework.version, cxx=True))
+
+
 def slim_definitions(survey: Survey, sources: Iterable[str], torch: FrameworkSdk) -> Mapping[str, tuple[str, ...]]:
     """For each of ``sources`` that is better compiled with slim headers, what to define for them. None is while the
     slim headers of ``torch`` are not made.

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store, StoreKey
@@ -127,15 +128,18 @@ def slim_headers(include: Path) -> SlimHeaders | None:
     return SlimHeaders(files=files, operators=operators)
 
 
-def is_proved(release: str) -> bool:
-    """Whether slim headers of torch ``release`` (``2.13.0``) were proved over real sources (docs/slim-passes.md)."""
-    return any(release == one or release.startswith(f"{one}.") for one in _proved())
+def is_proved(release: str, *, cxx: bool = False) -> bool:
+    """Whether slim headers of torch ``release`` (``2.13.0``) were proved over real sources with device code; with
+    ``cxx``, over C++ sources, too (docs/slim-passes.md).
+    """
+    found = (entry for entry in _proved() if release == entry["torch"] or release.startswith(f"{entry['torch']}."))
+    return any(entry["cxx"] or not cxx for entry in found)
 
 
 @functools.cache
-def _proved() -> tuple[str, ...]:
+def _proved() -> tuple[Mapping[str, Any], ...]:
     text = (resources.files("kernel_builder.data") / "slim.toml").read_text(encoding="utf-8")
-    return tuple(entry["torch"] for entry in tomllib.loads(text).get("proved", ()))
+    return tuple(tomllib.loads(text).get("proved", ()))
 
 
 def slim_sdk(store: Store, torch: FrameworkSdk) -> FrameworkSdk:

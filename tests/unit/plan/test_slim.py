@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,10 @@ from kernel_builder.actions.slim import Headers
 from kernel_builder.config.reader import load_project
 from kernel_builder.frameworks.torch import RULES
 from kernel_builder.plan import compiled, slim
-from kernel_builder.plan.slim import slim_definitions, uses_slim
+from kernel_builder.plan.slim import covers_cxx, slim_definitions, uses_slim
 from kernel_builder.project.inputs import build_inputs
 from kernel_builder.project.survey import survey
-from kernel_builder.toolchain.model import FrameworkSdk
+from kernel_builder.toolchain.model import Family, FrameworkSdk, HostCompiler
 from kernel_builder.toolchain.torch_slim import OPERATORS
 from planned import GXX, NAMES, make_plan
 
@@ -36,6 +37,7 @@ depends = ["torch"]
 src = [{sources}]
 """
 OWN = "AT_PER_OPERATOR_HEADERS"
+CLANG = replace(GXX, family=Family.CLANG)
 
 
 def sdk(folder: Path, operators: str | None) -> FrameworkSdk:
@@ -108,20 +110,26 @@ def test_without_slim_headers_there_are_no_definitions(
 def test_what_is_used_is_proved(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: Headers, complete: bool, proved: bool, used: Headers
 ) -> None:
-    monkeypatch.setattr(slim, "is_proved", lambda _: proved)
+    monkeypatch.setattr(slim, "is_proved", lambda _release, **asked_for: proved and not asked_for)
     assert uses_slim(asked, sdk(tmp_path, ""), complete=complete) is used
+    assert covers_cxx(used, sdk(tmp_path, "")) is (used is Headers.VERIFY)
 
 
 @pytest.mark.parametrize(
-    ("headers", "asked"),
+    ("headers", "host", "asked"),
     [
-        (Headers.SLIM, [("bind.cpp", "b.cu")]),
-        (Headers.VERIFY, [("bind.cpp", "a.cu", "b.cu")]),
-        (Headers.FULL, []),
+        (Headers.SLIM, GXX, [("bind.cpp", "b.cu")]),
+        (Headers.VERIFY, GXX, [("bind.cpp", "a.cu", "b.cu")]),
+        (Headers.FULL, GXX, []),
+        (Headers.SLIM, CLANG, [("b.cu",)]),  # which keeps precompiled headers
     ],
 )
 def test_what_a_proof_found_to_differ_is_only_tried_by_the_next_proof(
-    make_project: ProjectMaker, monkeypatch: pytest.MonkeyPatch, headers: Headers, asked: list[tuple[str, ...]]
+    make_project: ProjectMaker,
+    monkeypatch: pytest.MonkeyPatch,
+    headers: Headers,
+    host: HostCompiler,
+    asked: list[tuple[str, ...]],
 ) -> None:
     seen: list[tuple[str, ...]] = []
 
@@ -129,9 +137,9 @@ def test_what_a_proof_found_to_differ_is_only_tried_by_the_next_proof(
         seen.append(tuple(sources))
         return {}
 
-    monkeypatch.setattr(slim, "is_proved", lambda _: True)
+    monkeypatch.setattr(slim, "is_proved", lambda _release, **_: True)
     monkeypatch.setattr(compiled, "slim_definitions", nothing)
     files = {"bind.cpp": "", "a.cu": "", "b.cu": ""}
     root = make_project("kk", files, toml=TOML.format(sources='"a.cu", "b.cu"'))
-    make_plan(root, NAMES[1:2], GXX, headers=headers, differing=frozenset({"a.cu"}))
+    make_plan(root, NAMES[1:2], host, headers=headers, differing=frozenset({"a.cu"}))
     assert seen == asked

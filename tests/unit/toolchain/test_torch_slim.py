@@ -147,6 +147,9 @@ def test_equal_headers_have_one_place(tmp_path: Path) -> None:
 
 
 def test_only_what_was_proved_is_used_without_being_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_slim, "_proved", lambda: ("2.13",))
-    assert [is_proved(release) for release in ("2.13.0", "2.13.1", "2.1.0", "2.130.0")] == [True, True, False, False]
+    proved = ({"torch": "2.12", "cxx": False}, {"torch": "2.13", "cxx": True})
+    monkeypatch.setattr(torch_slim, "_proved", lambda: proved)
+    asked = ("2.13.0", "2.13.1", "2.12.0", "2.1.0", "2.130.0")
+    assert [is_proved(release) for release in asked] == [True, True, True, False, False]
+    assert [is_proved(release, cxx=True) for release in asked] == [True, True, False, False, False]
     assert set(DEFINITIONS) <= set(definitions(frozenset(), frozenset()))
