@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,7 @@ def test_without_a_build_there_is_nothing_to_show(tool: Tool, make_project: Proj
         (("timing", "--json", "-o", "there"), "none is written"),
         (("timing", "--advise", "-o", "there"), "none is written"),
         (("timing", "--advise", "--no-headers"), "--advise measures no headers"),
+        (("timing", "--advise", "--force"), "--force is for --apply"),
         (("timing", "a.c"), "unexpected argument a.c"),
     ],
 )
@@ -139,6 +141,47 @@ def test_advice_was_tried_and_is_applied_only_when_asked(tool: Tool, make_projec
     wrong = tool("timing", "--advise", root, root / "brought.h")
     assert wrong.code == 2
     assert "the last build compiled no" in wrong.stderr
+
+
+DEVICE = """\
+#include <torch/all.h>
+static __global__ void add(int *x, int by) { x[threadIdx.x] += by; }
+void small(at::Tensor t, int *x) { add<<<1, 32>>>(x, t.x); }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.network
+def test_device_code_is_tried_for_one_architecture(tool: Tool, make_project: ProjectMaker) -> None:
+    files = {**{name: text for name, text in TOYS.items() if name.startswith("toy/")}, "k.cu": DEVICE}
+    files["toy/torch/all.h"] += "#include <regex>\n"
+    toml = """\
+[general]
+name = "device"
+version = 1
+edition = 5
+license = "MIT"
+backends = ["cuda"]
+[torch]
+src = []
+[kernel.k]
+backend = "cuda"
+depends = ["torch"]
+cuda-capabilities = ["8.0", "9.0"]
+include = ["toy"]
+src = ["k.cu"]
+"""
+    root = make_project("device", files, toml=toml)
+    done = tool("build", root, "--variant", "torch213-cxx11-cu130-x86_64-linux", "--no-load")
+    assert done.code == 0, done.stderr
+    told = tool("timing", "--advise", "--apply", root)
+    assert told.code == 0, told.stderr
+    assert "k.cu compiles with <ATen/core/Tensor.h> in place of <torch/all.h>: " in told.stdout
+    (tried,) = (line for line in told.stdout.splitlines() if "tried for" in line)
+    assert len(set(re.findall(r"compute_\w+", tried))) == 1
+    assert (root / "k.cu").read_text() == DEVICE.replace("torch/all.h", "ATen/core/Tensor.h")
+    assert (root / ".kernel-builder" / "timing" / "before" / "k.cu").read_text() == DEVICE
+    assert tool("build", root, "--variant", "torch213-cxx11-cu130-x86_64-linux", "--no-load").code == 0
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from kernel_builder.cli.build import handle_signals, project_root
 from kernel_builder.cli.options import PathName, offline_option, source_option
 from kernel_builder.cli.session import open_run
 from kernel_builder.errors import UsageError
+from kernel_builder.project.tree import WORK_DIRECTORY
 from kernel_builder.workflow.build import BuildRequest
 
 if TYPE_CHECKING:
@@ -37,11 +38,19 @@ _SHOWN = 5
     help="Compile each SOURCE (default: all) with smaller includes, and print a patch where that is faster.",
 )
 @click.option("--apply", "to_apply", is_flag=True, help="With --advise: also change the sources.")
+@click.option("--force", is_flag=True, help="With --apply: also change sources with changes that are not committed.")
 @click.option("--json", "as_json", is_flag=True, help="Print all figures, or the advice, as JSON.")
 @source_option
 @offline_option
 def command(
-    paths: tuple[Path, ...], *, output: Path | None, no_headers: bool, advise: bool, to_apply: bool, as_json: bool
+    paths: tuple[Path, ...],
+    *,
+    output: Path | None,
+    no_headers: bool,
+    advise: bool,
+    to_apply: bool,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Show where the time of the last build of the kernel in DIR (default: here) that compiled anything went.
 
@@ -49,6 +58,8 @@ def command(
     """
     if to_apply and not advise:
         raise UsageError("--apply changes what --advise found", hint="run kernel-builder timing --advise --apply")
+    if force and not to_apply:
+        raise UsageError("--force is for --apply", hint="run kernel-builder timing --advise --apply --force")
     if output is not None and (advise or as_json):
         raise UsageError(
             "-o says where page and trace go, but none is written",
@@ -66,7 +77,7 @@ def command(
         )
     request = BuildRequest(root=project_root(directories[0] if directories else None, quiet=as_json))
     if advise:
-        _show_advice(request, sources, to_apply=to_apply, as_json=as_json)
+        _show_advice(request, sources, to_apply=to_apply, force=force, as_json=as_json)
     elif as_json:
         from kernel_builder.workflow.timing import time_last_build  # noqa: PLC0415  (start-up time)
 
@@ -77,20 +88,25 @@ def command(
         show_timing(request, output, headers=not no_headers)
 
 
-def _show_advice(request: BuildRequest, sources: tuple[Path, ...], *, to_apply: bool, as_json: bool) -> None:
-    from kernel_builder.workflow.advising import advise, apply_advice  # noqa: PLC0415  (start-up time)
+def _show_advice(
+    request: BuildRequest, sources: tuple[Path, ...], *, to_apply: bool, force: bool, as_json: bool
+) -> None:
+    from kernel_builder.workflow.advising import advise  # noqa: PLC0415  (start-up time)
 
     handle_signals()
     with open_run(quiet=as_json) as run:
-        found = advise(request, run, sources)
+        found = advise(request, run, sources, everywhere=to_apply)
     if as_json:
         click.echo(json.dumps([one.to_json() for one in found], indent=2))
     else:
         for one in found:
             click.echo("\n".join(_advice_text(one)))
     if to_apply:
-        for name in apply_advice(request.root, found):
-            click.echo(f"changed {name}", err=True)
+        from kernel_builder.workflow.applying import apply_advice  # noqa: PLC0415  (start-up time)
+
+        backup = request.root / WORK_DIRECTORY / "timing" / "before"
+        for name in apply_advice(request.root, found, run.environ, backup, force=force):
+            click.echo(f"changed {name}; {backup / name} is what it was", err=True)
 
 
 def _advice_text(advice: Advice) -> list[str]:
@@ -99,7 +115,7 @@ def _advice_text(advice: Advice) -> list[str]:
     replaced = ", ".join(f"<{name}>" for name in advice.proposal.replaced)
     headers = ", ".join(f"<{name}>" for name in advice.proposal.headers) or "nothing"
     seconds = f"{advice.before:.2f} s -> {advice.after:.2f} s of a processor"
-    variants = ", ".join(advice.variants)
+    variants = ", ".join((*advice.variants, *advice.architectures))
     return [
         f"{advice.source} compiles with {headers} in place of {replaced}: {seconds} (tried for {variants})",
         *(f"  note: {remark}" for remark in advice.remarks),

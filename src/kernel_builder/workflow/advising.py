@@ -5,9 +5,9 @@ anybody hears of it.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from kernel_builder.actions.host import MODULE_SOURCE
 from kernel_builder.actions.model import Action, ActionKind
 from kernel_builder.actions.places import Places
 from kernel_builder.binary.elf import ObjectNames
-from kernel_builder.engine.trial import Tried, try_out
+from kernel_builder.config.model import FrameworkKind
+from kernel_builder.engine.trial import Tried
 from kernel_builder.engine.work import exclusive, write_generated
 from kernel_builder.errors import UsageError
 from kernel_builder.events import Notice
@@ -23,9 +24,11 @@ from kernel_builder.files import write_bytes
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.timing.smaller import Proposal, proposals, umbrellas_in
 from kernel_builder.workflow.build import BuildRequest, prepare_build
+from kernel_builder.workflow.caching import open_cache
 from kernel_builder.workflow.prepare import Prepared
 from kernel_builder.workflow.run import Run
 from kernel_builder.workflow.timing import FOLDER, last_build, request_for
+from kernel_builder.workflow.trials import Trials
 
 _WORTH, _PLAIN = 0.8, 0.5
 """What takes more than this part of the time is not worth an edit; what takes less is measured once."""
@@ -34,13 +37,15 @@ _OF_THE_LIBRARY = (ActionKind.LINK, ActionKind.INSPECT)
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """What was found for a source. ``before`` and ``after`` are seconds of processors, in ``variants``, without
-    precompiled headers. Without a ``proposal``, ``reason`` says why there is none; ``remarks`` are what people should
-    know of one.
+    """What was found for a source. ``before`` and ``after`` are seconds of processors, in ``variants``, for one of the
+    ``architectures`` of each, without precompiled headers. Without a ``proposal``, ``reason`` says why there is none;
+    ``remarks`` are what people should know of one. ``text`` is that of the source.
     """
 
     source: str
     variants: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+    text: str = field(default="", repr=False)
     before: float | None = None
     after: float | None = None
     proposal: Proposal | None = None
@@ -53,6 +58,7 @@ class Advice:
         return {
             "source": self.source,
             "variants": list(self.variants),
+            "architectures": list(self.architectures),
             "seconds-before": self.before,
             "seconds-after": self.after,
             "replaced": list(self.proposal.replaced) if self.proposal else [],
@@ -63,28 +69,25 @@ class Advice:
         }
 
 
-def advise(request: BuildRequest, run: Run, sources: Sequence[Path] = ()) -> tuple[Advice, ...]:
-    """Try smaller includes for ``sources`` (default: all that the last build compiled). Nothing is changed.
+def advise(
+    request: BuildRequest, run: Run, sources: Sequence[Path] = (), *, everywhere: bool = False
+) -> tuple[Advice, ...]:
+    """Try smaller includes for ``sources`` (default: all that the last build compiled). Nothing is changed. Device code
+    is compiled for one architecture. With ``everywhere``, what is proposed compiles for each framework release of
+    each backend of the last build, and not only for the first.
 
     Raises :class:`UsageError` where no build has run anything, or a file is not one of its sources, and what
     :func:`~kernel_builder.workflow.build.prepare_build` raises.
     """
     _, _, recorded = last_build(request, run)
-    prepared = prepare_build(request_for(request, recorded), run)
+    prepared = prepare_build(replace(request_for(request, recorded), fast=True), run)
     plan = prepared.plan
     wanted = _sources(plan, sources)
     with exclusive(plan.places.work, plan.places.store, run.reporter), _copy_of(prepared) as places:
-        return tuple(_advise(plan, source, places, run) for source in wanted)
-
-
-def apply_advice(root: Path, advice: Sequence[Advice]) -> tuple[str, ...]:
-    """Write what was proposed into the sources; their names. Raises ``OSError``."""
-    changed = []
-    for one in advice:
-        if one.proposal is not None:
-            write_bytes(root / one.source, one.proposal.text.encode("utf-8", "surrogateescape"))
-            changed.append(one.source)
-    return tuple(changed)
+        # What others measured says nothing of this machine.
+        cache = open_cache(run, only_here=True)
+        trials = Trials(places, run.environ, prepared.planning.survey.inputs.digest, cache)
+        return tuple(_advise(plan, source, trials, run, everywhere=everywhere) for source in wanted)
 
 
 def _sources(plan: BuildPlan, paths: Sequence[Path]) -> list[str]:
@@ -120,37 +123,43 @@ def _copy_of(prepared: Prepared) -> Iterator[Places]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _targets(plan: BuildPlan, source: str) -> dict[str, list[Action]]:
-    """The actions that make the object of ``source``, for the first variant of each backend that has it."""
-    found: dict[str, list[Action]] = {}
-    seen = set()
+Targets = Mapping[str, Sequence[Action]]
+"""The actions that make the object of a source, by the variant that it is for."""
+
+
+def _targets(plan: BuildPlan, source: str) -> tuple[Targets, Targets]:
+    """The targets of ``source`` in the first variant of each backend that has it; then one for each other release of
+    the framework.
+    """
+    first: dict[str, Sequence[Action]] = {}
+    others: dict[str, Sequence[Action]] = {}
+    backends, releases = set(), set()
     for variant in plan.variants:
         actions = [a for a in variant.actions if a.source == source and a.kind not in _OF_THE_LIBRARY]
-        if actions and variant.backend not in seen:
-            seen.add(variant.backend)
-            found[variant.name] = actions
-    return found
+        release = (variant.backend, *(variant.toolchain.get(kind.value) for kind in FrameworkKind))
+        if not actions or release in releases:
+            continue
+        (first if variant.backend not in backends else others)[variant.name] = actions
+        backends.add(variant.backend)
+        releases.add(release)
+    return first, others
 
 
-def _advise(plan: BuildPlan, source: str, places: Places, run: Run) -> Advice:
-    file, targets = places.root / source, _targets(plan, source)
+def _advise(plan: BuildPlan, source: str, trials: Trials, run: Run, *, everywhere: bool) -> Advice:
+    places, (targets, others) = trials.places, _targets(plan, source)
+    file = places.root / source
     before_text = file.read_bytes().decode("utf-8", "surrogateescape")
     if not umbrellas_in(before_text):
         return Advice(source=source, reason="it includes none of the headers that are worth replacing")
     run.reporter.emit(Notice(message=f"trying smaller includes for {source}"))
 
-    def tried(text: str) -> dict[str, Tried]:
-        write_bytes(file, text.encode("utf-8", "surrogateescape"))
-        found = {}
-        for name, actions in targets.items():
-            found[name] = try_out(actions, places, run.environ)
-            if found[name].complaint is not None:
-                break
-        return found
+    def tried(text: str, where: Targets = targets, *, again: bool = False) -> dict[str, Tried]:
+        return trials.of(source, text, where, again=again)
 
     try:
         now = tried(before_text)
-        known = Advice(source=source, variants=tuple(targets))
+        architectures = dict.fromkeys(a.architecture for actions in targets.values() for a in actions if a.architecture)
+        known = Advice(source=source, variants=tuple(targets), architectures=tuple(architectures), text=before_text)
         failed = _failure(now)
         if failed is not None:
             return replace(known, reason=f"it does not compile as it is: {failed}")
@@ -164,10 +173,15 @@ def _advise(plan: BuildPlan, source: str, places: Places, run: Run) -> Advice:
                 continue
             before, after = _seconds(now), _seconds(then)
             if after > _PLAIN * before:  # on a machine that others use, too, one time says little
-                before, after = min(before, _seconds(tried(before_text))), min(after, _seconds(tried(proposal.text)))
+                before = min(before, _seconds(tried(before_text, again=True)))
+                after = min(after, _seconds(tried(proposal.text, again=True)))
             known = replace(known, before=before, after=after)
             if after > _WORTH * before:
                 return replace(known, reason=_no_gain(then, places, source))  # larger ones save less
+            failed = _failure(tried(proposal.text, others)) if everywhere else None
+            if failed is not None:
+                reason = f"nothing smaller compiles for every release: {failed}"
+                continue
             patch, remarks = proposal.patch(source, before_text), _differences(now, then)
             return replace(known, proposal=proposal, patch=patch, remarks=remarks)
         return replace(known, reason=reason)
@@ -180,7 +194,7 @@ def _seconds(tried: dict[str, Tried]) -> float:
 
 
 def _failure(tried: dict[str, Tried]) -> str | None:
-    return next((one.complaint for one in tried.values() if one.complaint is not None), None)
+    return next((f"{name}: {one.complaint}" for name, one in tried.items() if one.complaint is not None), None)
 
 
 def _exists(name: str, actions: Sequence[Action], places: Places) -> bool:

@@ -12,8 +12,9 @@ SIZE = "KERNEL_BUILDER_ACTIONS_SIZE"
 _FOLDER = "actions"
 
 
-def open_cache(run: Run) -> ActionCache:
-    """The action cache in the store of ``run``, before the one that it is shared with.
+def open_cache(run: Run, *, only_here: bool = False) -> ActionCache:
+    """The action cache in the store of ``run``, before the one that it is shared with, unless it is to have what was
+    made ``only_here``.
 
     Raises :class:`UsageError` for variables that say what cannot be.
     """
@@ -21,5 +22,5 @@ def open_cache(run: Run) -> ActionCache:
     limit = bytes_of(said) if said else DEFAULT_LIMIT
     if limit is None:
         raise UsageError(f"{SIZE} is {said!r}, which is not a size", hint="write it as 5G or 800M")
-    shared = open_shared(run.environ, run.reporter, offline=run.offline)
+    shared = None if only_here else open_shared(run.environ, run.reporter, offline=run.offline)
     return ActionCache(run.store.root / _FOLDER, limit=limit, remote=shared)
