@@ -210,13 +210,13 @@ build_options = together(
     click.option(
         "--full-headers",
         is_flag=True,
-        help="Compile sources with device code with all of torch's headers. Without it, slim ones are used for releases"
+        help="Compile all sources with all of torch's headers. Without it, slim ones are used for releases"
         " of torch where these were proved to make the same code (docs/slim-passes.md).",
     ),
     click.option(
         "--verify-slim",
         is_flag=True,
-        help="Compile sources with device code with slim headers and with all of torch's, and compare: what differs is"
+        help="Compile sources with slim headers and with all of torch's, and compare: what differs is"
         " compiled with all. --complete does so for what slim headers are used for.",
     ),
     click.option(

@@ -52,7 +52,7 @@ class BuildRequest:
     (default ``build``), ``python`` the interpreter that loads them, ``ignore`` the conformance rules that are passed
     over.
     ``mark`` is added to the variants' namespace, which is that of the Hub form without it.
-    ``headers`` says which of torch's headers device code is compiled with, ``build_type`` what it is built for.
+    ``headers`` says which of torch's headers sources are compiled with, ``build_type`` what it is built for.
     ``sandbox`` says whether actions run in a sandbox.
     ``scheduler`` is the address of dask's scheduler, whose workers run what can run there.
     ``settings_from``: whose ``kernel-builder.toml`` counts (default: that of the root).

@@ -103,7 +103,7 @@ def prepare(
 ) -> Prepared:
     """Everything up to the plan. ``output`` is the directory for variants (default: ``build``), ``ignore`` the
     conformance rules that are passed over, ``mark`` is as in :func:`~kernel_builder.project.identity.identify`,
-    ``headers`` says which of torch's headers sources with device code are compiled with; ``architectures`` and
+    ``headers`` says which of torch's headers sources are compiled with; ``architectures`` and
     ``fast`` are as in :func:`~kernel_builder.workflow.narrow.narrowing_of`; ``build_type`` is what it is built for.
 
     What the project itself gives as a reason not to build it is said first. What cannot be built here is left out.
