@@ -28,7 +28,7 @@ from kernel_builder.workflow.caching import open_cache
 from kernel_builder.workflow.prepare import Prepared
 from kernel_builder.workflow.run import Run
 from kernel_builder.workflow.timing import FOLDER, last_build, request_for
-from kernel_builder.workflow.trials import Trials
+from kernel_builder.workflow.trials import TrialCompiles
 
 _WORTH, _PLAIN = 0.8, 0.5
 """What takes more than this part of the time is not worth an edit; what takes less is measured once."""
@@ -86,7 +86,7 @@ def advise(
     with exclusive(plan.places.work, plan.places.store, run.reporter), _copy_of(prepared) as places:
         # What others measured says nothing of this machine.
         cache = open_cache(run, only_here=True)
-        trials = Trials(places, run.environ, prepared.planning.survey.inputs.digest, cache)
+        trials = TrialCompiles(places, run.environ, prepared.planning.survey.inputs.digest, cache)
         return tuple(_advise(plan, source, trials, run, everywhere=everywhere) for source in wanted)
 
 
@@ -145,7 +145,7 @@ def _targets(plan: BuildPlan, source: str) -> tuple[Targets, Targets]:
     return first, others
 
 
-def _advise(plan: BuildPlan, source: str, trials: Trials, run: Run, *, everywhere: bool) -> Advice:
+def _advise(plan: BuildPlan, source: str, trials: TrialCompiles, run: Run, *, everywhere: bool) -> Advice:
     places, (targets, others) = trials.places, _targets(plan, source)
     file = places.root / source
     before_text = file.read_bytes().decode("utf-8", "surrogateescape")

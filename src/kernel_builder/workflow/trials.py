@@ -21,7 +21,7 @@ _KIND = "trial 1"
 _RESULT = "result"
 
 
-class Trials:
+class TrialCompiles:
     """Compiles in ``places``, a copy of a project whose files have the digest ``inputs``, with the variables
     ``environ``.
     """
