@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures"
 
-# The C library of each release, from the release's own package list.
+# The release of glibc that each distribution's release came with, as the distribution states it.
 SYSTEMS = {
     "Ubuntu 18.04": "2.27",
     "Debian 10, RHEL 8": "2.28",

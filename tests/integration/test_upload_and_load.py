@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -159,12 +160,22 @@ for command in {commands!r}:
     assert (snapshot / "build" / CPU / "metadata.json").is_file()
 
 
-def test_the_snippet_of_the_card_runs(hub: Hub, versions: Path, tmp_path: Path) -> None:
+def test_the_snippet_of_the_card_runs_whoever_published_the_kernel(
+    hub: Hub, versions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub.state, "trusted", set())
     readme = hub.files(REPO, "main")["README.md"].decode()
     snippet = readme.split("```python\n")[1].split("```")[0]
     assert f'get_kernel("{REPO}", version=2' in snippet
     # The card calls the first function of __all__ as its own first signature wants it; here that is (factor, x).
-    stranger(hub, tmp_path, snippet.split("result =")[0] + "print(kernel.scale_by(2.0, torch.ones(3)))")
+    code = snippet.split("result =")[0] + "print(kernel.scale_by(2.0, torch.ones(3)))"
+    assert "tensor([2., 2., 2.])" in stranger(hub, tmp_path, code).stdout
+    trusting = ", trust_remote_code=True"
+    assert trusting in code
+    careful = textwrap.indent(code.replace(trusting, ""), "    ")
+    careful = f"try:\n{careful}\nexcept ValueError as error:\n    print(error)"
+    assert "is not from a trusted publisher" in stranger(hub, tmp_path, careful).stdout
+    assert "you trust this repository" in readme
 
 
 def test_a_build_that_changes_one_variant_sends_that_one_alone(hub: Hub, publisher: Tool, versions: Path) -> None:

@@ -76,7 +76,7 @@ def test_a_project_without_a_card_gets_the_built_in_one(root: Path) -> None:
     add_variant(root, "torch213-cxx11-cu130-x86_64-linux")
     card = fill(root)
     assert card.startswith("---\nlibrary_name: kernels\nlicense: apache-2.0\n---\n\n# me/scale\n")
-    assert 'get_kernel("me/scale", version=3, backend=device)' in card
+    assert 'get_kernel("me/scale", version=3, backend=device, trust_remote_code=True)' in card
     assert 'device = "cuda"\n' in card
     assert "\nx = torch.randn(1024, 1024, device=device)\nresult = kernel.scale(x)\n" in card
     assert "The arguments are made up: the shapes, and the dtype of x, are guesses.\n" in card

@@ -130,7 +130,7 @@ def test_the_card_fills_in_with_and_without_optional_facts() -> None:
         facts, functions=["scale"], layers=["Scale"], has_benchmark=True, upstream="https://u", source="https://s"
     )
     assert full.startswith("---\nlibrary_name: kernels\nlicense: mit\n---\n")
-    assert 'get_kernel("me/scale", version=3, backend=device)' in full
+    assert 'get_kernel("me/scale", version=3, backend=device, trust_remote_code=True)' in full
     assert "kernel.scale(" in full
     for text in ("- `Scale`", "kernels benchmark me/scale@v3", "https://u", "https://s"):
         assert text in full
