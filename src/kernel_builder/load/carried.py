@@ -2,7 +2,7 @@
 
 A variant that was loaded leaves, beside its proof, which code of its Python files ran meanwhile, when it was imported
 and when its ops and layers were called. Another one with the same native code, whose files differ only in functions
-that did not run, or have one more or less of which nothing else says the name, runs the same code when it is loaded.
+that did not run, have one more or less of which nothing else says the name, or in comments, runs the same code.
 Loading it takes seconds, most of which torch takes to be imported; so while somebody edits such functions, the former
 proof is carried over, and it is said that it was. Whatever is published is loaded in any case.
 """
@@ -84,8 +84,10 @@ def carried(kernel: Loadable, native: str, environment: Environment | NoEnvironm
         result = LoadResult.from_json(known["result"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, _DiffersError):
         return None
+    if not changed:
+        return result
     if not functions:
-        return result if not changed else None
+        return replace(result, reason=f"{NOT_AGAIN}only comments and the layout of its Python were changed")
     shown = ", ".join(functions[:3]) + (", ..." if len(functions) > 3 else "")
     return replace(result, reason=f"{NOT_AGAIN}only what loading it did not run was changed ({shown})")
 

@@ -87,6 +87,12 @@ def over(tmp_path: Path, source: str = SOURCE, **more: str) -> LoadResult | None
     return carried(kernel(tmp_path / "two", AFTER, source, **more), "native", environment(), tmp_path / "work")
 
 
+COMMENTS: dict[str, tuple[str, str]] = {
+    "a comment at its end": ("return ops.op(values, out)\n", "return ops.op(values, out)\n# the end\n"),
+    "a comment in what ran": ("return x * FACTOR", "# doubled\n        return x * FACTOR"),
+    "blank lines, so that all is further down": ("FACTOR = 2", "\n\n\nFACTOR = 2"),
+    "how it is written": ("return ops.op(values, out)", "return ops.op(\n        values,\n        out,\n    )"),
+}
 HOLDS: dict[str, tuple[str, str]] = {
     "a function's body": ("return ops.op(values, out)", "return ops.op(values, out) + FACTOR"),
     "what it lists": ("[y for y in x]", "[y + 1 for y in x]"),
@@ -124,6 +130,18 @@ HOLDS_NOT: dict[str, tuple[str, str]] = {
     "a function that ran less": ("def called():\n    def within():\n        return 1\n\n    return within()\n", ""),
     "no Python": ("FACTOR = 2", "FACTOR ="),
 }
+
+
+@pytest.mark.parametrize(("old", "new"), COMMENTS.values(), ids=COMMENTS)
+def test_it_holds_where_only_comments_or_the_layout_changed(tmp_path: Path, old: str, new: str) -> None:
+    assert old in SOURCE
+    found = over(tmp_path, SOURCE.replace(old, new))
+    assert found is not None
+    assert found.reason == "not again: only comments and the layout of its Python were changed"
+    # What ran is told by its lines before that edit: one more edit is held against those.
+    keep(kernel(tmp_path / "three", AFTER, SOURCE.replace(old, new)), "native", environment(), found, tmp_path / "work")
+    again = kernel(tmp_path / "four", AFTER, SOURCE.replace(old, new).replace("x * FACTOR", "x * FACTOR + 1"))
+    assert carried(again, "native", environment(), tmp_path / "work") is None
 
 
 @pytest.mark.parametrize("edit", HOLDS)
