@@ -59,6 +59,9 @@ def command_line() -> Iterator[str]:
     yield "# Command line"
     yield from ("", "`kernel-builder COMMAND --help` prints the same. `-h` is short for `--help`, and")
     yield "`kernel-builder --version` prints the version. [Exit codes](exit-codes.md) are the same for all commands."
+    yield ""
+    yield "Commands that work on a kernel take its directory. Without one they use the current directory; if that is"
+    yield "neither a project nor holds built variants, the only project right below it."
     root = click.Context(cli, info_name="kernel-builder")
     first: dict[str, str] = {}
     for task, names in TASKS.items():

@@ -597,7 +597,7 @@ def test_what_dependency_files_do_not_list_is_compiled_and_named_anew(tool: Tool
 def test_the_only_project_below_is_built_when_none_is_named(tool: Tool, make_project: ProjectMaker) -> None:
     root = make_project("alone", {"a.cpp": "int a;\n"}, directory="some/where")
     result = checked(tool("build", "--variant", CPU, cwd=root.parent))
-    assert "building where, the only kernel project here" in result.stderr
+    assert "using where, the only kernel project here" in result.stderr
     assert (root / "build" / CPU / "metadata.json").is_file()
     make_project("second", {"b.cpp": "int b;\n"}, directory="some/else")
     assert tool("build", "--variant", CPU, cwd=root.parent).code == 3

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kernel_builder.cli.options import PathName
+from kernel_builder.cli.options import project_argument
 from kernel_builder.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="api-diff")
-@click.argument("directory", default=".", type=PathName())
+@project_argument()
 @click.option(
     "--against",
     metavar="REVISION|DIR",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kernel_builder.cli.options import PathName
+from kernel_builder.cli.options import PathName, project_argument
 from kernel_builder.cli.session import environment
 from kernel_builder.errors import ExitCode, UsageError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="attest")
-@click.argument("directory", default=".", type=PathName())
+@project_argument()
 @click.option("--output", "-o", type=PathName(), help="Write the statements to this file ('-': stdout).")
 @click.option("--sign", "signs", is_flag=True, help="Sign each variant's metadata with Sigstore.")
 @click.option("--verify", "verifies", is_flag=True, help="Verify existing signatures; write nothing.")

@@ -25,6 +25,7 @@ from kernel_builder.cli.options import (
     how_many_at_once,
     offline_option,
     platform_option,
+    project_directory,
     source_option,
     together,
 )
@@ -56,18 +57,11 @@ def handle_signals() -> None:
 
 
 def project_root(directory: Path | None, *, quiet: bool) -> Path:
-    """The project's directory: the one that was named, else this one, else the only project right below it."""
-    if directory is None:
-        here = Path.cwd()
-        below = [] if (here / "build.toml").exists() else sorted(here.glob("*/build.toml"))
-        if len(below) == 1:
-            if not quiet:
-                click.echo(f"note: building {below[0].parent.name}, the only kernel project here", err=True)
-            return below[0].parent
-        return here
-    if not directory.is_dir():
-        raise UsageError(f"{directory} is not a directory", hint="pass the directory that contains build.toml")
-    return directory.resolve()
+    """The project's directory by :func:`project_directory`, resolved. Raises :class:`UsageError` if it is none."""
+    root = project_directory(directory, quiet=quiet)
+    if not root.is_dir():
+        raise UsageError(f"{root} is not a directory", hint="pass the directory that contains build.toml")
+    return root.resolve()
 
 
 class BuildOptions(TypedDict):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.options import PathName
+from kernel_builder.cli.options import PathName, project_argument
 
 
 @click.command(name="card")
-@click.argument("directory", default=".", type=PathName())
+@project_argument()
 @click.option("--repo-id", help="Repository on the Hub (default: general.hub.repo-id of build.toml).")
 @click.option("--output", "-o", type=PathName(), help="Write the card to this file instead of stdout.")
 def command(directory: Path, *, repo_id: str | None, output: Path | None) -> int:

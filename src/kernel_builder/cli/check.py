@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kernel_builder.cli.completing import RULE
-from kernel_builder.cli.options import PathName
+from kernel_builder.cli.options import PathName, project_directory
 from kernel_builder.cli.session import environment
 from kernel_builder.errors import ExitCode, UsageError
 
@@ -83,7 +83,13 @@ def command(
         logs = default_root(environment()) / "logs"
         settings = replace(settings, load=True, python=chosen, environ=environment(), logs=logs)
     return run_check(
-        paths or (Path(),), settings, form=form, select=select, ignore=ignore, strict=strict, verbose=verbose
+        paths or (project_directory(None),),
+        settings,
+        form=form,
+        select=select,
+        ignore=ignore,
+        strict=strict,
+        verbose=verbose,
     )
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from kernel_builder.cli.check import make_settings, run_check
-from kernel_builder.cli.options import PathName
+from kernel_builder.cli.options import project_argument
 
 
 @click.command(name="check-abi")
-@click.argument("directory", default=".", type=PathName())
+@project_argument()
 @click.option(
     "--manylinux",
     "-m",

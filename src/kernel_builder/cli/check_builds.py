@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from kernel_builder.cli.check import run_check
-from kernel_builder.cli.options import PathName
+from kernel_builder.cli.options import project_argument
 
 
 @click.command(name="check-builds")
-@click.argument("directory", default=".", type=PathName())
+@project_argument()
 @click.option("-v", "--verbose", is_flag=True, help="Show notes: what was not or could not be checked.")
 def command(directory: Path, *, verbose: bool) -> int:
     """Check names, files and metadata of the variants in DIRECTORY: like 'check --select KB0 --select KB4'."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from kernel_builder.check.annotations import annotation
-from kernel_builder.cli.options import PathName
+from kernel_builder.cli.options import project_argument
 from kernel_builder.cli.session import environment
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import FILE_NAME
@@ -16,7 +16,7 @@ from kernel_builder.errors import ConfigError, Diagnostic, ExitCode, Level
 
 
 @click.command(name="check-config")
-@click.argument("directory", default=".", type=PathName())
+@project_argument()
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option(
     "--format",

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.options import PathName
+from kernel_builder.cli.options import project_argument
 from kernel_builder.config.python_project import NAME
 from kernel_builder.errors import UsageError
 from kernel_builder.scaffold.pyproject import WhatIsThere, clean_pyproject, state_of
 
 
 @click.command("clean-pyproject")
-@click.argument("directory", metavar="[DIR]", default=".", type=PathName(exists=True, file_okay=False))
+@project_argument("[DIR]", exists=True, file_okay=False)
 @click.option("-d", "--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.option("-f", "--force", is_flag=True, help="Do not ask, and remove the file even if it was changed.")
 def command(directory: Path, *, dry_run: bool, force: bool) -> None:

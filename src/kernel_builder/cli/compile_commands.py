@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from kernel_builder.cli.completing import VARIANT
-from kernel_builder.cli.options import PathName, offline_option, source_option
+from kernel_builder.cli.options import offline_option, project_argument, source_option
 from kernel_builder.cli.session import open_run
 from kernel_builder.workflow.build import BuildRequest
 from kernel_builder.workflow.compile_commands import write_compile_commands
 
 
 @click.command("compile-commands")
-@click.argument("directory", metavar="[DIR]", default=".", type=PathName(exists=True, file_okay=False))
+@project_argument("[DIR]", exists=True, file_okay=False)
 @click.option(
     "--variant",
     type=VARIANT,

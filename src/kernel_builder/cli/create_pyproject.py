@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.options import PathName
+from kernel_builder.cli.options import project_argument
 from kernel_builder.config.reader import load_project
 from kernel_builder.scaffold.pyproject import create_pyproject
 
 
 @click.command("create-pyproject")
-@click.argument("directory", metavar="[DIR]", default=".", type=PathName(exists=True, file_okay=False))
+@project_argument("[DIR]", exists=True, file_okay=False)
 @click.option("-f", "--force", is_flag=True, help="Replace a pyproject.toml that already exists.")
 def command(directory: Path, *, force: bool) -> None:
     """Write a pyproject.toml with which pip and build install the kernel in DIR as a Python package.

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from kernel_builder import __version__
-from kernel_builder.cli.options import PathName, offline_option, platform_option, source_option
+from kernel_builder.cli.options import offline_option, platform_option, project_argument, source_option
 from kernel_builder.cli.session import open_run
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ConfigError, UsageError
@@ -19,7 +19,7 @@ _COLOURS = {Standing.OK: "green", Standing.ABSENT: "yellow", Standing.MISSING: "
 
 
 @click.command()
-@click.argument("directory", metavar="[DIR]", default=".", type=PathName())
+@project_argument("[DIR]")
 @platform_option
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @source_option

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.options import PathName
+from kernel_builder.cli.options import project_argument
 from kernel_builder.errors import UsageError
 
 
 @click.command(name="hash")
-@click.argument("directory", default=".", type=PathName())
+@project_argument()
 def command(directory: Path) -> int:
     """Write the SHA-256 of every file of the variants in DIRECTORY to their metadata.json.
 

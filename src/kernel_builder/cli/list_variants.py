@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.options import PathName, offline_option
+from kernel_builder.cli.options import offline_option, project_argument
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import Project
 from kernel_builder.config.reader import load_project
@@ -24,7 +24,7 @@ RUNNERS = {"x86_64-linux": "ubuntu-latest", "aarch64-linux": "ubuntu-24.04-arm"}
 
 
 @click.command(name="list-variants")
-@click.argument("directory", metavar="[DIR]", default=".", type=PathName())
+@project_argument("[DIR]")
 @click.option(
     "--set",
     "within",

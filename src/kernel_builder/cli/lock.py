@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kernel_builder.cli.completing import VARIANT
-from kernel_builder.cli.options import PathName, offline_option, platform_option, source_option
+from kernel_builder.cli.options import offline_option, platform_option, project_argument, source_option
 from kernel_builder.cli.session import open_run
 from kernel_builder.errors import ExitCode, UsageError
 from kernel_builder.toolchain.lock import LOCK_NAME, write_lock
@@ -17,7 +17,7 @@ from kernel_builder.workflow.lock import Locking, LockRequest, drift, make_lock
 
 
 @click.command(name="lock")
-@click.argument("directory", metavar="[DIR]", default=".", type=PathName(exists=True, file_okay=False))
+@project_argument("[DIR]", exists=True, file_okay=False)
 @click.option(
     "--variant",
     "variants",

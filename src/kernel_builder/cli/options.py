@@ -39,6 +39,34 @@ class PathName(click.Path):
         return super().convert(value, param, ctx)
 
 
+def project_directory(directory: Path | None, *, quiet: bool = False) -> Path:
+    """The directory that a command works on: the one that was named, else this one, else the only project right below.
+
+    This one counts if it has a ``build.toml``, or built variants where commands look for them. A note says which was
+    found below, unless ``quiet``. As the user would write it: not resolved.
+    """
+    if directory is not None:
+        return directory
+    here = Path()
+    below = [] if (here / "build.toml").exists() else sorted(here.glob("*/build.toml"))
+    if len(below) != 1 or any(any(here.glob(f"{place}metadata.json")) for place in ("", "*/", "build/*/", "result/*/")):
+        return here
+    if not quiet:
+        click.echo(f"note: using {below[0].parent.name}, the only kernel project here", err=True)
+    return below[0].parent
+
+
+def project_argument(metavar: str | None = None, **options: bool) -> Callable[[_Command], _Command]:
+    """The argument of commands that work on one directory: the function gets ``directory``, by
+    :func:`project_directory`. ``options`` are those of :class:`PathName`, for a directory that is named.
+    """
+
+    def found(ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> Path:
+        return project_directory(value, quiet=ctx.resilient_parsing)
+
+    return click.argument("directory", metavar=metavar, required=False, type=PathName(**options), callback=found)
+
+
 def together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
     """One decorator that adds ``options``, which help shows in this order."""
 

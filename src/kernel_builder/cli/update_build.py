@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kernel_builder.cli.options import PathName
+from kernel_builder.cli.options import project_argument
 from kernel_builder.config.known import read_license
 from kernel_builder.config.migrate import Update, update, write
 from kernel_builder.config.reader import FILE_NAME, read_file
@@ -16,7 +16,7 @@ from kernel_builder.errors import ExitCode
 
 
 @click.command(name="update-build")
-@click.argument("directory", default=".", type=PathName())
+@project_argument()
 @click.option("--check", is_flag=True, help="Change nothing; exit with 1 if an update is due.")
 @click.option("--diff", is_flag=True, help="Change nothing; show what would change.")
 @click.option("--license", "license_", metavar="ID", help="License to add to a file that has none.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from kernel_builder.cli.completing import RULE
-from kernel_builder.cli.options import PathName, together
+from kernel_builder.cli.options import PathName, project_directory, together
 from kernel_builder.cli.session import environment
 from kernel_builder.errors import ExitCode
 from kernel_builder.signals import ENDING
@@ -93,17 +93,17 @@ upload_options = together(
 
 
 @click.command(short_help="Publish built variants on the Hub.")
-@click.argument("directory", metavar="[DIR]", default=".", type=PathName())
+@click.argument("directory", metavar="[DIR]", required=False, type=PathName())
 @upload_options
 @click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
-def command(directory: Path, *, quiet: bool, **options: Unpack[UploadOptions]) -> int:
+def command(directory: Path | None, *, quiet: bool, **options: Unpack[UploadOptions]) -> int:
     """Publish the variants built in DIR (default: here) on the Hub.
 
     Uploads to the branch v<version> of the repository, creating both if necessary, and puts the card on main as
     README.md. Checks the build first. Skips files that the Hub already has, and keeps published variants that were not
     built here. After an interruption, run the same command again to resume.
     """
-    return run_upload(directory, options, quiet=quiet)
+    return run_upload(project_directory(directory, quiet=quiet), options, quiet=quiet)
 
 
 def run_upload(directory: Path, options: UploadOptions, *, quiet: bool, only: tuple[str, ...] | None = None) -> int:
