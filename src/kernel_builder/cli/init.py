@@ -211,7 +211,7 @@ def _convert(
     names, root, notes = _place(path, repo_id)
     if root == extension.resolve():
         raise UsageError(f"{root} is the extension itself", hint="pass another directory for the kernel project")
-    conversion = convert(extension, names.name, repo_id=names.repo_id, license_id=license_id)
+    conversion = convert(extension, names.name, environment(), repo_id=names.repo_id, license_id=license_id)
     write_project(root, conversion.files, overwrite=overwrite)
     start_repository(root, conversion.files, environment())
     for note in notes:

@@ -10,6 +10,7 @@ import contextlib
 import json
 import posixpath
 import re
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,12 @@ import jinja2
 
 from kernel_builder.config.backends import Backend, Role
 from kernel_builder.config.known import spdx_of
+from kernel_builder.errors import ConfigError, Diagnostic, Level
 from kernel_builder.interface.extension import ExtensionModule, SetupFile, read_setup
 from kernel_builder.interface.native import SUFFIXES, NativeText, closing, literal_at, read_native
 from kernel_builder.interface.pybind import BoundFunction, ModuleBlock, bound_functions, module_blocks
 from kernel_builder.project.tree import native_files
+from kernel_builder.workflow.conformance import examine
 
 _EXTENSION_HEADER = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)[<"]torch/extension\.h[>"]', re.MULTILINE)
 _PYTHON_HEADER = re.compile(
@@ -80,8 +83,11 @@ def name_of_extension(source: Path) -> str:
     return setup.name or setup.extensions[0].name.split(".")[0] or source.resolve().name
 
 
-def convert(source: Path, name: str, *, repo_id: str | None, license_id: str | None) -> Conversion:
-    """Convert the extension in ``source`` to a kernel called ``name``, for ``repo_id``.
+def convert(
+    source: Path, name: str, environ: Mapping[str, str], *, repo_id: str | None, license_id: str | None
+) -> Conversion:
+    """Convert the extension in ``source`` to a kernel called ``name``, for ``repo_id``. Of ``environ``, what
+    :func:`examine` reads counts, which looks for what would stop a build.
 
     Raises :class:`UsageError` where ``source`` has no ``setup.py`` that describes an extension, and ``OSError``.
     """
@@ -118,10 +124,27 @@ def convert(source: Path, name: str, *, repo_id: str | None, license_id: str | N
         ".gitignore": "__pycache__/\n/build/\n/.kernel-builder/\n/compile_commands.json\n",
         **_texts_of(source, ("LICENSE", "LICENSE.txt", "LICENSE.md", "README.md")),
     }
-    told = tuple(dict.fromkeys(decisions))
+    told = tuple(dict.fromkeys([*decisions, *_found_by_checks(files, environ)]))
     schemas = (*(function.schema for function in functions), *_own_schemas(read))
     files[LIST] = _render("CONVERSION.md.j2", schemas=schemas, decisions=told, source=source.resolve().name)
     return Conversion(files=dict(sorted(files.items())), schemas=schemas, decisions=told)
+
+
+def _found_by_checks(files: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[str]:
+    """What ``check-config`` is going to say of a project of these files (POSIX path -> text), with file and line."""
+    with tempfile.TemporaryDirectory(prefix="kernel-builder-") as scratch:
+        root = Path(scratch).resolve()
+        for path, text in files.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text, encoding="utf-8")
+        try:
+            found = examine(root, environ).all_diagnostics
+        except ConfigError as error:
+            found = (Diagnostic(severity=Level.ERROR, message=error.message, hint=error.hint),)
+    for one in found:
+        head, _, hint = one.render().replace(f"{root}/", "").partition("\n")
+        hint = " ".join(hint.split())
+        yield f"{head}. {hint[0].upper()}{hint[1:]}" if hint else head
 
 
 def _license(source: Path, setup: SetupFile) -> str | None:

@@ -90,6 +90,27 @@ def test_the_directory_may_be_named_from_where_one_is(tmp_path: Path, monkeypatc
         assert "not there" not in Path(f"new-{number}/CONVERSION.md").read_text()
 
 
+def test_what_check_config_finds_is_left_to_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = "import math\n\nfrom pkg_resources import get_distribution\n"
+    source = write(tmp_path / "ext", {**FILES, "my_ext/__init__.py": code})
+    native = source / "src/scale.cpp"
+    native.write_text('#include "absent.h"\n' + native.read_text())
+    root = tmp_path / "new"
+    assert run(["init", str(root), "--from-extension", str(source)]) == ExitCode.OK
+    out = capsys.readouterr().out
+    listed = (root / "CONVERSION.md").read_text()
+    assert run(["check-config", str(root)]) == ExitCode.CONFIG
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith(str(root))]
+    assert len(said) >= 2
+    for line in said:
+        place = line.removeprefix(f"{root}/")
+        assert place in listed
+        assert place in out
+    assert "- src/scale.cpp:1: error: KB210: absent.h is neither" in listed
+    assert "/__init__.py:3: error: KB312: from pkg_resources" in listed
+    assert str(tmp_path) not in listed
+
+
 def test_the_extension_itself_stays_as_it_is(tmp_path: Path) -> None:
     source = write(tmp_path / "ext", FILES)
     before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file()}
