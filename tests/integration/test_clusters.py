@@ -23,7 +23,7 @@ import pytest
 from conftest import BUILD_TOML, CPU, Result, Tool
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("clusters")]
 
 SOURCE = """\
 #include "sizes.h"
