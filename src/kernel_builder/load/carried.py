@@ -2,7 +2,8 @@
 
 A variant that was loaded leaves, beside its proof, which code of its Python files ran meanwhile, when it was imported
 and when its ops and layers were called. Another one with the same native code, whose files differ only in functions
-that did not run, have one more or less of which nothing else says the name, or in comments, runs the same code.
+that did not run, have one more or less, or a constant, of which nothing else says the name, or in comments, runs the
+same code.
 Loading it takes seconds, most of which torch takes to be imported; so while somebody edits such functions, the former
 proof is carried over, and it is said that it was. Whatever is published is loaded in any case.
 """
@@ -118,8 +119,9 @@ class _DiffersError(Exception):
 
 
 def _changed_functions(path: str, before: Files, now: Files, ran: Ran) -> Iterator[str]:
-    """The functions of a Python file whose code changed, none of which ran. Raises :class:`_DiffersError` where more
-    changed, or where it does not parse.
+    """The functions of a Python file whose code changed, none of which ran, and constants that nothing reads.
+
+    Raises :class:`_DiffersError` where more changed, or where it does not parse.
     """
     if not path.endswith(".py"):
         raise _DiffersError
@@ -143,23 +145,41 @@ def _changed_functions(path: str, before: Files, now: Files, ran: Ran) -> Iterat
         raise _DiffersError from error
 
 
-def _only_in(tree: ast.Module, other: ast.Module) -> dict[str, ast.FunctionDef]:
-    """The functions at the top of ``tree`` that ``other`` has not and that do nothing but exist when it is imported:
-    what they say of their arguments is constant, or ``other`` says it, too.
+def _only_in(tree: ast.Module, other: ast.Module) -> dict[str, ast.FunctionDef | ast.Assign]:
+    """The functions and constants at the top of ``tree`` that ``other`` has not and that do nothing but exist when it
+    is imported.
     """
     theirs = [node for node in other.body if isinstance(node, ast.FunctionDef)]
-    names = {node.name for node in theirs}
     known = {ast.dump(annotation) for node in theirs for annotation in _annotations(node)}
+    names = {name for node in other.body if (name := _name(node)) is not None}
     return {
-        node.name: node
+        name: node
         for node in tree.body
-        if isinstance(node, ast.FunctionDef)
-        and node.name not in names
-        and not node.decorator_list
+        if isinstance(node, ast.FunctionDef | ast.Assign)
+        and (name := _name(node)) is not None
+        and name not in names
+        and (isinstance(node, ast.Assign) or _only_exists(node, known))
+    }
+
+
+def _name(node: ast.stmt) -> str | None:
+    """The name of a function, or of what a plain constant is assigned to."""
+    if isinstance(node, ast.FunctionDef):
+        return node.name
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and len(node.targets) == 1:
+        target = node.targets[0]
+        return target.id if isinstance(target, ast.Name) else None
+    return None
+
+
+def _only_exists(node: ast.FunctionDef, known: Collection[str]) -> bool:
+    """Whether what a function says of its arguments is constant, or one of the annotations ``known``."""
+    return (
+        not node.decorator_list
         and all(isinstance(one, ast.Constant | None) for one in (*node.args.defaults, *node.args.kw_defaults))
         and all(isinstance(one, ast.Constant) or ast.dump(one) in known for one in _annotations(node))
         and not getattr(node, "type_params", ())
-    }
+    )
 
 
 def _annotations(node: ast.FunctionDef) -> Iterator[ast.expr]:
@@ -172,8 +192,8 @@ def _annotations(node: ast.FunctionDef) -> Iterator[ast.expr]:
 
 
 def _is_apart(having: Files, lacking: Files, name: str) -> bool:
-    """Whether nobody can tell at import if the function ``name`` is there: where it is not, no file says the name, and
-    none asks which names there are, be it the client's.
+    """Whether nobody can tell at import if ``name`` is there: where it is not, no file says it, and none asks which
+    names there are, be it the client's.
     """
     if name.startswith("__") or name in _ASKED_FOR or hasattr(builtins, name):
         return False
@@ -200,7 +220,7 @@ def _is_list(node: ast.stmt) -> bool:
     return named == ["__all__"] and all(isinstance(one, ast.Constant) for one in node.value.elts)
 
 
-def _leave_out(tree: ast.Module, functions: Collection[ast.FunctionDef], *, lists: bool) -> None:
+def _leave_out(tree: ast.Module, functions: Collection[ast.stmt], *, lists: bool) -> None:
     """Take ``functions`` out of ``tree``, and with ``lists`` those of names."""
     tree.body = [node for node in tree.body if node not in functions and not (lists and _is_list(node))]
 

@@ -102,12 +102,16 @@ HOLDS: dict[str, tuple[str, str]] = {
         "VALUE = called()\n\n\ndef unused_too(x, y=1):\n    return unused(x)\n",
     ),
     "a new function further up": ("FACTOR = 2\n", "FACTOR = 2\n\n\ndef unused_too():\n    pass\n"),
+    "a new constant": ("FACTOR = 2\n", "FACTOR = 2\nunused_too = 3\n"),
     "a function less": (SOURCE[SOURCE.index("def unused(") :], ""),
     "another name": ("def unused(", "def unused_too("),
     "a method's body": ("return x / FACTOR", "y = x * 7\n        return y / FACTOR"),
 }
 HOLDS_NOT: dict[str, tuple[str, str]] = {
     "a constant": ("FACTOR = 2", "FACTOR = 3"),
+    "a new constant that something reads": ("FACTOR = 2\n", "FACTOR = 2\nsize = 4\n"),
+    "a new constant that is computed": ("FACTOR = 2\n", "FACTOR = 2\nUNUSED = FACTOR + 1\n"),
+    "a new constant with a meaning of its own": ("FACTOR = 2\n", "FACTOR = 2\n__path__ = None\n"),
     "its type": ("FACTOR = 2", "FACTOR = 2.0"),
     "an import": ("import torch\n", "import torch\nimport os\n"),
     "a default": ("scale=1", "scale=2"),

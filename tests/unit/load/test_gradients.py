@@ -3,6 +3,7 @@
 # ruff: noqa: ARG005 (the arguments are those of the schema)
 
 import itertools
+import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -160,3 +161,26 @@ def test_a_kernel_without_layers(kernel: types.ModuleType) -> None:
     del kernel.layers
     assert gradients.layers_of(kernel) == {}
     assert gradients.layers_of(None) == {}
+
+
+def test_torchs_compiler_is_not_imported_for_it() -> None:
+    """It takes as long as all the rest of torch, and where it is loaded nobody can tell what of a kernel ran."""
+    script = """
+import sys, types
+import torch
+from kernel_builder.load.probe import gradients
+
+library = torch.library.Library("_apart", "DEF")
+library.define("plain(Tensor x) -> Tensor")
+library.impl("plain", lambda x: x * 2, "CPU")
+
+class Layer(torch.nn.Module):
+    def forward(self, x: torch.Tensor):
+        return torch.ops._apart.plain(x)
+
+(found,) = gradients.judge_layer(Layer, "_apart", "cpu")
+assert found["kind"] == gradients.NO_GRADIENT, found
+print([name for name in sys.modules if name.startswith("torch._dynamo")])
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "[]\n"), ended.stderr

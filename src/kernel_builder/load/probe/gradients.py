@@ -153,6 +153,13 @@ class Watched:
         watched = self
 
         class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
+            @classmethod
+            def _should_skip_dynamo(cls) -> bool:
+                """Nothing is compiled here. torch would import its compiler to see to that, which takes as long as all
+                the rest of it, and with which nobody can tell what ran.
+                """
+                return False
+
             def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 results = func(*args, **(kwargs or {}))
                 watched.note(func, flat([*args, *(kwargs or {}).values()]), flat(results))
