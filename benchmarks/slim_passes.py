@@ -24,9 +24,9 @@ from typing import Any
 
 import click
 
+from kernel_builder.actions.headers import Headers
 from kernel_builder.actions.host import MODULE_SOURCE
 from kernel_builder.actions.model import SLIM, Action, ActionKind, Step
-from kernel_builder.actions.slim import Headers
 from kernel_builder.backends.cuda.prove import comparable
 from kernel_builder.binary.relocatable import compare_objects
 from kernel_builder.cli.session import open_run

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from kernel_builder.actions.headers import Headers
 from kernel_builder.actions.places import Places
-from kernel_builder.actions.slim import Headers
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.reader import load_project
 from kernel_builder.frameworks.torch import RULES

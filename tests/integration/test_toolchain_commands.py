@@ -98,7 +98,7 @@ class Setting:
         return self.tool.apart(*arguments, cwd=self.root, env=environment)
 
     def entry(self, name: str) -> Path:
-        (found,) = [path for path in (self.cache / "store").glob(f"{name}-*") if "stubs" not in path.name]
+        (found,) = (self.cache / "store").glob(f"{name}-{'[0-9a-f]' * 16}")
         return found
 
     @property

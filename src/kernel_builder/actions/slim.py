@@ -5,25 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.model import SLIM, Action, Step, Tool, Tree
 from kernel_builder.actions.places import tool_word
 from kernel_builder.binary import relocatable
-
-
-class Headers(StrEnum):
-    """Which of the framework's headers sources are compiled with."""
-
-    SLIM = "slim"
-    """Slim ones, where those of the release were proved."""
-    VERIFY = "verify"
-    """Both, which must make the same code, else the whole headers count; for any release."""
-    FULL = "full"
-    """The whole headers."""
-
 
 # Which Python runs a proof decides nothing.
 PYTHON = Tool(name="python", path=Path(sys.executable), digest="runs the proof")

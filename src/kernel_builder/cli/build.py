@@ -15,7 +15,7 @@ from typing import TypedDict, Unpack
 
 import click
 
-from kernel_builder.actions.slim import Headers
+from kernel_builder.actions.headers import Headers
 from kernel_builder.cli.build_types import BuildTypeOptions, build_type_of, build_type_options
 from kernel_builder.cli.completing import RULE, VARIANT
 from kernel_builder.cli.console import errors_as_json, mebibytes, show_error, width_of_stdout

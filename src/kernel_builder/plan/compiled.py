@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernel_builder.actions.context import Context, Layout
+from kernel_builder.actions.headers import Headers
 from kernel_builder.actions.host import link_action, module_action
 from kernel_builder.actions.model import SLIM, Action, GeneratedFile, Tree
 from kernel_builder.actions.places import Places
 from kernel_builder.actions.precompile import sources_worth_it
-from kernel_builder.actions.slim import Headers
 from kernel_builder.actions.units import CXX, HOST_LANGUAGES, Unit, suffix_of
 from kernel_builder.backends import rules_for
 from kernel_builder.backends.protocol import BackendRules, MakesForAll, UnitActions

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 
 from kernel_builder import __version__
-from kernel_builder.actions.slim import Headers
+from kernel_builder.actions.headers import Headers
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import KernelDependency, Project
 from kernel_builder.config.settings import FILE_NAME

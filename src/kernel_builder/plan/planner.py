@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kernel_builder.actions.headers import Headers
 from kernel_builder.actions.places import Places, literal
-from kernel_builder.actions.slim import Headers
 from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError
 from kernel_builder.frameworks import rules_of

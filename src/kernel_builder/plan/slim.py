@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
-from kernel_builder.actions.slim import Headers
+from kernel_builder.actions.headers import Headers
 from kernel_builder.config.model import FrameworkKind
 from kernel_builder.frameworks.protocol import UMBRELLA, WHOLE, included_names, mentioned_words
 from kernel_builder.project.survey import Marks, Survey

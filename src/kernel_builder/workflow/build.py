@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernel_builder.actions.slim import Headers
+from kernel_builder.actions.headers import Headers
 from kernel_builder.config.backends import Backend
 from kernel_builder.engine.work import claim
 from kernel_builder.project.tree import WORK_DIRECTORY

@@ -14,7 +14,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from kernel_builder.actions.slim import Headers
+from kernel_builder.actions.headers import Headers
 from kernel_builder.cluster.client import Cluster, Parcel, connect
 from kernel_builder.cluster.messages import LacksError, Provisions
 from kernel_builder.cluster.service import Abilities, Service

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kernel_builder.actions.headers import Headers
 from kernel_builder.actions.places import Places
-from kernel_builder.actions.slim import Headers
 from kernel_builder.backends import rules_for
 from kernel_builder.config.backends import Backend, Role
 from kernel_builder.config.intents import idle_variables

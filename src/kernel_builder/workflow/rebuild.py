@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from kernel_builder.actions.slim import Headers
+from kernel_builder.actions.headers import Headers
 from kernel_builder.artifact.built import BuiltVariant, variants_in
 from kernel_builder.artifact.digest import METADATA, SIGNATURE
 from kernel_builder.artifact.tools import tool_differences, without_tools

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from kernel_builder.actions.headers import Headers
 from kernel_builder.actions.model import SLIM
-from kernel_builder.actions.slim import Headers
 from kernel_builder.engine.protocol import ActionResult
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.files import parse_json, write_text

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ProjectMaker
-from kernel_builder.actions.slim import Headers
+from kernel_builder.actions.headers import Headers
 from kernel_builder.config.reader import load_project
 from kernel_builder.frameworks.torch import RULES
 from kernel_builder.plan import compiled, slim
