@@ -191,7 +191,7 @@ def test_the_error_of_a_source_is_told_alike_each_time(debian: CudaDebian) -> No
         with pytest.raises(NetworkError) as caught:
             choose(debian, source)
         messages.add(caught.value.message)
-    assert len(messages) == 1
+    assert len(messages) == 1, "\n\n".join(sorted(messages))
 
 
 def test_without_any_source_of_torch_that_is_said(tmp_path: Path) -> None:
