@@ -146,8 +146,9 @@ class Performer:
 
     def _box(self, action: Action) -> AbstractContextManager[Box | None]:
         """The sandbox that ``action`` runs in, if it does."""
-        inside = self.sandbox is not None and self.sandbox.holds(action)
-        return self.sandbox.box(action) if self.sandbox is not None and inside else contextlib.nullcontext()
+        if self.sandbox is None or not self.sandbox.holds(action):
+            return contextlib.nullcontext()
+        return self.sandbox.box(action)
 
     def _hold(self, action: Action) -> int:
         """Hold what was read against what is declared: 0, or 1 where the log now says what is wrong."""

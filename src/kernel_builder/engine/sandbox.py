@@ -14,11 +14,12 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from kernel_builder.actions.model import Action, ActionKind, Tool
 from kernel_builder.actions.places import Places
-from kernel_builder.bubblewrap import LOADER_SETTINGS, PROGRAM, SYSTEM
+from kernel_builder.bubblewrap import LOADER_SETTINGS, PROGRAM, SYSTEM, shown
 from kernel_builder.errors import MachineError
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.toolchain.c_library import is_of_c_library
@@ -35,6 +36,15 @@ class ActionSandbox:
 
     program: str
     plan: BuildPlan = field(repr=False)
+
+    @cached_property
+    def _makers(self) -> Mapping[str, Sequence[Action]]:
+        """Who makes a file, by its word."""
+        found: dict[str, list[Action]] = {}
+        for action in self.plan.actions:
+            for word in action.makes:
+                found.setdefault(word, []).append(action)
+        return found
 
     def holds(self, action: Action) -> bool:
         """Whether ``action`` runs inside."""
@@ -60,8 +70,8 @@ class ActionSandbox:
         work.mkdir()
         project.mkdir()
         # The store holds what was fetched, by contents: a build cannot tell which part of it others use.
-        shown = dict.fromkeys((places.store / "store", *_trees(action), *_programs(action.tools, places)))
-        for path in (*shown, places.work):
+        visible = dict.fromkeys((places.store / "store", *_trees(action), *_programs(action.tools, places)))
+        for path in (*visible, places.work):
             if path.is_relative_to(places.root):
                 (project / path.relative_to(places.root)).mkdir(parents=True, exist_ok=True)
         for name in {name for tree in action.trees for name in tree.files}:
@@ -76,7 +86,7 @@ class ActionSandbox:
                 _copy(path, project / path.relative_to(places.root))
         words = [self.program, *_nothing_but_the_system(), *_headers(action)]
         words += ["--ro-bind", str(project), str(places.root)]
-        words += [word for path in shown for word in ("--ro-bind-try", str(path), str(path))]
+        words += [word for path in visible for word in ("--ro-bind-try", str(path), str(path))]
         words += ["--bind", str(work), str(places.work)]
         inside = [str(path) for path in inputs if not path.is_relative_to(project) and path.is_relative_to(places.work)]
         words += [word for path in inside for word in ("--ro-bind-try", path, path)]
@@ -85,7 +95,7 @@ class ActionSandbox:
     def _inputs(self, action: Action) -> list[Path]:
         """Files that ``action`` is given, and all that those made who made one of them."""
         places = self.plan.places
-        makers = [one for one in self.plan.actions if not {*one.makes}.isdisjoint(action.takes)]
+        makers = {maker.id: maker for word in action.takes for maker in self._makers.get(word, ())}.values()
         found = [places.path(word, action) for word in action.takes]
         found += [places.path(word, maker) for maker in makers for word in maker.makes]
         own = {places.path(word, action) for word in (*action.makes, *action.scratch)}
@@ -155,13 +165,7 @@ _NAMESPACES = "it needs user namespaces, which the system, or the container, mus
 def _nothing_but_the_system() -> list[str]:
     """A new root with the system's programs, no network, and no other processes."""
     words = ["--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev"]
-    words += ["--tmpfs", "/tmp"]  # noqa: S108
-    for folder in SYSTEM:
-        if os.path.islink(folder):  # noqa: PTH114
-            words += ["--symlink", os.readlink(folder), folder]  # noqa: PTH115
-        elif os.path.isdir(folder):  # noqa: PTH112
-            words += ["--ro-bind", folder, folder]
-    return words + [word for path in LOADER_SETTINGS for word in ("--ro-bind-try", path, path)]
+    return [*words, "--tmpfs", "/tmp", *shown((*SYSTEM, *LOADER_SETTINGS))]  # noqa: S108
 
 
 def _headers(action: Action) -> list[str]:

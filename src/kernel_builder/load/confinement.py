@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
-from kernel_builder.bubblewrap import PROGRAM, SYSTEM
+from kernel_builder.bubblewrap import PROGRAM, SYSTEM, shown
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import UsageError
 from kernel_builder.load.process import run_child, scratch
@@ -109,15 +109,15 @@ class Sandbox:
         """
         if self.program is None:
             return list(argv)
-        shown = {path for path in (*self.visible, *readable) if path.exists()}
-        hidden = {path for path in (*self.hidden, *self._around(readable)) if _is_within_system(path)} - shown
-        mounts = [*((path, ("--ro-bind",)) for path in shown), *((path, ("--tmpfs",)) for path in hidden)]
+        visible = {path for path in (*self.visible, *readable) if path.exists()}
+        hidden = {path for path in (*self.hidden, *self._around(readable)) if _is_within_system(path)} - visible
+        mounts = [*((path, ("--ro-bind",)) for path in visible), *((path, ("--tmpfs",)) for path in hidden)]
         arguments: list[str] = []
         for path, (option,) in sorted(mounts, key=lambda mount: mount[0].parts):  # outer ones first
             arguments += [option, *([str(path)] * (2 if option == "--ro-bind" else 1))]
         return [
             str(self.program), "--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL",
-            *_system(), "--proc", "/proc", "--dev", "/dev", *_devices(), "--tmpfs", "/tmp",  # noqa: S108
+            *shown((*SYSTEM, *_SETTINGS, *_FACTS)), "--proc", "/proc", "--dev", "/dev", *_devices(), "--tmpfs", "/tmp",  # noqa: S108
             *arguments, "--bind", str(home), str(home), "--remount-ro", "/", "--chdir", str(home), "--", *argv,
         ]  # fmt: skip
 
@@ -132,15 +132,6 @@ class Sandbox:
 def _is_within_system(path: Path) -> bool:
     """Whether the system's directories show ``path``, which is not one of them itself."""
     return any(path.is_relative_to(top) and path != Path(top) for top in (*SYSTEM, *_SETTINGS))
-
-
-def _system() -> Iterator[str]:
-    for name in (*SYSTEM, *_SETTINGS, *_FACTS):
-        path = Path(name)
-        if path.is_symlink() and not name.startswith("/etc/"):
-            yield from ("--symlink", str(path.readlink()), name)
-        elif path.exists():
-            yield from ("--ro-bind", name, name)
 
 
 def _devices() -> Iterator[str]:
