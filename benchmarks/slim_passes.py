@@ -106,16 +106,21 @@ def measure(bench: Bench, kinds: Kinds, *, proof_only: bool) -> Iterator[tuple[s
     *bundle, plain, proved, proof, compiler = last.steps
     try:
         bench.run(last, (*bundle, plain))
-        bench.run(last, (proved,))
-        one, other = (bench.path(word) for word in proof.command[3:])
-        found = compare_objects(one, other)
-        yield "host", found.verdict or "same"
-        yield "functions", found.common
+        yield from proof_of_host(bench, last, proved, proof)
         if not proof_only:
             bench.run(last, last.fallback[-1:], "host, all")
             bench.run(last, (compiler,), "host, slim")
     except StepError as error:
         yield "host", f"all headers: {error}"
+
+
+def proof_of_host(bench: Bench, last: Action, proved: Step, proof: Step) -> Iterator[tuple[str, object]]:
+    """Whether host code with slim headers is the same, and how many functions were compared."""
+    bench.run(last, (proved,))
+    one, other = (bench.path(word) for word in proof.command[3:])
+    found = compare_objects(one, other)
+    yield "host", found.verdict or "same"
+    yield "functions", found.common
 
 
 def measure_host(bench: Bench, last: Action, *, proof_only: bool) -> Iterator[tuple[str, object]]:
@@ -125,11 +130,7 @@ def measure_host(bench: Bench, last: Action, *, proof_only: bool) -> Iterator[tu
     if not proof_only:
         bench.run(last, last.fallback, "host, all")
     try:
-        bench.run(last, (proved,))
-        one, other = (bench.path(word) for word in proof.command[3:])
-        found = compare_objects(one, other)
-        yield "host", found.verdict or "same"
-        yield "functions", found.common
+        yield from proof_of_host(bench, last, proved, proof)
         if not proof_only:
             bench.run(last, (compiler,), "host, slim")
     except StepError as error:

@@ -127,24 +127,28 @@ def filled(source: ComponentSource, version: str, into: Path) -> ToolkitSdk:
     return KIND.describe(toolkit, chosen, into, into / "stubs")
 
 
+EXPORTS = {
+    "libamdhip64.so.7": ["hipFree", "hipMalloc"],
+    "libhipblas.so.3": ["hipblas_create"],
+    "libhipblaslt.so.1": ["hipblasLtCreate", "hipblaslt_create"],
+    "libhipfft.so.0": ["hipfft_create"],
+    "libhiprand.so.1": ["hiprand_create"],
+    "libhiprtc.so.7": ["hiprtcCreateProgram"],
+    "libhipsolver.so.1": ["hipsolver_create"],
+    "libhipsparse.so.4": ["hipsparse_create"],
+    "librocblas.so.5": ["rocblas_create"],
+    "librocrand.so.1": ["rocrand_create"],
+    "librocsolver.so.0": ["rocsolver_create"],
+    "librocsparse.so.1": ["rocsparse_create"],
+}
+"""The names that stubs of the made-up ROCm export, by the soname of ROCm 7."""
+
+
 def judge(sdk: ToolkitSdk, entry: Path, root: str) -> None:
     """What every source must come to."""
     assert sdk.known_codes() == ("gfx1100", "gfx90a")
     names = {table.name.removesuffix(".txt"): table.read_text(encoding="ascii").split() for table in sdk.exports}
-    assert names == {
-        "libamdhip64.so.7": ["hipFree", "hipMalloc"],
-        "libhipblas.so.3": ["hipblas_create"],
-        "libhipblaslt.so.1": ["hipblasLtCreate", "hipblaslt_create"],
-        "libhipfft.so.0": ["hipfft_create"],
-        "libhiprand.so.1": ["hiprand_create"],
-        "libhiprtc.so.7": ["hiprtcCreateProgram"],
-        "libhipsolver.so.1": ["hipsolver_create"],
-        "libhipsparse.so.4": ["hipsparse_create"],
-        "librocblas.so.5": ["rocblas_create"],
-        "librocrand.so.1": ["rocrand_create"],
-        "librocsolver.so.0": ["rocsolver_create"],
-        "librocsparse.so.1": ["rocsparse_create"],
-    }
+    assert names == EXPORTS
     assert sdk.unfit is None
     for name, header in HEADERS.items():
         assert any((folder / header).is_file() for folder in sdk.include), name
@@ -392,20 +396,7 @@ def test_debians_packages_are_for_trying_and_only_where_they_are_asked_for(
     assert (sdk.unfit, sdk.known_codes()) == (NOT_A_RELEASE, ("gfx1100", "gfx90a"))
     # The names of another major's library, under the soname of the release that is linked for.
     names = {table.name.removesuffix(".txt"): table.read_text(encoding="ascii").split() for table in sdk.exports}
-    assert names == {
-        "libamdhip64.so.7": ["hipFree", "hipMalloc"],
-        "libhipblas.so.3": ["hipblas_create"],
-        "libhipblaslt.so.1": ["hipblasLtCreate", "hipblaslt_create"],
-        "libhipfft.so.0": ["hipfft_create"],
-        "libhiprand.so.1": ["hiprand_create"],
-        "libhiprtc.so.7": ["hiprtcCreateProgram"],
-        "libhipsolver.so.1": ["hipsolver_create"],
-        "libhipsparse.so.4": ["hipsparse_create"],
-        "librocblas.so.5": ["rocblas_create"],
-        "librocrand.so.1": ["rocrand_create"],
-        "librocsolver.so.0": ["rocsolver_create"],
-        "librocsparse.so.1": ["rocsparse_create"],
-    }
+    assert names == EXPORTS
     command: list[str | Path] = [sdk.compiler, "-c", "a.hip"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert "-no-canonical-prefixes" in said
