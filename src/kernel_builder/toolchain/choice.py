@@ -7,7 +7,6 @@ was tried. Sources are asked for all that is still missing at once, and only whi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -258,10 +257,11 @@ class _Decisions:
             f"\n    {refused}" for refused in self.refused if refused.part == part and refused.source != first
         )
         if first is not None:
-            error = copy(self.failures[first])
-            if reasons:
-                error.message += f"\nno other source has {what}:{reasons}"
-            return error
+            failure = self.failures[first]
+            others = f"\nno other source has {what}:{reasons}" if reasons else ""
+            # A new error, for a source keeps its own and raises it again. Not a copy: a library may have taught `copy`
+            # to share what an error holds, as tblib does.
+            return type(failure)(failure.message + others, hint=failure.hint)
         reasons = f":{reasons}" if reasons else "; the configured sources have no candidates"
         return NoSourceError(
             f"no source has {what} for {system.label} on {machine.value}{reasons}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import os
 import socket
 import threading
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tblib.pickling_support import pickle_exception
 
 from kernel_builder.backends.cuda.archives import CudaArchives
 from kernel_builder.backends.cuda.debian import CudaDebian
@@ -184,7 +186,9 @@ def test_archives_that_nobody_asked_for_leave_it_to_the_next_source(local: Local
     assert all(isinstance(answer, Refused) and answer.unreachable for answer in offered.values())
 
 
-def test_the_error_of_a_source_is_told_alike_each_time(debian: CudaDebian) -> None:
+def test_the_error_of_a_source_is_told_alike_each_time(debian: CudaDebian, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What importing dask.distributed does: copies of an error share what it holds.
+    monkeypatch.setitem(copyreg.dispatch_table, NetworkError, pickle_exception)
     source = archives("http://127.0.0.1:1/redist")
     messages = set()
     for _ in range(2):
