@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import stat
 import time
@@ -24,7 +25,7 @@ from kernel_builder.files import open_to_hash, parse_json, write_text
 YOUNG_NS = 2_000_000_000
 """Within this of the moment of looking, times prove nothing: FAT counts two seconds, old file systems one."""
 
-
+_DAY = 86400.0
 _FORMAT = 1
 """Changes whenever what is kept could be misread."""
 
@@ -39,6 +40,15 @@ def changed_at(shown: list[int]) -> int:
     anything, so it counts only where it is past: some file systems have no other.
     """
     return max(shown[4], shown[3] if shown[3] <= time.time_ns() else 0)
+
+
+def unused_for(used: float) -> float:
+    """For how many seconds something was not used that shows ``used`` as the time when it was (seconds since the
+    epoch). A time that is more than a day ahead was written before the clock was set back and says nothing: infinity,
+    or else it would count as just used until that day.
+    """
+    age = time.time() - used
+    return math.inf if age < -_DAY else max(age, 0.0)
 
 
 def _digest(path: str) -> str:

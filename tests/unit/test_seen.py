@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kernel_builder.seen import YOUNG_NS, Memory, Sighting, environment_digest, look_again
+from kernel_builder.seen import YOUNG_NS, Memory, Sighting, environment_digest, look_again, unused_for
 
 LATER = YOUNG_NS + 1_000_000_000
 
@@ -153,3 +153,12 @@ def test_variables_count_but_for_those_of_a_command_line() -> None:
     assert one == environment_digest({"SECRET": "hidden", "SHLVL": "2", "PATH": "/usr/bin"})
     assert one != environment_digest({"PATH": "/usr/bin", "SECRET": "other"})
     assert "hidden" not in one
+
+
+@pytest.mark.parametrize(
+    ("ahead", "least", "most"),
+    [(-100.0, 100.0, 160.0), (0.0, 0.0, 60.0), (3600.0, 0.0, 0.0), (1e6, float("inf"), float("inf"))],
+)
+def test_a_time_far_ahead_does_not_count_as_just_used(ahead: float, least: float, most: float) -> None:
+    """The clock was set back since. Some machines that share a directory are an hour or a time zone apart."""
+    assert least <= unused_for(time.time() + ahead) <= most

@@ -26,6 +26,7 @@ from typing import Any, BinaryIO, Protocol
 
 from kernel_builder.engine.contents import DIGEST_BYTES, blob_digest, file_digest
 from kernel_builder.files import Sink, parse_json, replacing
+from kernel_builder.seen import unused_for
 
 DEFAULT_LIMIT = 10 << 30
 """Bytes of everything in it."""
@@ -103,7 +104,10 @@ class SharedStore(Protocol):
 
 class ActionCache:
     """The cache below ``root``, of at most ``limit`` bytes, before a ``remote`` one. Safe for concurrent threads and
-    processes. A disk that is full or cannot be written makes it useless and nothing else.
+    processes.
+
+    Where it cannot be written, on a full disk for example, what it has is used and nothing more is kept: ``problem``
+    then says why not. A build needs the room that is left for itself.
     """
 
     def __init__(self, root: Path, *, limit: int = DEFAULT_LIMIT, remote: SharedStore | None = None) -> None:
@@ -111,6 +115,7 @@ class ActionCache:
         self.limit = limit
         self._remote = remote
         self._grew = False
+        self.problem: str | None = None
 
     def find(self, key: str, digest: Callable[[str], str | None]) -> Made | None:
         """What is known under ``key`` for files as they are now; ``digest`` gives that of a file by its word."""
@@ -138,21 +143,34 @@ class ActionCache:
         return None
 
     def keep(self, key: str, made: Mapping[str, Path | bytes], recalled: Made) -> None:
-        """Keep ``made``, contents by word, or files that have them, under ``key``; ``recalled`` says the rest."""
-        with contextlib.suppress(OSError):
-            blobs = {word: self._store(source) for word, source in made.items()}
-            entry = replace(recalled, blobs=blobs)
-            name = _entry(key)
+        """Keep ``made``, contents by word, or files that have them, under ``key``; ``recalled`` says the rest. Nothing
+        is kept once there was a ``problem``.
+        """
+        if self.problem is not None:
+            return
+        try:
+            digests = {word: _digest_of(source) for word, source in made.items()}
+        except OSError:  # something else took it away
+            return
+        entry, name = replace(recalled, blobs=digests), _entry(key)
+        try:
+            for word, source in made.items():
+                self._store(digests[word], source)
             others = [one for one in _candidates(key, self._read(name)) if one.reads != entry.reads]
             listed = [{"key": key, **vars(one)} for one in [entry, *others][:_CANDIDATES]]
             self._write(name, json.dumps(listed, separators=(",", ":")).encode())
-            if self._remote is not None:
-                for one in (*dict.fromkeys(map(_blob, blobs.values())), name):
-                    self._remote.put(one, self.root / one)
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+            return
+        if self._remote is not None:
+            for one in (*dict.fromkeys(map(_blob, digests.values())), name):
+                self._remote.put(one, self.root / one)
 
     def put(self, source: Path | bytes) -> str:
         """Store contents alone; their digest. Raises ``OSError``."""
-        return self._store(source)
+        digest = _digest_of(source)
+        self._store(digest, source)
+        return digest
 
     def has(self, digest: str) -> bool:
         """Whether contents with that digest are here, as far as names tell."""
@@ -179,7 +197,7 @@ class ActionCache:
         files = [*_files(self.root / "blobs"), *_files(self.root / "entries")]
         size = sum(one for _, one, _ in files)
         freed = 0
-        for path, one, _ in sorted(files, key=lambda file: file[2]) if size > limit else ():
+        for path, one, _ in sorted(files, key=lambda file: unused_for(file[2]), reverse=True) if size > limit else ():
             if size - freed <= limit * _LOW_WATER:
                 break
             with contextlib.suppress(OSError):
@@ -262,16 +280,14 @@ class ActionCache:
             file.seek(0)
             return file.read()
 
-    def _store(self, source: Path | bytes) -> str:
-        """Store contents; their digest. Raises ``OSError``."""
-        digest = blob_digest(source) if isinstance(source, bytes) else file_digest(source)
+    def _store(self, digest: str, source: Path | bytes) -> None:
+        """Store contents that have that digest. Raises ``OSError``."""
         path = self.root / _blob(digest)
         size = len(source) if isinstance(source, bytes) else source.stat().st_size
         if path.is_file() and path.stat().st_size == size:
             _touch(path)
         else:
             self._write(_blob(digest), source)
-        return digest
 
     def _write(self, name: str, source: Path | bytes) -> None:
         path = self.root / name
@@ -315,10 +331,15 @@ class _DamagedError(Exception):
     """Contents are not those that their digest says."""
 
 
+def _digest_of(source: Path | bytes) -> str:
+    """The digest of contents. Raises ``OSError``."""
+    return blob_digest(source) if isinstance(source, bytes) else file_digest(source)
+
+
 def _touch(path: Path) -> None:
     """Note that it was used. Who may only read the cache cannot, and needs not."""
     with contextlib.suppress(OSError):
-        if time.time() - path.stat().st_mtime > _TOUCH_SECONDS:
+        if abs(time.time() - path.stat().st_mtime) > _TOUCH_SECONDS:
             os.utime(path)
 
 
@@ -364,5 +385,5 @@ def _files(folder: Path) -> Iterator[tuple[Path, int, float]]:
                 status = path.stat()
                 if not path.name.startswith("."):
                     yield path, status.st_size, status.st_mtime
-                elif time.time() - status.st_mtime > _STALE_SECONDS:
+                elif unused_for(status.st_mtime) > _STALE_SECONDS:
                     path.unlink()

@@ -11,6 +11,7 @@ import json
 import re
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -132,16 +133,23 @@ class Contents:
         self._fresh[path] = found
         return found
 
-    def digest_before(self, path: str, moment: int | None) -> str | None:
+    def digest_before(
+        self, path: str, moment: int | None, now: Callable[[str], int | None] = lambda _: None
+    ) -> str | None:
         """The digest of a file that was as it is now before ``moment`` (nanoseconds since the epoch); ``None`` where it
         is not there or has changed since.
+
+        ``now`` tells the time by the clock that the file at a path is dated with, if that was not set since
+        ``moment``: a file that shows a later time was written before the clock was set back, and not since.
         """
         try:
-            status = Path(path).stat()
+            shown = changed_at(stamp(Path(path).stat()))
         except OSError:
             return None
-        if moment is not None and changed_at(stamp(status)) >= moment:
-            return None
+        if moment is not None and shown >= moment:
+            latest = now(path)
+            if latest is None or shown <= latest + YOUNG_NS:
+                return None
         self.look_again(path)
         return self.digest(path)
 

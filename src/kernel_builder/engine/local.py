@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from kernel_builder.actions.model import Action, ActionKind
+from kernel_builder.engine.cache import ActionCache
 from kernel_builder.engine.elsewhere import HERE, LostError, Station
 from kernel_builder.engine.interrupts import deferred
 from kernel_builder.engine.perform import Done, Performer
@@ -30,7 +31,7 @@ from kernel_builder.engine.schedule import Bounds, Costs, Running, fits, may_pas
 from kernel_builder.engine.timeline import Span, Timeline
 from kernel_builder.engine.work import environment_of, write_generated
 from kernel_builder.errors import BuildError
-from kernel_builder.events import Notice, Output, StepFinished, StepsPlanned, StepStarted, StillRunning
+from kernel_builder.events import Notice, Output, Reporter, StepFinished, StepsPlanned, StepStarted, StillRunning
 from kernel_builder.plan.model import BuildPlan
 
 _LONG_SECONDS = 60.0
@@ -76,8 +77,16 @@ class LocalEngine:
                     records.compact()
                 if options.cache is not None:
                     options.cache.close()
+        _tell_of(options.cache, options.reporter)
         run.act()  # on a signal that came when nothing was left to run
         return run.result()
+
+
+def _tell_of(cache: ActionCache | None, reporter: Reporter) -> None:
+    """Say once that the cache could not be written: nothing else is wrong with the build."""
+    if cache is not None and cache.problem is not None:
+        message = f"{cache.root} cannot be written ({cache.problem}), so the cache did not keep all that was compiled"
+        reporter.emit(Notice(message=message, warning=True, once=True))
 
 
 def _told(error: OSError, work: Path) -> BuildError:

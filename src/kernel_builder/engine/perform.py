@@ -12,7 +12,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kernel_builder.actions.model import Action, ActionKind, Step
@@ -25,6 +25,7 @@ from kernel_builder.engine.records import TIME_OF, Conditions, Record, escaped, 
 from kernel_builder.engine.sandbox import ActionSandbox, Box
 from kernel_builder.files import replacing
 from kernel_builder.plan.model import BuildPlan
+from kernel_builder.seen import YOUNG_NS
 
 _FORMAT = 4
 _LONGEST = 1_000_000
@@ -46,6 +47,24 @@ class Done:
     worker: str = ""
     sent: int = 0
     received: int = 0
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When something began: nanoseconds since the epoch, and of a clock that nobody sets."""
+
+    at: int = field(default_factory=time.time_ns)
+    steady: int = field(default_factory=time.monotonic_ns)
+
+    def now(self, path: str, own: Path) -> int | None:
+        """The time now, if it is what the file system of ``path`` dates files by, and if the clock was not set since
+        this moment; else ``None``. ``own`` is a file that may be touched: servers have clocks of their own.
+        """
+        own.touch()
+        touched, now = own.stat(), time.time_ns()
+        passed = time.monotonic_ns() - self.steady
+        is_one = abs(touched.st_ctime_ns - now) < YOUNG_NS and abs(now - self.at - passed) < YOUNG_NS
+        return now if is_one and touched.st_dev == Path(path).stat().st_dev else None
 
 
 Way = Callable[[Action], Done]
@@ -87,7 +106,7 @@ class Performer:
     def _recalled_or_run(
         self, action: Action, environment: Mapping[str, str], way: Way | None
     ) -> tuple[Done, Record | None]:
-        begun, began = time.monotonic(), time.time_ns()
+        begun, began = time.monotonic(), Moment()
         self._remove(action, action.makes)
         for word in action.makes:
             self.conditions.contents.forget(str(self._path(word, action)))
@@ -314,8 +333,8 @@ class Performer:
         with contextlib.suppress(OSError):
             self.cache.keep(key, self._contents_of(action, self._made(action)), kept)
 
-    def _read_since(self, action: Action, began: int) -> dict[str, str] | None:
-        """Digests of what the action read, which began at that time, by name. ``None`` where a file changed while it
+    def _read_since(self, action: Action, began: Moment) -> dict[str, str] | None:
+        """Digests of what the action read, which began at that moment, by name. ``None`` where a file changed while it
         ran: nobody knows what was read.
         """
         places, contents = self.plan.places, self.conditions.contents
@@ -330,7 +349,8 @@ class Performer:
         # What is in the store never changes; work directories of projects that cannot be written are there, too.
         for path in dict.fromkeys(path for path in read if path.startswith(work) or not path.startswith(store)):
             # What other actions made was there when this one began.
-            digest = contents.digest_before(path, None if path.startswith(work) else began)
+            since = None if path.startswith(work) else began.at
+            digest = contents.digest_before(path, since, lambda name: began.now(name, self._path(action.log)))
             if digest is None:
                 return None
             reads[path] = digest

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from kernel_builder.environments.wanted import Needs
 from kernel_builder.errors import ToolchainError, UsageError
 from kernel_builder.events import Notice, Reporter, Waiting
 from kernel_builder.files import parse_json, write_text
+from kernel_builder.seen import unused_for
 from kernel_builder.store.cache import Store
 from kernel_builder.store.uses import guard, in_use
 
@@ -150,11 +150,11 @@ class Environments:
 
         What running processes use stays, and so does ``keep``.
         """
-        now, chosen = time.time(), []
-        found = sorted(self.listed(), key=lambda entry: entry.last_used)
+        chosen = []
+        found = sorted(self.listed(), key=lambda entry: unused_for(entry.last_used), reverse=True)
         total = sum(entry.size for entry in found)
         for entry in found:
-            if entry.name != keep and (now - entry.last_used > seconds or total > size):
+            if entry.name != keep and (unused_for(entry.last_used) > seconds or total > size):
                 chosen.append(entry)
                 total -= entry.size
         return self._remove(chosen)

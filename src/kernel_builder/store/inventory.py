@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from kernel_builder.errors import IntegrityError
+from kernel_builder.seen import unused_for
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import (
     MANIFEST,
@@ -254,12 +254,11 @@ def _choose(
     entries: Sequence[StoreEntry], *, older_than: float | None, keep_size: int | None, everything: bool
 ) -> list[StoreEntry]:
     """The entries to remove, the least recently used first. What cannot be read is of no use to anybody."""
-    now = time.time()
-    by_age = sorted(entries, key=lambda entry: (entry.last_used, entry.name))
+    by_age = sorted(entries, key=lambda entry: (-unused_for(entry.last_used), entry.name))
     total = sum(entry.size for entry in entries)
     chosen: list[StoreEntry] = []
     for entry in by_age:
-        old = older_than is not None and now - entry.last_used > older_than
+        old = older_than is not None and unused_for(entry.last_used) > older_than
         large = keep_size is not None and total > keep_size
         if everything or old or large or entry.key is None:
             chosen.append(entry)
@@ -269,25 +268,24 @@ def _choose(
 
 def _collect_debris(store: Store, *, dry_run: bool, everything: bool) -> tuple[int, int]:
     """Work directories without owner and beginnings of downloads that nobody went on with: how many, how large."""
-    now = time.time()
     imports = sorted(store.root.glob(f"{IMPORT_PREFIX}*")) if _lock_is_free(store, IMPORT_LOCK) else []
     ownerless = [work for work in store.debris() if _lock_is_free(store, store.owner(work))]
     partial = [
         path
         for path in sorted((store.root / "downloads").glob("*.part"))
-        if everything or now - _time(path) > _PARTIAL_SECONDS
+        if everything or unused_for(_time(path)) > _PARTIAL_SECONDS
     ]
     parts = [
         path
         for path in sorted((store.root / "parts").glob("*"))
-        if everything or now - max(map(_time, path.iterdir()), default=0.0) > _PARTIAL_SECONDS
+        if everything or unused_for(max(map(_time, path.iterdir()), default=0.0)) > _PARTIAL_SECONDS
     ]
     parts = [path for path in parts if _lock_is_free(store, path.name)]
-    partial += [path for path in (store.root / "resolutions").glob(".new-*") if now - _time(path) > 3600]
+    partial += [path for path in (store.root / "resolutions").glob(".new-*") if unused_for(_time(path)) > 3600]
     builds = [
         path
         for path in sorted((store.root / BUILDS).glob("*"))
-        if (everything or now - _last_build(path) > _PARTIAL_SECONDS) and _is_free(path / "lock")
+        if (everything or unused_for(_last_build(path)) > _PARTIAL_SECONDS) and _is_free(path / "lock")
     ]
     freed = sum(_size(path) for path in (*imports, *ownerless, *partial, *parts, *builds))
     if not dry_run:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -215,6 +218,12 @@ def keep(cache: ActionCache, name: str, size: int, used: float) -> None:
         os.utime(path, (used, used))
 
 
+def kept_in(cache: ActionCache) -> set[str]:
+    """Of what :func:`keep` kept, that which can be recalled."""
+    found = {name: cache.find(name * 40, str) for name in "abc"}
+    return {name for name, entry in found.items() if entry is not None and cache.blob(entry.blobs["out"]) is not None}
+
+
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
     cache = ActionCache(tmp_path / "cache", limit=10_000)
     for place, name in enumerate("abc"):
@@ -223,12 +232,28 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
     cache.blob(cache.find("a" * 40, str).blobs["out"])  # type: ignore[union-attr]
     cache.close()
     assert cache.usage().size <= 10_000
-    found = {name: cache.find(name * 40, str) for name in "abc"}
-    kept = {name for name, entry in found.items() if entry is not None and cache.blob(entry.blobs["out"]) is not None}
+    kept = kept_in(cache)
     assert "b" not in kept
     assert "a" in kept
     assert cache.shrink(0) > 0
     assert cache.usage().size == 0
+
+
+def test_what_was_used_before_the_clock_was_set_back_does_not_count_as_just_used(tmp_path: Path) -> None:
+    """Neither what is whole, unless it is used again, nor what writers left that were killed."""
+    cache, ahead = ActionCache(tmp_path / "cache"), time.time() + 1e8
+    for name, used in (("a", ahead + 2), ("b", ahead + 1), ("c", time.time())):
+        keep(cache, name, 4000, used=used)
+    found = cache.find("a" * 40, str)
+    assert found is not None
+    assert cache.blob(found.blobs["out"]) is not None  # and so it is used
+    half = cache.root / "blobs" / "ab" / ".x.1"
+    half.parent.mkdir(exist_ok=True)
+    half.write_text("half")
+    os.utime(half, (ahead, ahead))
+    cache.shrink(12_000)
+    assert kept_in(cache) == {"a", "c"}
+    assert not half.exists()
 
 
 def test_damaged_contents_are_found_and_removed(tmp_path: Path) -> None:
@@ -263,6 +288,50 @@ def test_many_writers_at_once(tmp_path: Path) -> None:
     for entry in listed:
         number, turn = divmod(int(entry["reads"]["f"]), 100)
         assert caches[0].blob(entry["blobs"]["out"]) == f"{number} {turn}".encode()
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from kernel_builder.engine.cache import ActionCache, Made
+
+cache, number = ActionCache(Path(sys.argv[1]), limit=40_000), int(sys.argv[2])
+print("ready", flush=True)
+sys.stdin.readline()
+for turn in range(40):
+    reads = {"f": str(turn % 6)}
+    made = {"same": b"s" * 3000, "own": f"{turn % 6} {number} ".encode() * 500}
+    cache.keep("k" * 40, made, Made(reads=reads, blobs={}, seconds=0, memory=0))
+    found = cache.find("k" * 40, reads.get)
+    if found is not None:
+        for word, digest in found.blobs.items():
+            text = cache.blob(digest)
+            assert text is None or text[:2] == (b"ss" if word == "same" else f"{turn % 6} ".encode()), text
+    if turn % 20 == number:
+        cache.close()
+assert cache.problem is None, cache.problem
+"""
+
+
+def test_many_processes_write_the_same_key_at_once(tmp_path: Path) -> None:
+    """While some of them make room, too: what is found is whole and what was asked for, or is not there."""
+    root = tmp_path / "cache"
+    command = [sys.executable, "-c", WRITER, str(root)]
+    pipe = subprocess.PIPE
+    writers = [subprocess.Popen([*command, str(one)], stdin=pipe, stdout=pipe, text=True) for one in range(4)]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        writer.communicate("\n", timeout=60)
+    assert [writer.returncode for writer in writers] == [0, 0, 0, 0]
+    cache = ActionCache(root)
+    assert cache.remove_damaged() == ()
+    assert [path for path in root.rglob(".*") if path.is_file()] == []
+    cache.keep("k" * 40, {"own": b"last"}, Made(reads={"f": "7"}, blobs={}, seconds=0, memory=0))
+    found = cache.find("k" * 40, {"f": "7"}.get)
+    assert found is not None
+    assert cache.blob(found.blobs["own"]) == b"last"
 
 
 class Shared:

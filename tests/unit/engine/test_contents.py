@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from kernel_builder.engine.contents import Contents, source_digest, text_digest
+from kernel_builder.engine.perform import Moment
+from kernel_builder.seen import YOUNG_NS
 
 
 @pytest.mark.parametrize(
@@ -108,6 +111,33 @@ def test_what_changed_after_a_moment_has_no_digest_before_it(tmp_path: Path) -> 
     assert contents.digest_before(str(file), file.stat().st_mtime_ns) is None
     assert contents.digest_before(str(file), file.stat().st_ctime_ns + 1) == contents.digest(str(file))
     assert contents.digest_before(str(tmp_path / "gone"), None) is None
+
+
+def test_what_was_written_before_the_clock_was_set_back_has_not_changed_since(tmp_path: Path) -> None:
+    """Its time is ahead: until the clock is there again, it would be taken for written while it was compiled, and
+    every build would compile it again.
+    """
+    file, contents = tmp_path / "f", Contents.load(tmp_path / "contents.json")
+    file.write_bytes(b"1")
+    name, written = str(file), file.stat().st_ctime_ns
+    began = written - 10 * YOUNG_NS
+    assert contents.digest_before(name, began, lambda _: began + YOUNG_NS) == contents.digest(name)
+    assert contents.digest_before(name, began, lambda _: written - YOUNG_NS) is None
+    assert contents.digest_before(name, began, lambda _: written + 1) is None
+    assert contents.digest_before(name, began, lambda _: None) is None
+
+
+def test_the_time_of_files_is_told_where_their_clock_is_ours_and_was_not_set(tmp_path: Path) -> None:
+    file, own = tmp_path / "f", tmp_path / "own"
+    file.touch()
+    now = Moment().now(str(file), own)
+    assert now is not None
+    assert abs(now - file.stat().st_ctime_ns) < YOUNG_NS
+    passed = Moment(time.time_ns() - 10**12, time.monotonic_ns() - 10**12)
+    assert passed.now(str(file), own) is not None
+    set_back = Moment(time.time_ns() + 10**12, time.monotonic_ns())
+    assert set_back.now(str(file), own) is None
+    assert Moment().now("/proc/self/stat", own) is None
 
 
 def test_a_file_that_was_not_there_when_it_was_first_looked_at_is_read(tmp_path: Path) -> None:

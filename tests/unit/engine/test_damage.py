@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import resource
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ from kernel_builder.actions.model import Action
 from kernel_builder.engine.cache import ActionCache, Made
 from kernel_builder.engine.records import Records
 from kernel_builder.errors import BuildError
-from kernel_builder.events import Event, Recorder
+from kernel_builder.events import Event, Notice, Recorder
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.store.shared import SharedFolder
 
@@ -35,6 +37,13 @@ def project(root: Path, *actions: Action, text: str = "text\n") -> BuildPlan:
 
 def became(plan: BuildPlan, cache: ActionCache | None = None) -> list[str]:
     return list(statuses(run(plan, cache=cache)).values())
+
+
+def told_of(plan: BuildPlan, cache: ActionCache) -> tuple[set[str], list[str]]:
+    """What became of the actions, and what people are told besides."""
+    recorder = Recorder()
+    result = run(plan, recorder, cache=cache)
+    return set(statuses(result).values()), [one.message for one in recorder.events if isinstance(one, Notice)]
 
 
 WRONG: tuple[object, ...] = ([], "text", {"a": 1}, True)
@@ -266,8 +275,12 @@ def test_a_cache_that_may_only_be_read_is_used(tmp_path: Path) -> None:
         for path in cache.root.rglob("*"):
             os.utime(path, (1000, 1000))  # so that it would be noted that it is used
         subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-        assert became(project(tmp_path / "two", copying()), cache) == ["from the cache"]
-        assert became(project(tmp_path / "three", copying("b")), cache) == ["done"]
+        read_only = ActionCache(cache.root)
+        assert told_of(project(tmp_path / "two", copying()), read_only) == ({"from the cache"}, [])
+        several = project(tmp_path / "three", copying("b"), copying("c"))
+        became_of, (message,) = told_of(several, read_only)
+        assert became_of == {"done"}
+        assert f"{cache.root} cannot be written (Read-only file system)" in message
 
 
 def test_a_full_disk_under_the_cache_stops_nothing(tmp_path: Path) -> None:
@@ -275,9 +288,38 @@ def test_a_full_disk_under_the_cache_stops_nothing(tmp_path: Path) -> None:
         cache = ActionCache(disk / "cache")
         entry = action("a", "head -c 1000000 /dev/zero > a.out")
         for name in ("one", "two"):
-            assert became(project(tmp_path / name, entry), cache) == ["done"]
-        assert cache.remove_damaged() == ()
-        cache.keep("k" * 40, {"x": b"1"}, Made(reads={}, blobs={}, seconds=0, memory=0))
+            cache = ActionCache(cache.root)
+            became_of, (message,) = told_of(project(tmp_path / name, entry), cache)
+            assert became_of == {"done"}
+            assert f"{cache.root} cannot be written (No space left on device)" in message
+            assert cache.remove_damaged() == ()
+            assert halves_in(cache) == []
+        assert cache.find("k" * 40, str) is None
+        ActionCache(cache.root).keep("k" * 40, {"x": b"1"}, Made(reads={}, blobs={}, seconds=0, memory=0))
+        assert cache.find("k" * 40, str) is not None
+
+
+def test_a_file_that_cannot_be_stored_whole_is_not_stored(tmp_path: Path) -> None:
+    """The system ends a write in the middle, as on a full disk."""
+    cache, made = ActionCache(tmp_path / "cache"), Made(reads={}, blobs={}, seconds=0, memory=0)
+    cache.keep("a" * 40, {"x": b"1"}, made)
+    output = tmp_path / "output"
+    output.write_bytes(bytes(3_000_000))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, before[1]))
+    try:
+        cache.keep("b" * 40, {"x": output}, made)
+        cache.keep("c" * 40, {"x": b"2"}, made)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert cache.problem == os.strerror(errno.EFBIG)
+    assert [cache.find(name * 40, str) is not None for name in "abc"] == [True, False, False]
+    assert (cache.remove_damaged(), halves_in(cache)) == ((), [])
+
+
+def halves_in(cache: ActionCache) -> list[Path]:
+    """What is half written in it."""
+    return [path for path in cache.root.rglob(".*") if path.is_file()]
 
 
 @pytest.mark.parametrize("free", [0, 4, 8, 12, 16, 24, 40, 64])

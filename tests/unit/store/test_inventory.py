@@ -215,6 +215,17 @@ def test_cleaning_up_by_size_takes_the_least_recently_used_first(tmp_path: Path)
     assert names(list_entries(store)) == ["a"]
 
 
+def test_what_was_used_before_the_clock_was_set_back_goes_first_until_it_is_used_again(tmp_path: Path) -> None:
+    """Its time is ahead, which would make it the newest for years."""
+    for days, name in ((-400, "ahead"), (-500, "used"), (1, "a")):
+        filled(tmp_path, name, age=days * DAY)
+    store = Store(tmp_path)
+    store.ensure(key("used"), filler())
+    store.close()
+    assert names(collect(store, keep_size=2 * 1010).entries) == ["ahead"]
+    assert names(list_entries(store)) == ["a", "used"]
+
+
 def test_using_an_entry_makes_it_recent(tmp_path: Path) -> None:
     store = filled(tmp_path, "demo", age=40 * DAY)
     store.ensure(key("demo"), filler())
