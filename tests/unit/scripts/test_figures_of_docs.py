@@ -44,6 +44,19 @@ def test_every_stage_and_every_way_to_link_is_drawn(script: ModuleType) -> None:
         ("libstdc++ static; libgcc static", "2.25", False),
     ]
     assert "glibc 2.25, wrong" in script.portability(page)
-    for reader in (script.stages, script.linkings):
+    for reader in (script.stages, script.linkings, script.ratios):
         with pytest.raises(ValueError, match="any more"):
             reader("nothing")
+
+
+def test_a_ratio_below_one_is_drawn_as_faster_and_one_above_as_slower(script: ModuleType) -> None:
+    page = (
+        "| what | ours, s | the other, s | ours over it |\n"
+        "| a `.cu` file, cold | 5.0 (4-6) | nvcc 20.0 (19-21) | 0.25 |\n"
+        "| an edit | 9 | scikit-build-core 3 | 3.00 |\n"
+        "| after itself | 44.8 | cu130 39.0 | 1.15 |\n"
+    )
+    assert script.ratios(page) == [("a .cu file, cold", "nvcc", 0.25), ("an edit", "scikit-build-core", 3.0)]
+    drawn = ET.fromstring(script.speed(page))  # noqa: S314  (ours)
+    faster, slower = (float(bar.get("x", "")) for bar in drawn.iter() if bar.get("height") == "9")
+    assert faster < slower
