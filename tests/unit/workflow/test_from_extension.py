@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -320,3 +323,28 @@ def test_the_license_is_found_where_it_is_said(tmp_path: Path, files: dict[str, 
     source = write(tmp_path / "ext", {"setup.py": setup, "a.cpp": "", **files})
     assert run(["init", str(tmp_path / "new"), "--name", "me/ext", "--from-extension", str(source)]) == ExitCode.OK
     assert tomllib.loads((tmp_path / "new/build.toml").read_text())["general"]["license"] == license_id
+
+
+def test_tests_find_the_variant_of_the_cpu_where_torch_was_built_for_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that, like the real one with such a torch, finds nothing until it is told a backend."""
+    root = tmp_path / "my-ext"
+    assert run(["init", str(root), "--from-extension", str(write(tmp_path / "ext", FILES))]) == ExitCode.OK
+    kernel = ModuleType("_my_ext_cpu_1")
+
+    def get_local_kernel(path: Path, *, backend: str | None = None) -> ModuleType:
+        if backend is None:
+            raise FileNotFoundError(path)
+        return kernel
+
+    client = ModuleType("kernels")
+    client.get_local_kernel = get_local_kernel  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "kernels", client)
+    monkeypatch.setitem(sys.modules, kernel.__name__, kernel)
+    monkeypatch.delitem(sys.modules, "my_ext", raising=False)
+    try:
+        assert runpy.run_path(str(root / "tests" / "conftest.py"))["KERNEL"] is kernel
+        assert sys.modules["my_ext"] is kernel
+    finally:
+        sys.modules.pop("my_ext", None)

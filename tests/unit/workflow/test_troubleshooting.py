@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 import kernel_builder
-from conftest import ProjectMaker
+from conftest import ROOT, ProjectMaker
 from kernel_builder.check.engine import all_rules
 from kernel_builder.cli import run
 from kernel_builder.cli.meanings import exit_codes
 from kernel_builder.errors import ExitCode
 from kernel_builder.workflow.troubleshooting import Topic, topic_of, topics, topics_like
+from pages import anchors
 
 PACKAGE = Path(kernel_builder.__file__).parent
 
@@ -45,6 +46,24 @@ def test_every_piece_is_in_a_message_of_ours(topic: Topic) -> None:
 def test_names_are_unique_also_among_rules() -> None:
     names = [topic.name for topic in topics()] + [rule.slug for rule in all_rules()]
     assert len(set(names)) == len(names)
+
+
+def test_whatever_can_be_explained_has_a_section_that_links_can_name() -> None:
+    """Links end in the code or the name in small letters: they stay when a heading is worded differently."""
+    for page, names in (
+        ("reference/rules.md", [rule.code.lower() for rule in all_rules()]),
+        ("troubleshooting.md", [topic.name for topic in topics()]),
+    ):
+        sections = anchors((ROOT / "docs" / page).read_text(encoding="utf-8"))
+        assert set(names) <= sections, page
+
+
+@pytest.mark.parametrize("what", [rule.code for rule in all_rules()] + [topic.name for topic in topics()])
+def test_every_code_and_name_is_explained(what: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", what]) == ExitCode.OK
+    first, *rest = capfd.readouterr().out.splitlines()
+    assert what in first
+    assert any(line.strip() for line in rest)
 
 
 def test_an_error_names_what_explains_it(make_project: ProjectMaker, capfd: pytest.CaptureFixture[str]) -> None:
