@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from conftest import ProjectMaker, Tool, commit
+from conftest import BUILD_TOML, ProjectMaker, Tool, commit
 from hub import Account, State, serve
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
@@ -126,20 +127,33 @@ def test_another_compiler_is_named_whether_or_not_it_makes_a_difference(
         assert ("section .text" in result.stdout) == (code == 1)
 
 
-def test_a_changed_header_is_named(tool: Tool, project: Path, tmp_path: Path) -> None:
-    """Somebody builds from other sources and says that it is the commit."""
-    commit_built = tmp_path / "claimed"
-    assert tool("build", project, *BUILD).code == 0
-    claimed = json.loads((project / "build" / CPU / "metadata.json").read_text(encoding="utf-8"))
-    (project / "h.h").write_text("#define VALUE 3\n", encoding="utf-8")
-    assert tool("build", project, *BUILD, "--output", commit_built).code == 0
-    folder = commit_built / CPU
-    built = json.loads((folder / "metadata.json").read_text(encoding="utf-8"))
-    built["provenance"], old = claimed["provenance"], built["id"]
-    (folder / "metadata.json").write_text(json.dumps(built), encoding="utf-8")
-    result = tool("rebuild", "--verify", commit_built, "--project", project)
+def test_changed_files_are_named(tool: Tool, make_project: ProjectMaker) -> None:
+    """A tree that git takes for its commit, and that is another."""
+    given = {**FILES, "torch-ext/again/table.json": "1\n", "torch-ext/again/more.py": "X = 1\n", "i.h": "\n"}
+    toml = BUILD_TOML.format(name="again", sources='"a.cpp", "h.h", "i.h"').replace(
+        "[torch]", '[torch]\npyext = ["json"]'
+    )
+    root = make_project("again", given, toml=toml)
+    (root / "a.cpp").write_text(f'#include "i.h"\n{FILES["a.cpp"]}', encoding="utf-8")
+    commit(root)
+    changed = {
+        "h.h": "#define VALUE 3\n",
+        "torch-ext/again/table.json": "2\n",
+        "torch-ext/again/more.py": "X = 2\n",
+        "build.toml": (root / "build.toml").read_text(encoding="utf-8") + 'cxx-flags = ["-O1"]\n',
+    }
+    subprocess.run(["git", "update-index", "--assume-unchanged", *changed, "i.h"], cwd=root, check=True)
+    for name, text in changed.items():
+        (root / name).write_text(text, encoding="utf-8")
+    assert tool("build", root, *BUILD).code == 0
+    result = tool("rebuild", "--verify", root)
     assert result.code == 1, result.stderr
-    assert f"{old}.abi3.so: is not made here" in result.stdout
+    lines = result.stdout.splitlines()
+    for name in changed:
+        assert [line for line in lines if line.startswith(f"  built from another {name}: ")], result.stdout
+    assert not [line for line in lines if "i.h" in line]
+    assert [line for line in lines if line == "  more.py: line 1: 'X = 2', here 'X = 1'"]
+    assert "provenance.sources.files" not in result.stdout
 
 
 def test_the_type_of_a_build_is_that_of_the_build(tool: Tool, project: Path) -> None:

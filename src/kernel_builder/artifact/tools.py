@@ -1,11 +1,15 @@
-"""What metadata tell of the compilers, headers and libraries that made a variant; how that of two builds differs."""
+"""What metadata tell of the sources, compilers, headers and libraries that made a variant; how two builds differ."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from kernel_builder.project.digests import by_path, file_differences
+
 _TOLD = ("tools", "sandbox")
 """The keys of the provenance that say by what a variant was made, and not what it is."""
+HEADERS = "headers-read"
+"""The key of those of a compiler's and the C library's headers that compiles read, each with its digest."""
 _SHORT = 12
 """Digits of a digest that people see."""
 
@@ -18,6 +22,20 @@ def without_tools(metadata: Mapping[str, object]) -> dict[str, object]:
     return {**metadata, "provenance": {key: value for key, value in provenance.items() if key not in _TOLD}}
 
 
+def source_differences(one: Mapping[str, object], other: Mapping[str, object]) -> tuple[str, ...]:
+    """Which files of the project are others in ``other``, a line each for people. Nothing for metadata that do not say
+    what they were built from, or say it in another way.
+    """
+    ours, theirs = (_table(_table(document, "provenance"), "sources") for document in (one, other))
+    if not ours or ours.get("scheme") != theirs.get("scheme") or ours.get("sha256") == theirs.get("sha256"):
+        return ()
+    files = [by_path(record.get("files")) for record in (ours, theirs)]
+    if not all(files):
+        return ("built from other sources; which files they are, builds of older versions do not record",)
+    found = tuple(file_differences("built from", *files))
+    return found or ("built from other sources, whose files have the same names and beginnings of digests",)
+
+
 def tool_differences(one: Mapping[str, object], other: Mapping[str, object]) -> tuple[str, ...]:
     """What made ``one`` and is another thing in ``other``, a line each for people. Nothing for metadata that do not
     say what made them.
@@ -28,9 +46,13 @@ def tool_differences(one: Mapping[str, object], other: Mapping[str, object]) -> 
     return tuple(_lines(ours, theirs))
 
 
+def _table(of: Mapping[str, object], key: str) -> Mapping[str, object]:
+    value = of.get(key)
+    return value if isinstance(value, dict) else {}
+
+
 def _tools(metadata: Mapping[str, object]) -> list[Mapping[str, object]]:
-    provenance = metadata.get("provenance")
-    listed = provenance.get("tools") if isinstance(provenance, dict) else None
+    listed = _table(metadata, "provenance").get("tools")
     return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
 
 
@@ -59,6 +81,9 @@ def _parts(one: Mapping[str, object], other: Mapping[str, object]) -> Iterator[s
         if differing:
             pairs = (f"{name} {str(ours[name])[:_SHORT]}, here {str(theirs[name])[:_SHORT]}" for name in differing)
             yield f"built with another {_shown(one)}: {'; '.join(pairs)}"
+    read, here = by_path(one.get(HEADERS)), by_path(other.get(HEADERS))
+    if read and here:
+        yield from file_differences("built with", read, here)
     if one.get("id") != other.get("id"):
         yield f"built with another {_shown(one)}: {one.get('id')}, here {other.get('id')}"
 

@@ -245,8 +245,10 @@ KEYS: Mapping[str, MetadataKey] = {
         dict,
         "an object",
         "`kernel-builder`: the version that built it; `kernel`: the commit of the sources, and whether"
-        " there were changes beside it; `sources`: a digest of them; `toolchain`: parts whose source the project named;"
-        " `tools`: the compilers, headers and libraries that made it, with versions and digests;"
+        " there were changes beside it; `sources`: a digest of them, and in `files` the beginning of each file's"
+        " SHA-256; `toolchain`: parts whose source the project named;"
+        " `tools`: the compilers, headers and libraries that made it, with versions and digests; in `headers-read`"
+        " those of the compiler's and the C library's headers that were read, each with the beginning of its SHA-256;"
         " `sandbox`: whether what made it ran without a network and with its declared inputs alone;"
         " `headers`: how slim headers were used; `partial`: architectures that were left out;"
         " `build-type`: what it was built for instead of for users.",

@@ -94,7 +94,7 @@ def command(
 def _text(rebuilt: Rebuilt) -> Iterator[str]:
     for one in rebuilt.comparisons:
         yield f"{one.variant}: {_verdict(one)}"
-        yield from (f"  {line}" for line in one.tools)
+        yield from (f"  {line}" for line in (*one.sources, *one.tools))
         for difference in one.differences:
             first, *rest = difference.lines
             yield f"  {difference.path}: {first}"
@@ -121,6 +121,7 @@ def _document(rebuilt: Rebuilt) -> dict[str, object]:
                 "name": one.variant,
                 "same": one.is_same,
                 "files": one.files,
+                "sources": list(one.sources),
                 "tools": list(one.tools),
                 "differences": [{"path": each.path, "how": list(each.lines)} for each in one.differences],
             }

@@ -35,9 +35,14 @@ class Whose(Enum):
     MADE = auto()
     """Of the work directory."""
     INSTALLED = auto()
-    """Of what it is compiled with."""
+    """Of what it is compiled with, in the store or in trees, which an identity names."""
+    SYSTEM = auto()
+    """The compiler's own, or the C library's, of this machine."""
     NOBODY = auto()
     """Nothing in the project, and nothing that the build chose, says that it is read."""
+
+
+_INSTALLED = (Whose.INSTALLED, Whose.SYSTEM)
 
 
 class Declared:
@@ -50,18 +55,18 @@ class Declared:
     def __init__(self, action: Action, places: Places) -> None:
         whole = [places.store]
         whole += [folder for tree in action.trees for folder in (*tree.folders, *([tree.root] if tree.root else []))]
-        whole += [folder for tool in action.tools for folder in tool.headers]
+        own = [folder for tool in action.tools for folder in tool.headers if not folder.is_relative_to(places.store)]
         shared = [folder for tool in action.tools for folder in tool.shared]
         known = any(tool.headers or tool.shared for tool in action.tools)
         self._work, self._project = _prefixes((places.work,)), _prefixes((places.root,))
-        self._whole = _prefixes(whole if known else [*whole, _SYSTEM])
+        self._whole, self._system = _prefixes(whole), _prefixes(own if known else [*own, _SYSTEM])
         self._shared = _prefixes(shared)
 
     def whose(self, path: str) -> Whose:
         """Whose the file at ``path``, which is absolute, is."""
         plain = os.path.normpath(path)
         found = self._of(plain)
-        if found is Whose.INSTALLED:
+        if found in _INSTALLED:
             return found
         # A link in the project may lead out of it, and one out of it into it.
         real = os.path.realpath(path)
@@ -73,6 +78,7 @@ class Declared:
         # The innermost directory counts: the store, and what a kernel is compiled with, may lie in the project.
         for whose, prefixes in (
             (Whose.PROJECT, self._project),
+            (Whose.SYSTEM, self._system),
             (Whose.INSTALLED, self._whole),
             (Whose.MADE, self._work),
         ):
@@ -81,7 +87,7 @@ class Declared:
                 found, longest = whose, length
         for prefix in self._shared:
             if len(prefix) > longest and path.startswith(prefix) and is_of_c_library(path[len(prefix) :]):
-                return Whose.INSTALLED
+                return Whose.SYSTEM
         return found
 
 
@@ -107,7 +113,7 @@ def undeclared(action: Action, places: Places, *, sandboxed: bool = False) -> tu
     all is well.
 
     In a sandbox, whatever is asked for is not there. What is installed is taken out of the list of headers: it is known
-    by the identity of compilers and trees.
+    by the identity of compilers and trees. Which of the compiler's and the C library's headers were read is noted.
     """
     if action.depfile is None:
         return ()
@@ -120,8 +126,9 @@ def undeclared(action: Action, places: Places, *, sandboxed: bool = False) -> tu
     asked = {} if nobodys or sandboxed else search.asked_for(own)
     if nobodys or asked:
         return tuple(_told(search, own, tuple(nobodys), asked))
-    if Whose.INSTALLED in whose.values():
-        keep_in_depfile(depfile, lambda path: whose.get(path) is not Whose.INSTALLED)
+    system = {os.path.normpath(full) for path, full in listed.items() if whose[path] is Whose.SYSTEM}
+    if any(of in _INSTALLED for of in whose.values()):
+        keep_in_depfile(depfile, lambda path: whose.get(path) not in _INSTALLED, sorted(system))
     return ()
 
 

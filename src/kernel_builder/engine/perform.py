@@ -27,7 +27,7 @@ from kernel_builder.files import replacing
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.seen import YOUNG_NS
 
-_FORMAT = 4
+_FORMAT = 5
 _LONGEST = 1_000_000
 """Linux takes about two megabytes of arguments; linkers read more than that from a file."""
 

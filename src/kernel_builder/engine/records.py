@@ -6,6 +6,7 @@ A run appends a line for each action that ends, so that what ended before a run 
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,8 +23,10 @@ from kernel_builder.plan.model import BuildPlan
 from kernel_builder.seen import stamp_of
 
 _FILE = "actions.jsonl"
+_FORMAT = 2  # raise where actions leave something else than they did
 _WORD = re.compile(r"(?:\\+[ \t#]|\S)+")
 _ESCAPED = re.compile(r"(\\*)\\([ \t#])")
+_NOTED = "\n# system headers: "
 _SANDBOX = "in a sandbox"
 TIME_OF = "time of "
 """Before the name of a file that was read: not what is in it, but when that was written. ``__TIMESTAMP__`` says so."""
@@ -105,12 +108,23 @@ def headers(depfile: Path) -> tuple[str, ...]:
     Make's syntax: words are separated by blanks and continued lines; a backslash keeps a blank or ``#``, and those
     before it are written twice, as a dollar sign is.
     """
+    _, _, listed = _parts_of(depfile)[0].replace("\\\n", " ").partition(": ")
+    return tuple(map(_unescaped, _WORD.findall(listed)))
+
+
+def system_headers(depfile: Path) -> tuple[str, ...]:
+    """The headers of the compiler and the C library that :func:`keep_in_depfile` noted; none without a depfile."""
+    return tuple(map(_unescaped, _WORD.findall(_parts_of(depfile)[1])))
+
+
+def _parts_of(depfile: Path) -> tuple[str, str]:
+    """What a depfile says to make, and the comment behind it."""
     try:
         text = depfile.read_text(encoding="utf-8", errors="surrogateescape")
     except FileNotFoundError:
-        return ()
-    _, _, listed = text.replace("\\\n", " ").partition(": ")
-    return tuple(map(_unescaped, _WORD.findall(listed)))
+        return "", ""
+    rule, _, noted = text.partition(_NOTED)
+    return rule, noted
 
 
 def _unescaped(word: str) -> str:
@@ -118,15 +132,17 @@ def _unescaped(word: str) -> str:
     return plain.replace("\\:", ":").replace("$$", "$")
 
 
-def keep_in_depfile(depfile: Path, wanted: Callable[[str], bool]) -> None:
-    """Take the files that are not ``wanted`` out of a depfile. Raises ``OSError``."""
+def keep_in_depfile(depfile: Path, wanted: Callable[[str], bool], noted: Iterable[str] = ()) -> None:
+    """Take the files that are not ``wanted`` out of a depfile, and note others behind it. Raises ``OSError``."""
     text = depfile.read_text(encoding="utf-8", errors="surrogateescape")
     target, colon, listed = text.replace("\\\n", " ").partition(": ")
     if not colon:
         return
     kept = [word for word in _WORD.findall(listed) if wanted(_unescaped(word))]
     lines = " \\\n ".join(kept)
-    depfile.write_text(f"{target}: {lines}\n", encoding="utf-8", errors="surrogateescape")
+    names = [escaped(os.fsencode(path)).decode("utf-8", "surrogateescape") for path in noted]
+    behind = f"{_NOTED}{' '.join(names)}\n" if names else "\n"
+    depfile.write_text(f"{target}: {lines}{behind}", encoding="utf-8", errors="surrogateescape")
 
 
 def needs_of(actions: Sequence[Action]) -> dict[str, set[str]]:
@@ -163,6 +179,7 @@ class Conditions:
         """A digest over what ``action`` is: its commands, and the identity of what it runs and reads."""
         places = self.plan.places
         facts = [
+            _FORMAT,
             [list(step.command) for step in (*action.steps, *action.fallback)],
             action.identity,
             [str(tool.path) for tool in action.tools],

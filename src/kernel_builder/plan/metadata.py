@@ -13,6 +13,7 @@ from kernel_builder.actions.headers import Headers
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import KernelDependency, Project
 from kernel_builder.config.settings import FILE_NAME
+from kernel_builder.project.digests import by_folder
 from kernel_builder.project.identity import Identity
 from kernel_builder.project.inputs import source_record
 from kernel_builder.toolchain.model import Toolchain
@@ -38,16 +39,19 @@ def provenance(
 ) -> dict[str, object]:
     """Who built it and from which commit; without a commit there is no ``kernel`` entry (contract 4.3).
 
-    ``sources`` tell whether a build is one of the sources beside it. What it was compiled with comes from the builder's
-    own sources, but for the parts of ``toolchain`` whose source the project named; ``tools`` says what it is. ``slim``
-    is that of :func:`describe`. ``partial`` is there where the architectures ``left_out`` are not, ``trial`` where what
-    ``toolchain`` compiles must not be published, ``framework-headers`` where these were made of those of another build,
-    ``build-type`` where ``build_type`` is no release. Readers pass over keys that they do not know (contract 4.1).
+    ``sources`` tell whether a build is one of the sources beside it, and which file is another. What it was compiled
+    with comes from the builder's own sources, but for the parts of ``toolchain`` whose source the project named;
+    ``tools`` says what it is. ``slim`` is that of :func:`describe`. ``partial`` is there where the architectures
+    ``left_out`` are not, ``trial`` where what ``toolchain`` compiles must not be published, ``framework-headers`` where
+    these were made of those of another build, ``build-type`` where ``build_type`` is no release. Readers pass over keys
+    that they do not know (contract 4.1).
     """
     document: dict[str, object] = {"kernel-builder": {"version": __version__}}
     if identity.commit is not None:
         document["kernel"] = {"commit": identity.commit, "dirty": identity.dirty}
-    document["sources"] = source_record(identity.sources)
+    document["sources"] = source_record(identity.sources) | (
+        {"files": by_folder(identity.files)} if identity.files else {}
+    )
     if toolchain is not None and toolchain.by_project:
         document["toolchain"] = [{**asdict(part), "named-by": FILE_NAME} for part in toolchain.by_project]
     if toolchain is not None:

@@ -34,8 +34,9 @@ class Identity:
     """``unique`` is the last part of every ops id of this tree.
 
     ``commit`` is the full commit, ``None`` without one; ``dirty`` whether the tree differs from it; ``reason`` says
-    for people why the name is not simply the commit's. ``sources`` is the digest of all that a build reads. ``tracked``
-    are the files of the tree that git has. ``lasts``: while nothing changes, the name is the same.
+    for people why the name is not simply the commit's. ``sources`` is the digest of all that a build reads, ``files``
+    are those of each file. ``tracked`` are the files of the tree that git has. ``lasts``: while nothing changes, the
+    name is the same.
     """
 
     unique: str
@@ -43,6 +44,7 @@ class Identity:
     dirty: bool
     reason: str | None = None
     sources: str = ""
+    files: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     tracked: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     lasts: bool = True
 
@@ -144,7 +146,7 @@ def identify(project: Project, inputs: BuildInputs, *, environ: Mapping[str, str
     ``mark`` is added to the name of builds that can be loaded beside a variant of the same tree, which must not share
     its namespace. Never fails for want of git: then the name is made of the content alone.
     """
-    identity = _identify(project, inputs, environ)
+    identity = replace(_identify(project, inputs, environ), files=inputs.entries)
     return replace(identity, unique=f"{identity.unique}_{mark}") if mark else identity
 
 

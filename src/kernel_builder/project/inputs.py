@@ -85,11 +85,15 @@ class BuildInputs:
         return tuple(sorted({self.behind.get(path, path) for path in self.all}))
 
     @property
+    def entries(self) -> dict[str, str]:
+        """The digests of all files by path, and then where links lead: ``-> other``."""
+        return {path: self.contents[path] for path in self.all} | {path: f"-> {to}" for path, to in self.links}
+
+    @property
     def digest(self) -> str:
         """Hex SHA-256 over the names and contents of all files, and the links: the same wherever the project is."""
         digest = hashlib.sha256(f"{SCHEME}\n".encode())
-        entries = [(path, self.contents[path]) for path in self.all] + [(path, f"-> {to}") for path, to in self.links]
-        for path, content in entries:
+        for path, content in self.entries.items():
             name = os.fsencode(path)
             digest.update(f"{len(name)} ".encode() + name + b" " + os.fsencode(content) + b"\n")
         return digest.hexdigest()

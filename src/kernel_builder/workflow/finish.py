@@ -30,6 +30,7 @@ from kernel_builder.load.proofs import Proofs
 from kernel_builder.plan.model import VariantPlan
 from kernel_builder.variants.matrix import stable_target
 from kernel_builder.workflow.conformance import Conformance
+from kernel_builder.workflow.evidence import with_headers_read
 from kernel_builder.workflow.outcome import VariantOutcome, VariantStatus
 from kernel_builder.workflow.prepare import Prepared
 from kernel_builder.workflow.slim import with_headers_told
@@ -70,6 +71,7 @@ class Finisher:
             )
         if self.sandboxed and variant.actions:
             variant = _with_sandbox_told(variant)
+        variant = with_headers_read(variant, self.prepared.plan.places)
         variant = with_headers_told(variant, results, self.prepared.plan.places.work, self.reporter)
         if variant.library is not None:
             _remove_earlier_libraries(self.prepared.plan.places.path(variant.library))

@@ -11,12 +11,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_builder.artifact.built import BuiltVariant, variants_in
+from kernel_builder.artifact.built import CARD, BuiltVariant, variants_in
 from kernel_builder.artifact.digest import METADATA
-from kernel_builder.artifact.tools import tool_differences, without_tools
+from kernel_builder.artifact.tools import source_differences, tool_differences, without_tools
 from kernel_builder.artifact.variant import copied, publish, recover
+from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.errors import BuildError, UsageError
-from kernel_builder.hub.local import find_source, places_in
+from kernel_builder.events import Notice, Recorder
+from kernel_builder.files import replacing
+from kernel_builder.hub.local import UploadSource, find_source, places_in
+from kernel_builder.workflow.installing import fill_card
 
 _SHOWN = 3
 """How many variants are named for one value that the others do not have."""
@@ -48,6 +52,7 @@ def merge(directories: Sequence[Path], output: Path) -> Merged:
     here = variants_in(output)
     given: list[BuiltVariant] = []
     notes: list[str] = []
+    sources: list[UploadSource] = []
     for directory in directories:
         source = find_source(directory)
         if source.folder.resolve() == output.resolve():
@@ -55,9 +60,10 @@ def merge(directories: Sequence[Path], output: Path) -> Merged:
                 f"{directory} is the output",
                 hint="name where the others are, and what they are put into: kernel-builder merge DIR --output OTHER",
             )
+        sources.append(source)
         given += source.variants
         notes += source.notes
-    files = {variant.path: places_in(variant) for variant in given}
+    files = _files_of(given)
     _refuse_other_trees(here, given)
     chosen = _one_of_each((*here, *given), files)
     taken = [variant for variant in chosen if variant.path in files]
@@ -66,6 +72,7 @@ def merge(directories: Sequence[Path], output: Path) -> Merged:
         # All of them are copied before the first one gets its place: a full disk leaves the output as it was.
         stages = [(stack.enter_context(copied(one.name, files[one.path], output)), one.name) for one in taken]
         changed = {name for stage, name in stages if publish(stage, output, name)}
+    notes += _card(sources, output)
     names = sorted({variant.name for variant in given})
     return Merged(
         output=output,
@@ -73,6 +80,44 @@ def merge(directories: Sequence[Path], output: Path) -> Merged:
         present=tuple(name for name in names if name not in changed),
         notes=(*notes, *_builders(chosen)),
     )
+
+
+def _files_of(given: Sequence[BuiltVariant]) -> dict[Path, Mapping[str, Path]]:
+    """The files of each variant, by where it lies, held against its digest. Raises :class:`BuildError` that names all
+    variants which are not as they were built.
+    """
+    files: dict[Path, Mapping[str, Path]] = {}
+    problems: list[str] = []
+    for variant in given:
+        try:
+            files[variant.path] = places_in(variant)
+        except BuildError as error:
+            problems.append(error.message)
+    if problems:
+        raise BuildError("\n".join(problems), hint="take what its job built as it is, or build it again")
+    return files
+
+
+def _card(sources: Sequence[UploadSource], output: Path) -> list[str]:
+    """Have the card beside the variants tell of all of them; what people must know of it. Each job's card tells of its
+    own variants alone.
+    """
+    projects = [place for place in (output.resolve().parent, *(one.directory for one in sources)) if _has_card(place)]
+    if projects:
+        recorder = Recorder()
+        fill_card(load_project(projects[0])[0], output, recorder)
+        return [event.message for event in recorder.events if isinstance(event, Notice)]
+    cards = {file.read_bytes(): file for one in sources for file in (one.folder / CARD,) if file.is_file()}
+    if len(cards) == 1 and not (output / CARD).exists():
+        with replacing(output / CARD) as file:
+            file.write(next(iter(cards)))
+    elif cards.keys() - ({(output / CARD).read_bytes()} if (output / CARD).is_file() else set()):
+        return [f"{CARD} differs between the jobs and is left out: 'kernel-builder upload' in the project fills it in"]
+    return []
+
+
+def _has_card(place: Path) -> bool:
+    return (place / FILE_NAME).is_file() and (place / CARD).is_file()
 
 
 def _sources(variant: BuiltVariant) -> str | None:
@@ -104,12 +149,24 @@ def _refuse_other_trees(here: Sequence[BuiltVariant], given: Sequence[BuiltVaria
                 by_value.setdefault(str(read(variant)), []).append(variant)
         if len(by_value) > 1:
             problems += [f"{what} {value.removeprefix(f'{what} ')}: {_listed(of)}" for value, of in by_value.items()]
+    problems += _files_that_differ(variants)
     if problems:
         raise BuildError(
             "these variants are not of one tree:\n  " + "\n  ".join(problems),
             hint="build all of them from one commit"
             + (", or put them elsewhere: kernel-builder merge --output DIR" if here else ""),
         )
+
+
+def _files_that_differ(variants: Sequence[BuiltVariant]) -> list[str]:
+    """Which files two variants were built from that are not the same: the first one, and the first that is of another
+    tree.
+    """
+    for other in variants[1:]:
+        lines = source_differences(variants[0].metadata, other.metadata)
+        if lines:
+            return [f"{variants[0].path} against {other.path}:", *(f"  {line}" for line in lines)]
+    return []
 
 
 def _listed(variants: Sequence[BuiltVariant]) -> str:

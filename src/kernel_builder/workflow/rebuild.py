@@ -18,7 +18,7 @@ from pathlib import Path
 from kernel_builder.actions.headers import Headers
 from kernel_builder.artifact.built import BuiltVariant, variants_in
 from kernel_builder.artifact.digest import METADATA, SIGNATURE
-from kernel_builder.artifact.tools import tool_differences, without_tools
+from kernel_builder.artifact.tools import source_differences, tool_differences, without_tools
 from kernel_builder.binary.compare import differences
 from kernel_builder.binary.elf import mapped
 from kernel_builder.config.reader import FILE_NAME
@@ -67,12 +67,14 @@ class FileDifference:
 class RebuiltVariant:
     """One variant, and what differs in what was built again: nothing, if it is the same.
 
-    ``tools`` says what of its compilers, headers and libraries is another here, which may or may not be why.
+    ``sources`` says which files of the project were others, if the variant is not what its commit says, and ``tools``
+    what of its compilers, headers and libraries is another here. Either may or may not be why.
     """
 
     variant: str
     files: int
     differences: tuple[FileDifference, ...] = field(default=())
+    sources: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
 
     @property
@@ -258,6 +260,7 @@ def _compared(name: str, ours: Mapping[str, Path], theirs: Mapping[str, Path]) -
         variant=name,
         files=len(ours.keys() - {SIGNATURE}),
         differences=tuple(one for one in found if one.lines),
+        sources=source_differences(before, after),
         tools=tool_differences(before, after),
     )
 
@@ -274,11 +277,22 @@ def _lines(one: Path | None, other: Path | None) -> Iterator[str]:
         yield "is not made here"
     elif one.name == METADATA:
         # What made a build is told by itself: another compiler may well make the same.
-        ours, theirs = (json.dumps(without_tools(_document(path)), indent=2).encode() for path in (one, other))
+        ours, theirs = (json.dumps(_what_it_is(_document(path)), indent=2).encode() for path in (one, other))
         yield from differences(ours, theirs)
     else:
         with mapped(one) as before, mapped(other) as after:
             yield from differences(before, after)
+
+
+def _what_it_is(metadata: Mapping[str, object]) -> dict[str, object]:
+    """``metadata`` without what made the variant, and without the single files that it was made of."""
+    document = without_tools(metadata)
+    provenance = document.get("provenance")
+    sources = provenance.get("sources") if isinstance(provenance, dict) else None
+    if not isinstance(provenance, dict) or not isinstance(sources, dict):
+        return document
+    told = {key: value for key, value in sources.items() if key != "files"}
+    return {**document, "provenance": {**provenance, "sources": told}}
 
 
 def _notes(tree: Path, ways: Iterable[_Way]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from engine_actions import action, plan_of, run
 from kernel_builder.actions.model import COMPILER_ENVIRONMENT, Action, Step, Tool, Tree
 from kernel_builder.engine.cache import ActionCache
 from kernel_builder.engine.protocol import ActionResult, ActionStatus
-from kernel_builder.engine.records import headers
+from kernel_builder.engine.records import headers, system_headers
 from kernel_builder.toolchain.c_library import is_of_c_library
 from kernel_builder.toolchain.host import header_folders
 from kernel_builder.toolchain.model import Family
@@ -129,7 +129,11 @@ def test_what_is_declared_is_read_and_what_is_installed_goes_from_the_list(tmp_p
     result = compiled(tmp_path, files, f"-I{tmp_path}/torch")
     assert result.status is ActionStatus.DONE, result.output
     project = tmp_path / "project"
-    assert headers(project / ".kernel-builder/a.d") == (f"{project}/src/a.cpp", f"{project}/include/p.h")
+    depfile = project / ".kernel-builder/a.d"
+    assert headers(depfile) == (f"{project}/src/a.cpp", f"{project}/include/p.h")
+    noted = system_headers(depfile)
+    assert {"vector", "stdio.h", "stat.h", "if.h"} <= {Path(path).name for path in noted}
+    assert not [path for path in noted if not path.startswith("/usr/") or "/../" in path]
 
 
 def test_variables_bring_no_header(tmp_path: Path) -> None:

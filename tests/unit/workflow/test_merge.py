@@ -10,7 +10,7 @@ import pytest
 
 from kernel_builder.errors import BuildError, KernelBuilderError, UsageError
 from kernel_builder.workflow.merge import merge
-from kernel_trees import variant
+from kernel_trees import source, variant
 
 CPU, CUDA = "torch213-cxx11-cpu-x86_64-linux", "torch213-cxx11-cu130-x86_64-linux"
 OTHER = "0" * 40
@@ -23,13 +23,15 @@ def built_by(job: Path, name: str, /, **changes: Any) -> Path:
     return job
 
 
-def provenance(commit: str | None = OTHER, sources: str | None = None, *, dirty: bool = False) -> dict[str, Any]:
+def provenance(
+    commit: str | None = OTHER, sources: str | None = None, *, dirty: bool = False, **more: object
+) -> dict[str, Any]:
     """A record of that name."""
     document: dict[str, Any] = {"kernel-builder": {"version": "1.0"}}
     if commit is not None:
         document["kernel"] = {"commit": commit, "dirty": dirty}
     if sources is not None:
-        document["sources"] = {"scheme": "s", "sha256": sources}
+        document["sources"] = {"scheme": "s", "sha256": sources, **more}
     return document
 
 
@@ -154,3 +156,46 @@ def test_what_made_a_variant_may_differ_where_the_variant_does_not(tmp_path: Pat
         merge([jobs[0], jobs[2]], tmp_path / "other")
     assert "    built with g++ 12.2.0, here 13.1.0" in caught.value.message
     assert not (tmp_path / "other" / CPU).exists()
+
+
+def test_the_files_that_two_trees_differ_in_are_named(tmp_path: Path) -> None:
+    a, b = "a" * 64, "b" * 64
+    trees = [provenance(sources=digest, files={"src": f"same.h {a[:12]}, scale.h {digest[:12]}"}) for digest in (a, b)]
+    jobs = [built_by(tmp_path / name, CPU, provenance=tree) for name, tree in zip("xy", trees, strict=True)]
+    with pytest.raises(BuildError) as caught:
+        merge(jobs, tmp_path / "out")
+    assert f"built from another src/scale.h: {a[:12]}, here {b[:12]}" in caught.value.message
+    assert "same.h" not in caught.value.message
+
+
+def test_all_variants_that_are_not_as_they_were_built_are_named(tmp_path: Path) -> None:
+    """One was changed, of one a file is missing, one has no metadata."""
+    jobs = [built_by(tmp_path / name, CPU) for name in ("changed", "half", "bare")]
+    (jobs[0] / "build" / CPU / "_ops.py").write_text("import os\n", encoding="utf-8")
+    (jobs[1] / "build" / CPU / "_ops.py").unlink()
+    with pytest.raises(BuildError, match=r"(?s)_ops\.py was changed.*_ops\.py is missing"):
+        merge(jobs[:2], tmp_path / "out")
+    (jobs[2] / "build" / CPU / "metadata.json").unlink()
+    variant(jobs[2] / "build", CUDA, backend={"type": "cuda", "archs": ["9.0"]})
+    with pytest.raises(BuildError, match=r"is incomplete: it has no metadata\.json"):
+        merge(jobs[2:], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_card_tells_of_all_variants_or_is_left_out(tmp_path: Path) -> None:
+    jobs = [built_by(tmp_path / "a", CPU), built_by(tmp_path / "b", CUDA)]
+    for job, text in zip(jobs, ("cpu alone", "cuda alone"), strict=True):
+        (job / "build" / "CARD.md").write_text(text, encoding="utf-8")
+    merged = merge(jobs, tmp_path / "out")
+    assert not (tmp_path / "out" / "CARD.md").exists()
+    assert ["CARD.md differs between the jobs" in note for note in merged.notes] == [True]
+    merge(jobs[:1], tmp_path / "one")
+    assert (tmp_path / "one" / "CARD.md").read_text(encoding="utf-8") == "cpu alone"
+    project = source(
+        tmp_path / "project", {}, backends='"cpu", "cuda"', general='[general.hub]\nrepo-id = "me/my-kernel"'
+    )
+    (project / "CARD.md").write_text("# A card\n", encoding="utf-8")
+    assert merge(jobs, project / "build").notes == ()
+    card = (project / "build" / "CARD.md").read_text(encoding="utf-8")
+    assert CPU in card
+    assert CUDA in card
