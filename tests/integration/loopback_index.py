@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import quote, unquote
 
 from kernel_builder.store.settings import IndexSettings
 
@@ -115,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         if parts[0] == "simple":
             self._page(parts[1])
         else:
-            self._file(parts[-1])
+            self._file(unquote(parts[-1]))
 
     def _answer(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(status)
@@ -140,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, b"no such project")
             return
         if index.html:
-            links = "".join(f'<a href="/files/{name}">{name}</a>\n' for name in files)
+            links = "".join(f'<a href="/files/{quote(name)}">{name}</a>\n' for name in files)
             self._answer(200, f"<!DOCTYPE html><body>{links}</body>".encode(), {"Content-Type": "text/html"})
             return
         listing = [

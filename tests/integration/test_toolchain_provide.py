@@ -364,7 +364,7 @@ def test_a_cuda_version_whose_wheels_hold_no_compiler_is_refused_with_the_reason
     server: LoopbackIndex, tmp_path: Path, host: HostCompiler
 ) -> None:
     request = ToolchainRequest(release="2.13", machine=Machine.X86_64, toolkit=cuda("12.4"))
-    with pytest.raises(ToolchainError, match=r"the nvcc of CUDA 12\.4") as caught:
+    with pytest.raises(ToolchainError, match=r"no source has CUDA 12\.4") as caught:
         tools(server, tmp_path, host).toolchains.resolve(request)
     assert "the wheels of CUDA 12 contain only ptxas" in caught.value.message
     with pytest.raises(ToolchainError, match=r"CUDA 10\.2 is not known") as caught:

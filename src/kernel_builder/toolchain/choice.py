@@ -1,30 +1,24 @@
-"""Which source each part of a toolchain comes from: the first, in the user's order, that has it.
+"""What choosing the sources of a toolchain's parts is about: what is wanted, who may have it, and what was decided.
 
-A candidate that is not taken keeps its reason, so that an error, and ``toolchain explain``, can name everything that
-was tried. Sources are asked for all that is still missing at once, and only while something is.
+:mod:`~kernel_builder.toolchain.deciding` decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from packaging.version import Version
 
 from kernel_builder.config.backends import HOST, Backend
 from kernel_builder.config.model import FrameworkKind
-from kernel_builder.errors import NetworkError, ToolchainError
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.progress import Progress
 from kernel_builder.toolchain.model import Toolkit
 from kernel_builder.toolchain.recipe import Component
-from kernel_builder.toolchain.settings import LOCAL
 from kernel_builder.variants.names import Abi, Machine, System
-
-_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,124 +213,6 @@ class Chain:
     unreachable: tuple[str, ...] = ()
 
 
-class NoSourceError(ToolchainError):
-    """No source has ``part``. ``silent`` are sources that nobody asked for and that cannot be reached."""
-
-    def __init__(self, message: str, *, part: str, silent: Sequence[str] = (), hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.part = part
-        self.silent = tuple(silent)
-
-
-class _Decisions:
-    """Collects, and turns network failures into reasons."""
-
-    def __init__(self) -> None:
-        self.taken: dict[str, Taken] = {}
-        self.refused: list[Refused] = []
-        self.failures: dict[str, NetworkError] = {}
-
-    def ask(self, part: str, source: str, question: Callable[[], _Answer]) -> _Answer | None:
-        if source in self.failures:
-            return None
-        try:
-            return question()
-        except NetworkError as error:
-            self.failures[source] = error
-            self.refused.append(Refused(part=part, source=source, candidate=part, reason=error.message))
-            return None
-
-    def fail(
-        self, part: str, what: str, machine: Machine, hint: str, system: System = System.LINUX
-    ) -> ToolchainError | NetworkError:
-        """The error for a part that nobody has; a network error when somebody who may have it did not answer. Both
-        have all reasons.
-        """
-        first = next(iter(self.failures), None)
-        reasons = "".join(
-            f"\n    {refused}" for refused in self.refused if refused.part == part and refused.source != first
-        )
-        if first is not None:
-            failure = self.failures[first]
-            others = f"\nno other source has {what}:{reasons}" if reasons else ""
-            # A new error, for a source keeps its own and raises it again. Not a copy: a library may have taught `copy`
-            # to share what an error holds, as tblib does.
-            return type(failure)(failure.message + others, hint=failure.hint)
-        reasons = f":{reasons}" if reasons else "; the configured sources have no candidates"
-        return NoSourceError(
-            f"no source has {what} for {system.label} on {machine.value}{reasons}",
-            part=part,
-            silent=self.silent,
-            hint=hint,
-        )
-
-    @property
-    def silent(self) -> tuple[str, ...]:
-        """Sources that nobody asked for and that cannot be reached."""
-        return tuple(sorted({refused.source for refused in self.refused if refused.unreachable}))
-
-
-def choose_framework(request: ToolchainRequest, sources: Sequence[FrameworkSource]) -> Chain:
-    """The framework for ``request``: from the first source with one whose C++ ABI, proved by its export table, fits (a
-    request without ABI takes the first one of the release, unseen).
-
-    One that is installed takes the place of sources that lack the release, not of sources that do not answer: what
-    a kernel is compiled with must not depend on the weather.
-
-    Raises :class:`ToolchainError` with all reasons when there is none, :class:`NetworkError`.
-    """
-    decisions = _Decisions()
-    for source in sources:
-        if decisions.failures and source.label == LOCAL:
-            break
-        for candidate in _in_question(decisions, request, source):
-            reason: str | None = None
-            if request.abi is not None:
-                facts = decisions.ask(request.part, source.label, partial(source.facts, candidate))
-                if facts is None:
-                    break
-                reason = _unfit(request, facts)
-            if reason is None:
-                return Chain(
-                    taken=(candidate.taken(request.part),),
-                    refused=tuple(decisions.refused),
-                    unreachable=tuple(sorted(decisions.failures)),
-                )
-            decisions.refused.append(
-                Refused(part=request.part, source=source.label, candidate=candidate.artefact.filename, reason=reason)
-            )
-    raise decisions.fail(
-        request.part,
-        str(request),
-        request.machine,
-        "set an index that has it in kernel-builder.toml ([[index]] with name and url)"
-        + (", such as PyTorch's own" if request.framework is FrameworkKind.TORCH else ""),
-        request.system,
-    )
-
-
-def _in_question(
-    decisions: _Decisions, request: ToolchainRequest, source: FrameworkSource
-) -> Iterator[FrameworkCandidate]:
-    answer = decisions.ask(request.part, source.label, partial(source.candidates, request))
-    if answer is None:
-        return
-    candidates, refused = answer
-    decisions.refused += refused
-    for candidate in sorted(candidates, key=lambda c: rank_of(c, request.toolkit)):
-        if request.toolkit is not None and candidate.flavour is not None and candidate.flavour.startswith(HOST.value):
-            decisions.refused.append(
-                Refused(
-                    part=request.part,
-                    source=source.label,
-                    candidate=candidate.artefact.filename,
-                    reason=f"{candidate.flavour} builds have no {request.toolkit.backend.label} libraries",
-                )
-            )
-        else:
-            yield candidate
-
-
 def rank_of(candidate: FrameworkCandidate, toolkit: Toolkit | None) -> tuple[bool, tuple[int, ...], int]:
     """Smaller is better: what need not be made; newest patch; then the flavour of this very toolkit, of its major, any
     other.
@@ -349,97 +225,3 @@ def rank_of(candidate: FrameworkCandidate, toolkit: Toolkit | None) -> tuple[boo
     wanted = toolkit.compute
     major = f"{toolkit.backend.prefix}{toolkit.version.partition('.')[0]}"
     return *newest, 0 if flavour.startswith(wanted) else 1 if flavour.startswith(major) else 2
-
-
-def _unfit(request: ToolchainRequest, facts: FrameworkFacts) -> str | None:
-    if not facts.has_headers:
-        return "it contains no C++ headers"
-    if facts.abi is None:
-        return "the names in its libc10.so do not show its C++ ABI"
-    if facts.abi is not request.abi:
-        ages = {Abi.CXX11: "the new", Abi.CXX98: "the old"}
-        return f"its libc10.so has {ages[facts.abi]} C++ ABI ({facts.abi.value})"
-    if request.toolkit is not None and request.toolkit.backend not in facts.backends:
-        return f"it is a build of torch without {request.toolkit.backend.label}"
-    return None
-
-
-def choose_components(
-    components: Sequence[Component],
-    toolkit: Toolkit,
-    machine: Machine,
-    sources: Sequence[ComponentSource],
-    where_else: Callable[[Toolkit, Sequence[str], Sequence[str]], str],
-) -> Chain:
-    """A source for each of ``components``: the compiler's from one source, each of the others from the first that has
-    it.
-
-    Where the compiler comes from a toolkit on this machine, so do its headers: one toolkit fits together best.
-    ``where_else`` gives the hint for people whose sources, given by their labels, lack a part or cannot be reached.
-    Raises :class:`ToolchainError` with all reasons for the first part that nobody has, :class:`NetworkError`.
-    """
-    decisions = _Decisions()
-    compiler = [component for component in components if component.compiler]
-    others = [component for component in components if not component.compiler]
-    chosen: ComponentSource | None = None
-    missing = list(others)
-    for source in sources:
-        wanted = [*(compiler if chosen is None else ()), *missing]
-        if not wanted:
-            break
-        found = decisions.ask(wanted[0].name, source.label, partial(source.offers, wanted, toolkit.version, machine))
-        if found is None:
-            continue
-        if chosen is None and _take_all(decisions, compiler, found):
-            chosen = source
-            if source.whole:
-                _prefer(decisions, others, source.offers(others, toolkit.version, machine))
-        missing = [component for component in missing if not _take(decisions, component, found)]
-    for component in components:
-        if component.name not in decisions.taken and not component.optional:
-            hint = where_else(toolkit, [source.label for source in sources], decisions.silent)
-            raise decisions.fail(component.name, f"the {component.name} of {toolkit}", machine, hint)
-    return Chain(
-        taken=tuple(decisions.taken[component.name] for component in components if component.name in decisions.taken),
-        refused=tuple(decisions.refused),
-        unreachable=tuple(sorted(decisions.failures)),
-    )
-
-
-def _take(decisions: _Decisions, component: Component, found: Mapping[str, Taken | Refused]) -> bool:
-    if component.name in decisions.taken:
-        return True
-    answer = found.get(component.name)
-    if isinstance(answer, Taken):
-        decisions.taken[component.name] = answer
-        return True
-    if answer is not None:
-        decisions.refused.append(answer)
-    return False
-
-
-def _take_all(decisions: _Decisions, compiler: Iterable[Component], found: Mapping[str, Taken | Refused]) -> bool:
-    answers = [found[component.name] for component in compiler if component.name in found]
-    if answers and all(isinstance(answer, Taken) for answer in answers):
-        decisions.taken.update({answer.part: answer for answer in answers if isinstance(answer, Taken)})
-        return True
-    decisions.refused += [answer for answer in answers if isinstance(answer, Refused)]
-    return False
-
-
-def _prefer(decisions: _Decisions, others: Iterable[Component], found: Mapping[str, Taken | Refused]) -> None:
-    """Let the compiler's own source replace what an earlier one gave."""
-    for component in others:
-        answer = found.get(component.name)
-        before = decisions.taken.get(component.name)
-        if isinstance(answer, Taken):
-            decisions.taken[component.name] = answer
-            if before is not None:
-                decisions.refused.append(
-                    Refused(
-                        part=component.name,
-                        source=before.source,
-                        candidate=before.artefact.filename,
-                        reason=f"the compiler comes from {answer.source}, which also has it",
-                    )
-                )

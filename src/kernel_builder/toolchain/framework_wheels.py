@@ -183,7 +183,7 @@ def unserved(recipe: FrameworkRecipe, request: ToolchainRequest, flavour: str | 
     if recipe.serves(flavour, *request.compute) or recipe.can_make(request.release, flavour):
         return None
     since = recipe.made_since
-    if since is not None and Version.parse(request.release) < since:
+    if since is not None and recipe.is_base(flavour) and Version.parse(request.release) < since:
         return f"its headers are for other devices, and only those of torch {since} and later can be made into others"
     return f"{flavour} builds have different headers"
 

@@ -15,7 +15,8 @@ from kernel_builder.config.model import FrameworkKind
 from kernel_builder.files import parse_json, write_text
 from kernel_builder.store.artefact import parse_artefact
 from kernel_builder.store.cache import Store
-from kernel_builder.toolchain.choice import Chain, NoSourceError, Refused, Taken, ToolchainRequest
+from kernel_builder.toolchain.choice import Chain, Refused, Taken, ToolchainRequest
+from kernel_builder.toolchain.deciding import NoSourceError
 from kernel_builder.toolchain.host import build_machine
 from kernel_builder.toolchain.kinds import Kinds
 from kernel_builder.toolchain.model import HostCompiler, Toolkit
@@ -103,7 +104,7 @@ class Resolutions:
 
     def keep_refusal(self, request: ToolchainRequest, error: NoSourceError) -> None:
         """Keep that no source has what ``request`` needs."""
-        table = {"message": error.message, "hint": error.hint, "part": error.part, "silent": error.silent}
+        table = {"message": error.message, "hint": error.hint, "parts": error.parts, "silent": error.silent}
         self._write(self._path(request).with_suffix(_REFUSAL), table)
 
     def refusal(self, request: ToolchainRequest, max_age: float) -> NoSourceError | None:
@@ -113,7 +114,7 @@ class Resolutions:
             if not 0 <= time.time() - path.stat().st_mtime <= max_age:
                 return None
             table = parse_json(path.read_text(encoding="utf-8"))
-            return NoSourceError(table["message"], part=table["part"], silent=table["silent"], hint=table["hint"])
+            return NoSourceError(table["message"], parts=table["parts"], silent=table["silent"], hint=table["hint"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 

@@ -70,7 +70,7 @@ class LocalTorch:
                 sha256=_tree_identity(root, version),
                 source=LOCAL,
             )
-            candidates.append(FrameworkCandidate(version=version, artefact=artefact, root=root))
+            candidates.append(FrameworkCandidate(version=version, artefact=artefact, root=root, build=build))
         if not candidates and not refused:
             refused.append(
                 Refused(

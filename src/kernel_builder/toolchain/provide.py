@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -24,15 +24,16 @@ from kernel_builder.store.index import locate
 from kernel_builder.store.offline import OfflineError
 from kernel_builder.store.parallel import run_all
 from kernel_builder.toolchain.apple import find_apple
-from kernel_builder.toolchain.choice import (
-    Chain,
+from kernel_builder.toolchain.choice import Chain, Taken, ToolchainRequest
+from kernel_builder.toolchain.cxx_libraries import is_cxx_library
+from kernel_builder.toolchain.deciding import (
+    Lacking,
     NoSourceError,
-    Taken,
-    ToolchainRequest,
+    all_of,
     choose_components,
     choose_framework,
+    settle,
 )
-from kernel_builder.toolchain.cxx_libraries import is_cxx_library
 from kernel_builder.toolchain.host import (
     HostCompilers,
     Purpose,
@@ -111,39 +112,62 @@ class Toolchains:
         """Choose the sources of every part of ``request``. ``fresh`` asks them even where a choice is kept; with
         ``recall`` those that answered and had nothing are not asked again for an hour.
 
-        Raises :class:`ToolchainError` with all reasons when no source has what is asked for, or no compiler of this
-        machine fits; :class:`NetworkError` when a source cannot be asked and no complete earlier choice is in the
-        store.
+        Raises :class:`ToolchainError` with all that is lacking and all reasons: what no source has, and whether no
+        compiler of this machine fits; :class:`NetworkError` when a source cannot be asked and no complete earlier
+        choice is in the store.
         """
-        host = self._host(request, fresh=fresh)
+        try:
+            host = self._host(request, fresh=fresh)
+        except ToolchainError as error:
+            raise self._with_what_else_is_lacking(error, request, recall=recall) from error
         kept = self._kept.read(request, host)
         if self._offline:
             return self._resolve_offline(request, host, kept)
         if kept is not None and kept.age <= self._max_age and not fresh:
             return kept.resolved
-        refusal = self._kept.refusal(request, min(self._max_age, _HOUR)) if recall else None
-        if refusal is not None and not self._is_overtaken(request, refusal):
-            raise refusal
         try:
-            with self._transfers():
-                chain = self._choose(request)
-        except NoSourceError as error:
-            self._kept.keep_refusal(request, error)
-            raise
+            chain = self._choose_or_recall(request, recall=recall)
         except NetworkError as error:
             if kept is None:
                 raise
             return self._keep_to(kept, error.message)
         if chain.unreachable:
-            reasons = [entry.reason for entry in chain.refused if entry.source in chain.unreachable]
+            reasons = {entry.source: entry.reason for entry in chain.refused if entry.source in chain.unreachable}
             if kept is not None:
-                return self._keep_to(kept, reasons[0])
-            for source, reason in zip(chain.unreachable, reasons, strict=False):
+                return self._keep_to(kept, "; ".join(dict.fromkeys(reasons.values())))
+            for source, reason in reasons.items():
                 self._reporter.emit(Notice(message=f"{source} is skipped: {reason}", warning=True))
         else:
             self._kept.keep(request, chain)
         self._tell_who_is_silent(chain)
         return self._describer.describe(request, host, chain)
+
+    def _choose_or_recall(self, request: ToolchainRequest, *, recall: bool) -> Chain:
+        """What the sources have. Raises as :func:`~kernel_builder.toolchain.deciding.settle` does; with ``recall``
+        without asking, where nobody had it a short time ago.
+        """
+        refusal = self._kept.refusal(request, min(self._max_age, _HOUR)) if recall else None
+        if refusal is not None and not self._is_overtaken(request, refusal):
+            raise refusal
+        try:
+            with self._transfers():
+                return self._choose(request)
+        except NoSourceError as error:
+            self._kept.keep_refusal(request, error)
+            raise
+
+    def _with_what_else_is_lacking(
+        self, error: ToolchainError, request: ToolchainRequest, *, recall: bool
+    ) -> ToolchainError | NetworkError:
+        """``error``, that no compiler fits, and what the sources lack besides; who does not answer now is left out."""
+        if not self._offline:
+            try:
+                self._choose_or_recall(request, recall=recall)
+            except NoSourceError as other:
+                return all_of([error, other])
+            except NetworkError:
+                pass
+        return error
 
     def _is_overtaken(self, request: ToolchainRequest, refusal: NoSourceError) -> bool:
         """Whether a source on this machine, or one that could not be reached then, has now what none had."""
@@ -151,18 +175,16 @@ class Toolchains:
         def asked(label: str) -> bool:
             return label in refusal.silent or self._sources.is_at_hand(label)
 
-        try:
-            with self._transfers():
-                if refusal.part == request.part:
-                    sources = self._sources.frameworks[request.framework]
-                    choose_framework(request, [source for source in sources if asked(source.label)])
-                else:
-                    self._choose_toolkit(request, asked, part=refusal.part)
-        except ToolchainError:
-            return False
-        except NetworkError:
-            return True
-        return True
+        answers: list[Chain | Lacking] = []
+        with self._transfers():
+            if request.part in refusal.parts:
+                sources = self._sources.frameworks[request.framework]
+                answers.append(choose_framework(request, [source for source in sources if asked(source.label)]))
+            if {*refusal.parts} - {request.part}:
+                answers.append(self._choose_toolkit(request, asked, parts=refusal.parts))
+        lacking = [answer for answer in answers if isinstance(answer, Lacking)]
+        still = {part for one in lacking for part in one.parts}
+        return any(one.failures for one in lacking) or not still.issuperset(refusal.parts)
 
     def _tell_who_is_silent(self, chain: Chain) -> None:
         """Say once which sources that nobody asked for cannot be reached."""
@@ -293,28 +315,27 @@ class Toolchains:
         return () if request.toolkit is None else self._kind(request).recipe.components(request.toolkit.version)
 
     def _choose(self, request: ToolchainRequest) -> Chain:
-        framework = choose_framework(request, self._sources.frameworks[request.framework])
-        if request.toolkit is None:
-            return framework
-        toolkit = self._choose_toolkit(request)
-        return Chain(
-            taken=framework.taken + toolkit.taken,
-            refused=framework.refused + toolkit.refused,
-            unreachable=tuple(sorted({*framework.unreachable, *toolkit.unreachable})),
-        )
+        answers = [choose_framework(request, self._sources.frameworks[request.framework])]
+        if request.toolkit is not None:
+            answers.append(self._choose_toolkit(request))
+        return settle(answers, str(request))
 
     def _choose_toolkit(
-        self, request: ToolchainRequest, asked: Callable[[str], bool] = lambda _: True, *, part: str | None = None
-    ) -> Chain:
-        """A source for each component (of ``part`` alone, and what belongs together with it) of those that ``asked``
+        self,
+        request: ToolchainRequest,
+        asked: Callable[[str], bool] = lambda _: True,
+        *,
+        parts: Collection[str] | None = None,
+    ) -> Chain | Lacking:
+        """A source for each component (of ``parts`` alone, and what belongs together with them) of those that ``asked``
         admits.
         """
         assert request.toolkit is not None  # noqa: S101  (callers ask for what has one)
         sources = self._sources.toolkits[request.toolkit.backend]
         components = self._components(request)
-        if part is not None:
-            in_compiler = any(component.compiler for component in components if component.name == part)
-            components = tuple(one for one in components if one.name == part or (in_compiler and one.compiler))
+        if parts is not None:
+            in_compiler = any(component.compiler for component in components if component.name in parts)
+            components = tuple(one for one in components if one.name in parts or (in_compiler and one.compiler))
         return choose_components(
             components,
             request.toolkit,

@@ -14,7 +14,7 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
-from kernel_builder.config.backends import HOST, Backend
+from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import FrameworkKind
 from kernel_builder.errors import ToolchainError
 from kernel_builder.versions import Version
@@ -57,7 +57,7 @@ class FrameworkRecipe:
 
     ``digest`` changes with what is taken. ``abi_library`` is the library whose names prove the C++ ABI, where kernels
     share one with it. ``builds`` are the recipes for backends whose builds have headers of their own; ``made_since``
-    is, in one of these, the first release whose headers can be made from another build's.
+    is, in one of these, the first release whose headers can be made from those of the flavours ``made_from``.
     """
 
     kind: FrameworkKind
@@ -72,6 +72,7 @@ class FrameworkRecipe:
     abi_library: str | None = None
     builds: Mapping[Backend, FrameworkRecipe] = field(default_factory=dict)
     made_since: Version | None = None
+    made_from: tuple[str, ...] = ()
 
     def of(self, build: Backend | None) -> FrameworkRecipe:
         """The recipe for variants of ``build``."""
@@ -82,10 +83,13 @@ class FrameworkRecipe:
         return backend if backend in self.builds else None
 
     def can_make(self, release: str, flavour: str | None) -> bool:
-        """Whether the headers can be made from those of another build, of that flavour, of ``release``."""
+        """Whether the headers can be made from those of a build of ``release`` with that flavour."""
         since = self.made_since
-        is_host = flavour is not None and flavour.startswith(HOST.value)
-        return since is not None and not is_host and Version.parse(release) >= since
+        return since is not None and self.is_base(flavour) and Version.parse(release) >= since
+
+    def is_base(self, flavour: str | None) -> bool:
+        """Whether headers are made from those of that flavour. One that its name does not tell may be."""
+        return bool(self.made_from) if flavour is None else _matches(flavour, self.made_from)
 
     def is_own(self, version: str) -> bool:
         """Whether a version with its flavour, such as ``2.12.1+rocm7.2``, is of a build that this recipe is for."""
@@ -103,7 +107,7 @@ class FrameworkRecipe:
         return self._shares(flavour) if own is None or self._shares(own) else flavour == own
 
     def _shares(self, flavour: str) -> bool:
-        return any(fnmatchcase(flavour.partition(".")[0], pattern) for pattern in self.flavours)
+        return _matches(flavour, self.flavours)
 
     def backends_with(self, has: Callable[[LibraryRecipe], bool]) -> frozenset[Backend]:
         """The backends none of whose libraries one lacks; ``has`` tells of each library whether it does."""
@@ -315,6 +319,10 @@ def fill(pattern: str, backend: Backend, version: str) -> str:
     return pattern.replace(f"{{{backend.value}}}", version).replace("{major}", version.partition(".")[0])
 
 
+def _matches(flavour: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(flavour.partition(".")[0], pattern) for pattern in patterns)
+
+
 def _filled(build: str, version: str) -> str:
     """The local version of a build of torch for a toolkit of that version."""
     major, _, minor = version.partition(".")
@@ -370,6 +378,7 @@ def _by_major(value: object, majors: Sequence[int]) -> Mapping[int, str]:
 _READS = {"leading": True, "whole": False}
 _BOUNDS = "host-compiler"
 _ABI_LIBRARY = "abi-library"
+_MADE_FROM = "made-from"
 
 
 def _bounds(tables: list[Mapping[str, object]]) -> tuple[Bound, ...]:
@@ -382,7 +391,7 @@ def _bounds(tables: list[Mapping[str, object]]) -> tuple[Bound, ...]:
 
 def _digest(table: Mapping[str, object], number: object) -> str:
     """Over everything in a table but what says nothing about what is taken."""
-    taken = {key: value for key, value in table.items() if key not in {_BOUNDS, _ABI_LIBRARY}}
+    taken = {key: value for key, value in table.items() if key not in {_BOUNDS, _ABI_LIBRARY, _MADE_FROM}}
     text = json.dumps([number, taken], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -408,6 +417,7 @@ def _framework(kind: FrameworkKind, table: Mapping[str, object], number: object)
         host_compilers=_bounds(_tables(table, _BOUNDS)),
         abi_library=_text(table, _ABI_LIBRARY) if _ABI_LIBRARY in table else None,
         made_since=Version.parse(_text(table, "made-since")) if "made-since" in table else None,
+        made_from=_texts(table, _MADE_FROM) if _MADE_FROM in table else (),
     )
 
 

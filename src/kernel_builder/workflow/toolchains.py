@@ -5,9 +5,10 @@ Nothing here prints; progress goes to the run's reporter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from kernel_builder.backends import toolkit_kinds
 from kernel_builder.config.model import FrameworkKind, Project
@@ -17,6 +18,7 @@ from kernel_builder.store.index import Index, SimpleIndex
 from kernel_builder.store.settings import find_index
 from kernel_builder.toolchain.choice import ToolchainRequest
 from kernel_builder.toolchain.cxx_libraries import CxxLibraries
+from kernel_builder.toolchain.deciding import all_of
 from kernel_builder.toolchain.dependencies import Libraries, ResolvedLibrary
 from kernel_builder.toolchain.host import HostCompilers, build_machine, find_host_compilers
 from kernel_builder.toolchain.lock import LOCK_NAME, LockedVariant
@@ -202,15 +204,21 @@ def choose_toolchains(project: Project, matrix: Matrix, run: Run, options: Toolc
     index = SimpleIndex(find_index(run.environ), run.reporter, offline=run.offline)
     transport = index.transport_without_credentials()
     libraries = Libraries(run.store, index, run.reporter, transport, run.environ)
-    depends, lacking = _depended(project, compiled, libraries, matrix, options)
-    compiled = [(entry, row) for entry, row in compiled if entry.name in depends]
+    silent: dict[str, NetworkError] = {}
+    depends = {
+        entry.name: _depended(project, entry, row, libraries, silent, to_build=options.to_build)
+        for entry, row in compiled
+    }
     settings_from = options.settings_from or project.root
     provider = open_toolchains(run, settings_from, machine, indexes={index.label: index})
     guide = LockGuide(project.root, options.lock, run.reporter, recall=options.recall)
 
     def way(entry: Kept, row: SupportRow) -> Callable[[], ResolvedToolchain]:
         request = toolchain_request(row, entry.variant)
-        return lambda: guide.resolve(entry.name, request, provider, depends[entry.name])
+        own = depends[entry.name]
+        if own.errors:
+            return lambda: _refuse(own.errors, lambda: provider.resolve(request, recall=options.recall))
+        return lambda: guide.resolve(entry.name, request, provider, own.libraries)
 
     found = resolve_all(
         ((entry.name, way(entry, row)) for entry, row in compiled),
@@ -220,52 +228,65 @@ def choose_toolchains(project: Project, matrix: Matrix, run: Run, options: Toolc
     order = [entry.name for entry in matrix.kept]
     return Chosen(
         resolved=found.resolved,
-        depends=depends,
-        locked=guide.finish(len(compiled)),
-        unavailable=tuple(sorted([*blocked, *lacking, *found.unavailable], key=lambda entry: order.index(entry.name))),
+        depends={name: own.libraries for name, own in depends.items() if not own.errors},
+        locked=guide.finish(sum(not own.errors for own in depends.values())),
+        unavailable=tuple(sorted([*blocked, *found.unavailable], key=lambda entry: order.index(entry.name))),
         provider=provider,
         libraries=libraries,
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Depended:
+    """The libraries that the sections of a variant depend on besides the framework, sorted by name; and why others are
+    lacking.
+    """
+
+    libraries: tuple[ResolvedLibrary, ...]
+    errors: tuple[ToolchainError | NetworkError, ...]
+
+
 def _depended(
     project: Project,
-    compiled: Iterable[tuple[Kept, SupportRow]],
+    entry: Kept,
+    row: SupportRow,
     libraries: Libraries,
-    matrix: Matrix,
-    options: ToolchainOptions,
-) -> tuple[Mapping[str, tuple[ResolvedLibrary, ...]], list[Unavailable]]:
-    """What the sections of each variant depend on besides the framework, sorted by name; and the variants that depend
-    on what no place has. Raises as :func:`resolve_all` does.
+    silent: dict[str, NetworkError],
+    *,
+    to_build: bool,
+) -> _Depended:
+    """What one variant depends on. Libraries whose servers do not answer are remembered in ``silent`` and asked for
+    once.
     """
-    depends: dict[str, tuple[ResolvedLibrary, ...]] = {}
-    lacking: list[Unavailable] = []
-    failed: dict[str, NetworkError | ToolchainError] = {}
-    for entry, row in compiled:
-        names = {name for section in project.sections_for(entry.backend) for name in section.depends} - {"torch"}
-        toolkit = toolchain_request(row, entry.variant).toolkit
+    names = {name for section in project.sections_for(entry.backend) for name in section.depends} - {"torch"}
+    toolkit = toolchain_request(row, entry.variant).toolkit
+    found: list[ResolvedLibrary] = []
+    errors: list[ToolchainError | NetworkError] = []
+    for name in sorted(names):
+        if name in silent:
+            errors.append(silent[name])
+            continue
         try:
-            for name in sorted(names & failed.keys()):
-                raise failed[name]
-            found = []
-            for name in sorted(names):
-                try:
-                    found.append(libraries.resolve(name, toolkit.version if toolkit is not None else ""))
-                    if options.to_build:
-                        libraries.require(found[-1])
-                except (ToolchainError, NetworkError) as error:
-                    if isinstance(error, NetworkError):
-                        failed[name] = error  # a server that does not answer is asked once
-                    raise
-            depends[entry.name] = tuple(found)
+            found.append(libraries.resolve(name, toolkit.version if toolkit is not None else ""))
+            if to_build:
+                libraries.require(found[-1])
         except (ToolchainError, NetworkError) as error:
-            collected = isinstance(error, ToolchainError) or options.list_unreachable
-            if len(matrix.kept) == 1 or not collected or isinstance(error, IntegrityError):
-                raise
-            lacking.append(
-                Unavailable(name=entry.name, reason=error.message, remedy=error.hint, exit_code=error.exit_code)
-            )
-    return depends, lacking
+            errors.append(error)
+            if isinstance(error, NetworkError):
+                silent[name] = error
+    return _Depended(libraries=tuple(found), errors=tuple(errors))
+
+
+def _refuse(errors: Sequence[ToolchainError | NetworkError], choose: Callable[[], object]) -> NoReturn:
+    """Raise ``errors``, and what keeps ``choose`` from choosing, as one."""
+    if all(isinstance(error, ToolchainError) for error in errors):
+        try:
+            choose()
+        except ToolchainError as error:
+            raise all_of([*errors, error]) from error
+        except NetworkError:
+            pass  # what is lacking whether or not the server answers is said
+    raise all_of(errors)
 
 
 def provide(chosen: Chosen, matrix: Matrix, run: Run) -> int:

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,21 +20,23 @@ from kernel_builder.backends.cuda.kind import CudaToolkit
 from kernel_builder.backends.cuda.local import LocalCuda
 from kernel_builder.backends.cuda.redistrib import Redistrib
 from kernel_builder.config.backends import Backend
-from kernel_builder.errors import NetworkError, ToolchainError
+from kernel_builder.errors import KernelBuilderError, NetworkError, ToolchainError
+from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.settings import IndexSettings
 from kernel_builder.store.transport import Transport
 from kernel_builder.toolchain.choice import (
     ComponentSource,
+    FrameworkSource,
     Refused,
+    Taken,
     ToolchainRequest,
-    choose_components,
-    choose_framework,
 )
+from kernel_builder.toolchain.deciding import NoSourceError, choose_components, choose_framework, settle
 from kernel_builder.toolchain.local_torch import LocalTorch
 from kernel_builder.toolchain.model import Toolkit
-from kernel_builder.toolchain.recipe import default_recipe
+from kernel_builder.toolchain.recipe import Component, default_recipe
 from kernel_builder.toolchain.settings import Place, ToolchainSettings
-from kernel_builder.variants.names import Machine
+from kernel_builder.variants.names import Abi, Machine
 
 KIND = CudaToolkit()
 COMPONENTS = KIND.recipe.components("12.6")
@@ -64,15 +66,15 @@ def debian(tmp_path: Path) -> CudaDebian:
 
 def choose(*sources: ComponentSource) -> None:
     toolkit = Toolkit(backend=Backend("cuda"), version="12.7")
-    choose_components(COMPONENTS, toolkit, Machine.X86_64, sources, KIND.where_else)
+    settle([choose_components(COMPONENTS, toolkit, Machine.X86_64, sources, KIND.where_else)], str(toolkit))
 
 
 def test_a_part_that_nobody_has_is_an_error_with_all_reasons(local: LocalCuda, debian: CudaDebian) -> None:
     with pytest.raises(ToolchainError) as caught:
         choose(debian, local)
     message, *reasons = caught.value.message.splitlines()
-    assert message == "no source has the nvcc of CUDA 12.7 for Linux on x86_64:"
-    assert [line.split(":")[0].strip() for line in reasons] == ["debian", "local"]
+    assert message == "no source has CUDA 12.7 for Linux on x86_64:"
+    assert [line.split(":")[0].strip() for line in reasons] == ["debian", "debian", "local"]
     assert str(caught.value.hint).startswith(
         "set KERNEL_BUILDER_SOURCES=debian,redistrib,local to use NVIDIA's archives"
     )
@@ -90,8 +92,8 @@ def test_a_source_that_does_not_answer_does_not_hide_what_the_others_say(local: 
         choose(debian, archives("http://127.0.0.1:1/redist"), local)
     first, second, *reasons = caught.value.message.splitlines()
     assert first.startswith("http://127.0.0.1:1/redist/")
-    assert second == "no other source has the nvcc of CUDA 12.7:"
-    assert [line.split(":")[0].strip() for line in reasons] == ["debian", "local"]
+    assert second == "no other source has CUDA 12.7:"
+    assert [line.split(":")[0].strip() for line in reasons] == ["debian", "debian", "local"]
     assert caught.value.hint == "check your network connection, or set a mirror in kernel-builder.toml"
 
 
@@ -198,9 +200,118 @@ def test_the_error_of_a_source_is_told_alike_each_time(debian: CudaDebian, monke
     assert len(messages) == 1, "\n\n".join(sorted(messages))
 
 
+def choose_torch(request: ToolchainRequest, *sources: FrameworkSource) -> None:
+    settle([choose_framework(request, sources)], str(request))
+
+
 def test_without_any_source_of_torch_that_is_said(tmp_path: Path) -> None:
     request = ToolchainRequest(release="2.13", machine=Machine.X86_64)
     with pytest.raises(ToolchainError, match="the configured sources have no candidates"):
-        choose_framework(request, ())
+        choose_torch(request)
     with pytest.raises(ToolchainError, match=r"local: torch 2\.13: no environment here has torch"):
-        choose_framework(request, (LocalTorch((tmp_path,), default_recipe().torch),))
+        choose_torch(request, LocalTorch((tmp_path,), default_recipe().torch))
+
+
+class Shelf:
+    """A source that has some parts of every toolkit, and says of the others why not."""
+
+    whole = False
+
+    def __init__(self, label: str, has: Iterable[str] = (), lacks: Mapping[str, str] | None = None) -> None:
+        self.label = label
+        self._has, self._lacks = set(has), lacks or {}
+
+    def offers(self, components: Sequence[Component], *_: object) -> Mapping[str, Taken | Refused]:
+        return {one.name: self._answer(one.name) for one in components}
+
+    def _answer(self, part: str) -> Taken | Refused:
+        if part in self._has:
+            artefact = Artefact(name=part, version="1", kind=ArtefactKind.LOCAL, filename=part, source=self.label)
+            return Taken(part=part, source=self.label, artefact=artefact)
+        reason = self._lacks.get(part, "it is out of stock")
+        return Refused(part=part, source=self.label, candidate=f"{part}.whl", reason=reason)
+
+    def weigh(self, *_: object) -> Mapping[str, int]:
+        raise NotImplementedError
+
+    def fill(self, *_: object) -> Sequence[Artefact]:
+        raise NotImplementedError
+
+
+class Unplugged(Shelf):
+    """A source that does not answer."""
+
+    def offers(self, *_: object) -> Mapping[str, Taken | Refused]:
+        raise NetworkError(f"{self.label} does not answer", hint=f"plug {self.label} in")
+
+
+REQUEST = ToolchainRequest(
+    release="2.13", machine=Machine.X86_64, abi=Abi.CXX11, toolkit=Toolkit(backend=Backend("cuda"), version="12.7")
+)
+NAMES = [component.name for component in COMPONENTS]
+
+
+def everything_lacking(sources: Sequence[ComponentSource], torch: Sequence[FrameworkSource] = ()) -> KernelBuilderError:
+    """The error for a toolchain whose framework nobody has, and of whose toolkit ``sources`` have what they have."""
+    assert REQUEST.toolkit is not None
+    toolkit = choose_components(COMPONENTS, REQUEST.toolkit, Machine.X86_64, sources, lambda *_: "buy a toolkit")
+    with pytest.raises((NoSourceError, NetworkError)) as caught:
+        settle([choose_framework(REQUEST, torch), toolkit], str(REQUEST))
+    return caught.value
+
+
+def test_everything_that_a_toolchain_lacks_is_told_at_once(tmp_path: Path) -> None:
+    compiler = [component.name for component in COMPONENTS if component.compiler]
+    first, second = [name for name in NAMES if name not in compiler][:2]
+    here = Shelf("here", has={*NAMES} - {first, second}, lacks={second: "it is broken"})
+    error = everything_lacking([here], [LocalTorch((tmp_path,), default_recipe().torch)])
+    assert error.message.splitlines() == [
+        "no source has these parts of torch 2.13 (cxx11) with CUDA 12.7 for Linux on x86_64:",
+        "    torch 2.13 (cxx11) with CUDA 12.7",
+        "        local: torch 2.13: no environment here has torch",
+        f"    the {first} of CUDA 12.7",
+        f"        here: {first}.whl: it is out of stock",
+        f"    the {second} of CUDA 12.7",
+        f"        here: {second}.whl: it is broken",
+    ]
+    assert isinstance(error, NoSourceError)
+    assert error.parts == ("torch", first, second)
+    assert error.hint is not None
+    assert error.hint.split("; ")[0].startswith("name an index that has torch 2.13 in kernel-builder.toml")
+    assert error.hint.endswith("; buy a toolkit")
+
+
+def test_parts_that_are_lacking_for_one_reason_are_told_together() -> None:
+    some = NAMES[-3:]
+    here, there = (Shelf(label, has={*NAMES} - {*some}) for label in ("here", "there"))
+    error = everything_lacking([here, there])
+    assert error.message.splitlines()[-3:] == [
+        f"    the {some[0]}, {some[1]} and {some[2]} of CUDA 12.7",
+        f"        here: {some[0]}.whl and 2 more: it is out of stock",
+        f"        there: {some[0]}.whl and 2 more: it is out of stock",
+    ]
+    nothing = everything_lacking([Shelf("here")]).message.splitlines()[-2:]
+    assert nothing == [
+        "    CUDA 12.7",
+        f"        here: {NAMES[0]}.whl and {len(NAMES) - 1} more: it is out of stock",
+    ]
+
+
+def test_all_sources_that_do_not_answer_are_named() -> None:
+    error = everything_lacking([Unplugged("one"), Shelf("here"), Unplugged("two")])
+    assert isinstance(error, NetworkError)
+    first, second, head, *_ = error.message.splitlines()
+    assert (first, second) == ("one does not answer", "two does not answer")
+    assert head == "no other source has CUDA 12.7:"
+    assert str(error.hint).startswith("plug one in; plug two in; name an index that has torch 2.13")
+    alone = everything_lacking([Unplugged("one")])
+    assert alone.message == "one does not answer"
+
+
+def test_half_a_compiler_is_no_compiler() -> None:
+    """Of its parts, those are named that a source lacks, and not those that it has and that would not fit others."""
+    compiler = [component.name for component in COMPONENTS if component.compiler]
+    here = Shelf("here", has={*NAMES} - {compiler[0]})
+    error = everything_lacking([here])
+    assert isinstance(error, NoSourceError)
+    assert error.parts == ("torch", compiler[0])

@@ -93,6 +93,14 @@ def test_headers_of_cpu_and_cuda_builds_serve_each_other_and_others_do_not() -> 
         assert served == [None, own]
 
 
+def test_headers_for_rocm_are_made_of_those_of_a_build_for_cuda_alone() -> None:
+    rocm = default_recipe().torch.of(Backend("rocm"))
+    flavours = (None, "cpu", "cu130", "cu118", "rocm7.1", "xpu")
+    assert [one for one in flavours if rocm.can_make("2.13", one)] == [None, "cu130", "cu118"]
+    assert not any(rocm.can_make("2.10", one) for one in flavours)
+    assert not any(default_recipe().torch.can_make("2.13", one) for one in flavours)
+
+
 TABLE = """
 recipe = 1
 [zig]
