@@ -23,6 +23,7 @@ from kernel_builder.engine.declared import undeclared
 from kernel_builder.engine.processes import Processes
 from kernel_builder.engine.records import TIME_OF, Conditions, Record, escaped, headers
 from kernel_builder.engine.sandbox import ActionSandbox, Box
+from kernel_builder.engine.texts import beside_the_text, text_command
 from kernel_builder.files import replacing
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.seen import YOUNG_NS
@@ -119,15 +120,62 @@ class Performer:
             # What it was made of is what was found, whatever is written there now.
             reads = {self._local_name(action, word): digest for word, digest in found.reads.items()}
             return done, self._record(action, done, reads)
+        text = self._text_key(action, environment) if way is None else None
         try:
-            done = self._run(action, environment, begun) if way is None else self._held(action, way(action))
+            recalled = self._recalled_by_text(action, text) if text is not None else None
+            done = recalled or (self._held(action, way(action)) if way else self._run(action, environment, begun))
         finally:
             self._remove(action, action.scratch)
         read = self._read_since(action, began) if done.code == 0 else None
         record = self._record(action, done, read) if read is not None else None
         if record is not None:
             self._keep(key, action, record)
+            if text is not None and not done.recalled:
+                self._keep_by_text(text, action, done)
         return done, record
+
+    def _text_key(self, action: Action, environment: Mapping[str, str]) -> str | None:
+        """What decides an action whose source is one text (:mod:`kernel_builder.engine.texts`), its depfile written;
+        ``None`` for others.
+        """
+        if self.cache is None or (self.sandbox is not None and self.sandbox.holds(action)):
+            return None
+        target = f"{action.outputs[0]}.ii"
+        command = text_command(action, target)
+        if command is None:
+            return None
+        text, log = self._path(target, action), self._path(f"{target}.log", action)
+        try:
+            ended = self.processes.run(self.plan.places.expanded(action, command), environment, log)
+            if ended.code != 0:
+                return None  # the compiler says what is wrong
+            digest = text_digest(text.read_bytes())
+        finally:
+            text.unlink(missing_ok=True)
+            log.unlink(missing_ok=True)
+        tools = [f"{tool.name} {tool.digest}" for tool in action.tools]
+        words = [self._neutral(action, word) for word in beside_the_text(action)]
+        facts = [_FORMAT, "text", words, digest, tools, self.conditions.deciding(action)]
+        return blob_digest(json.dumps(facts).encode("utf-8", "surrogateescape"))
+
+    def _recalled_by_text(self, action: Action, key: str) -> Done | None:
+        """What another action made of the same text, if the cache has it. Raises ``OSError``."""
+        found = self.cache.find(key, lambda _: None) if self.cache is not None else None
+        if found is None or not self._write_all(action, found, action.outputs):
+            return None
+        self._write_command(action, action.steps)
+        return Done(code=self._hold(action), seconds=found.seconds, memory=found.memory, recalled=True)
+
+    def _keep_by_text(self, key: str, action: Action, done: Done) -> None:
+        """Keep what was made of a text, unless it was made otherwise, or the compiler said something: of lines that
+        another source has elsewhere.
+        """
+        if self.cache is None or done.fell_back is not None:
+            return
+        with contextlib.suppress(OSError):
+            if self._path(action.log).read_bytes().count(b"\n") == 1:
+                made = self._contents_of(action, action.outputs)
+                self.cache.keep(key, made, Made(reads={}, blobs={}, seconds=done.seconds, memory=done.memory))
 
     def _held(self, action: Action, done: Done) -> Done:
         """What another machine did, unless it read there what nobody declares here."""
@@ -183,9 +231,8 @@ class Performer:
         """The exit code of the last step that ran, and the peak of memory."""
         log = self._path(action.log)
         # In a sandbox there is no store to put precompiled headers into; they make no difference but of time.
-        words = [step.command if box is None else without_launcher(step.command) for step in steps]
-        commands = [self.plan.places.expanded(action, command) for command in words]
-        log.write_text(f"{' && '.join(map(shlex.join, commands))}\n", encoding="utf-8", errors="surrogateescape")
+        steps = [step if box is None else replace(step, command=without_launcher(step.command)) for step in steps]
+        commands = self._write_command(action, steps)
         memory = 0
         for step, command in zip(steps, commands, strict=True):
             self._remove(action, step.writes)
@@ -207,6 +254,13 @@ class Performer:
                     made = self._contents_of(action, step.writes)
                     self.cache.keep(key, made, Made(reads={}, blobs={}, seconds=0, memory=ended.memory))
         return 0, memory
+
+    def _write_command(self, action: Action, steps: Sequence[Step]) -> list[tuple[str, ...]]:
+        """Begin the log of ``action`` with its command, and give the commands of ``steps`` for this machine."""
+        commands = [self.plan.places.expanded(action, step.command) for step in steps]
+        text = f"{' && '.join(map(shlex.join, commands))}\n"
+        self._path(action.log).write_text(text, encoding="utf-8", errors="surrogateescape")
+        return commands
 
     def _shortened(self, action: Action, command: tuple[str, ...]) -> tuple[str, ...]:
         if action.kind is not ActionKind.LINK or sum(map(len, command)) < _LONGEST:
