@@ -1,12 +1,14 @@
 """Builds one light kernel under many conditions and says whether all of them give the same bytes.
 
-    python scripts/same_bytes.py [--backend cpu --backend cu130 ...] [--faketime LIBFAKETIME] [--user UID]
+    python scripts/same_bytes.py [--backend cpu --backend cu130 ...]
+        [--faketime LIBFAKETIME] [--user UID] [--ccache FILE]
 
-Conditions: two directories, 1 and 2 jobs, with the cache (cold, then warm) and without, in the sandbox, a year later
-(with --faketime, a library that tells programs another time), and as another user with a home and a store of their own
-(with --user and --user-python, a Python that they can run; as root). Every file of every variant is compared, but for
-what metadata.json says of the sandbox and of the script that runs the compiler later. Exits with 1 where anything
-differs.
+Conditions: two directories, 1 and 2 jobs, with the cache (cold, then warm) and without, in the sandbox, with another
+umask, time zone and locale, with variables that compilers and make would heed, with ccache before the compiler (with
+--ccache), a year later (with --faketime, a library that tells programs another time), and as another user with a home
+and a store of their own (with --user and --user-python, a Python that they can run; as root). Every file of every
+variant is compared, and what may be done with it, but for what metadata.json says of the sandbox and of a program that
+stands for the compiler. Exits with 1 where anything differs.
 """
 
 from __future__ import annotations
@@ -82,6 +84,29 @@ VARIANTS = {
 }
 
 
+STRANGE = {
+    "MAKEFLAGS": "-j7 --silent",
+    "CFLAGS": "-O0 -DLIMIT=1",
+    "CXXFLAGS": "-O0 -g3 -march=native",
+    "CPPFLAGS": "-DLIMIT=1",
+    "LDFLAGS": "-Wl,--build-id=none -s",
+    "CPATH": "/usr/include/linux",
+    "CPLUS_INCLUDE_PATH": "/usr/include/linux",
+    "LIBRARY_PATH": "/usr/lib",
+    "LD_RUN_PATH": "/somewhere",
+    "GCC_COMPARE_DEBUG": "1",
+    "DEPENDENCIES_OUTPUT": "/dev/null",
+    "NVCC_APPEND_FLAGS": "-DLIMIT=1 -lineinfo",
+    "NVCC_PREPEND_FLAGS": "-O0",
+    "PYTHONHASHSEED": "7",
+    "DEBUG": "1",
+    "USE_NINJA": "0",
+    "MAX_JOBS": "3",
+    "TORCH_CUDA_ARCH_LIST": "7.0",
+}
+"""What people have in their environment, and compilers, make or torch would heed."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Condition:
     """One way to build: ``before`` goes before the command, ``variables`` into its environment."""
@@ -95,7 +120,7 @@ class Condition:
     python: str = ""
 
 
-def conditions(faketime: Path | None, user: int | None, python: str) -> list[Condition]:
+def conditions(faketime: Path | None, user: int | None, python: str, ccache: Path | None) -> list[Condition]:
     """All that can be tried here."""
     found = [
         Condition(name="here, 2 jobs, no cache"),
@@ -103,7 +128,17 @@ def conditions(faketime: Path | None, user: int | None, python: str) -> list[Con
         Condition(name="into an empty cache", place="three", options=()),
         Condition(name="out of the cache, another directory", place="four", options=()),
         Condition(name="in the sandbox", place="five", options=("--no-cache", "--sandbox")),
+        Condition(
+            name="umask 077, another time zone and locale",
+            place="eight",
+            before=("sh", "-c", 'umask 077; exec "$@"', "sh"),
+            variables={"TZ": "Asia/Kathmandu", "LC_ALL": "C", "LANG": "tr_TR.UTF-8", "LANGUAGE": "tr"},
+        ),
+        Condition(name=f"{', '.join(list(STRANGE)[:3])} and others are set", place="nine", variables=STRANGE),
     ]
+    if ccache is not None:
+        for place, name in (("ten", "ccache stands for the compiler"), ("eleven", "the same again, from its cache")):
+            found.append(Condition(name=name, place=place, variables={"CXX": "ccache"}))
     if faketime is not None:
         later = {"LD_PRELOAD": str(faketime), "FAKETIME": "+366d"}
         env = ("env", *(f"{name}={value}" for name, value in later.items()))
@@ -131,13 +166,17 @@ def make(root: Path, owner: int | None) -> None:
         subprocess.run(["chown", "-R", str(owner), root], check=True)
 
 
-def built(condition: Condition, scratch: Path, variants: Sequence[str], faketime: Path | None) -> dict[str, str]:
+def built(
+    condition: Condition, scratch: Path, variants: Sequence[str], faketime: Path | None, ccache: Path | None
+) -> dict[str, str]:
     """Digests of all files that ``condition`` makes."""
     root, output = scratch / condition.place, scratch / "out" / condition.place
     environ = {**os.environ, "KERNEL_BUILDER_CACHE": str(scratch / "store"), **condition.variables}
     before, python = condition.before, sys.executable
     if condition.variables.get("CXX") == "later":
         environ["CXX"] = str(_later(scratch, faketime))
+    elif condition.variables.get("CXX") == "ccache":
+        environ |= {"CXX": str(_cached(scratch, ccache)), "CCACHE_DIR": str(scratch / "ccache")}
     if condition.user is not None:
         home = scratch / f"home-{condition.user}"
         home.mkdir()
@@ -183,6 +222,15 @@ def _later(scratch: Path, faketime: Path | None) -> Path:
     return script
 
 
+def _cached(scratch: Path, ccache: Path | None) -> Path:
+    """A link called as the compiler, by which ccache knows what to run."""
+    link = scratch / "cached" / "g++"
+    link.parent.mkdir(exist_ok=True)
+    if not link.is_symlink():
+        link.symlink_to(str(ccache))
+    return link
+
+
 def _link_toolchains(store: Path, own: Path) -> None:
     """Give another user a store with the same toolchains, which they cannot write."""
     own.mkdir(parents=True, exist_ok=True)
@@ -194,6 +242,7 @@ def _link_toolchains(store: Path, own: Path) -> None:
 
 
 def _digest(path: Path) -> str:
+    """Of what is in a file, and of who may do what with it."""
     data = path.read_bytes()
     if path.name == "metadata.json":
         document = json.loads(data)
@@ -202,7 +251,7 @@ def _digest(path: Path) -> str:
         for tool in document["provenance"].get("tools", ()):
             tool.get("sha256", {}).pop("g++", None)
         data = json.dumps(document).encode()
-    return hashlib.sha256(data).hexdigest()
+    return hashlib.sha256(b"%o " % path.stat().st_mode + data).hexdigest()
 
 
 def main() -> int:
@@ -210,6 +259,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", action="append", choices=VARIANTS, help="default: cpu, cu130 and cu132")
     parser.add_argument("--faketime", type=Path)
+    parser.add_argument("--ccache", type=Path)
     parser.add_argument("--user", type=int)
     parser.add_argument("--user-python", default=sys.executable)
     parser.add_argument("--store", type=Path, help="a store with toolchains to start with")
@@ -223,9 +273,10 @@ def main() -> int:
         if options.store is not None:
             _link_toolchains(options.store, scratch / "store")
         first: dict[str, str] = {}
-        for condition in conditions(options.faketime, options.user, options.user_python):
+        for condition in conditions(options.faketime, options.user, options.user_python, options.ccache):
             began = time.monotonic()
-            files = built(condition, scratch, [VARIANTS[name] for name in backends], options.faketime)
+            variants = [VARIANTS[name] for name in backends]
+            files = built(condition, scratch, variants, options.faketime, options.ccache)
             first = first or files
             differing = sorted(name for name in {*first, *files} if first.get(name) != files.get(name))
             wrong += bool(differing)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -17,12 +17,14 @@ from pathlib import Path
 from kernel_builder.actions.model import Action
 from kernel_builder.actions.places import Places
 from kernel_builder.engine.records import headers, keep_in_depfile
-from kernel_builder.toolchain.c_library import is_of_c_library
+from kernel_builder.toolchain.c_library import SITE, is_of_c_library
 
 _INCLUDE = re.compile(r'[ \t]*(?:#|%:)[ \t]*(?:include|include_next|import)[ \t]*[<"]([^>"]+)[>"]')
-_ASKED = re.compile(r'__has_include(?:_next)?\s*\(\s*([<"])([^>"]+)[>"]\s*\)')
-_CONDITION = re.compile(r"[ \t]*(?:#|%:)[ \t]*(?:if|elif)\b")
-_FOLDER_FLAG = re.compile(r"(?:-Xcompiler=)?-(?:I|isystem|iquote|idirafter)=?(/.*)")
+_ASKED = re.compile(r'__has_(?:include|include_next|embed)\s*\(\s*([<"])([^>"]+)[>"]')
+_CONDITION = re.compile(r"[ \t]*(?:#|%:)[ \t]*(?:if|elif|define)\b")
+_ASSEMBLED = re.compile(r'\.(?:incbin|include)[ \t]+\\*"([^"\\\n]+)')
+"""What the assembler reads, of which no list of headers tells."""
+_FOLDER_FLAG = re.compile(r"(?:-Xcompiler=)?-(?:I|isystem|iquote|idirafter)=?(.+)")
 _FOLDER_FLAGS = ("-I", "-isystem", "-iquote", "-idirafter")
 _SYSTEM = Path("/usr")
 _SHOWN = 10
@@ -56,7 +58,8 @@ class Declared:
         whole = [places.store]
         whole += [folder for tree in action.trees for folder in (*tree.folders, *([tree.root] if tree.root else []))]
         own = [folder for tool in action.tools for folder in tool.headers if not folder.is_relative_to(places.store)]
-        shared = [folder for tool in action.tools for folder in tool.shared]
+        # A stdio.h in there is nobody's, whatever it is called.
+        shared = [folder for tool in action.tools for folder in tool.shared if folder != SITE]
         known = any(tool.headers or tool.shared for tool in action.tools)
         self._work, self._project = _prefixes((places.work,)), _prefixes((places.root,))
         self._whole, self._system = _prefixes(whole), _prefixes(own if known else [*own, _SYSTEM])
@@ -124,8 +127,11 @@ def undeclared(action: Action, places: Places, *, sandboxed: bool = False) -> tu
     nobodys = dict.fromkeys(os.path.normpath(full) for path, full in listed.items() if whose[path] is Whose.NOBODY)
     search = _Search(action, places, declared)
     asked = {} if nobodys or sandboxed else search.asked_for(own)
-    if nobodys or asked:
-        return tuple(_told(search, own, tuple(nobodys), asked))
+    assembled = search.assembled(own)
+    if nobodys or asked or assembled:
+        return tuple(
+            _told(search, own, tuple(nobodys), {"__has_include finds": asked, "the assembler reads": assembled})
+        )
     system = {os.path.normpath(full) for path, full in listed.items() if whose[path] is Whose.SYSTEM}
     if any(of in _INSTALLED for of in whose.values()):
         keep_in_depfile(depfile, lambda path: whose.get(path) not in _INSTALLED, sorted(system))
@@ -140,9 +146,10 @@ class _Search:
         words = [word for step in (*action.steps, *action.fallback) for word in places.expanded(action, step.command)]
         told = [match[1] for word in words if (match := _FOLDER_FLAG.fullmatch(word)) is not None]
         pairs = itertools.pairwise(words)
-        told += [value for option, value in pairs if option in _FOLDER_FLAGS and value.startswith("/")]
+        told += [value for option, value in pairs if option in _FOLDER_FLAGS]
         self._words = words
-        self._folders = tuple(dict.fromkeys(map(os.path.normpath, told)))
+        # Compilers run in the work directory.
+        self._folders = tuple(dict.fromkeys(os.path.normpath(places.work / folder) for folder in told))
         self._shared = tuple(str(folder) for tool in action.tools for folder in tool.shared)
 
     def shown(self, path: str) -> str:
@@ -179,12 +186,24 @@ class _Search:
         """The files of nobody's that ``__has_include`` in ``files`` finds, which decide what is compiled."""
         found: dict[str, list[_Place]] = {}
         for file in files:
-            for line, text in enumerate(_lines(file), start=1):
-                if "__has_include" in text and _CONDITION.match(text):
+            for line, text in _whole_lines(file):
+                if "__has_" in text and _CONDITION.match(text):
                     for kind, name in _ASKED.findall(text):
                         path = self._found(name, file if kind == '"' else None)
                         if path is not None and self._declared.whose(path) is Whose.NOBODY:
                             found.setdefault(path, []).append(_Place(file, line))
+        return found
+
+    def assembled(self, files: Sequence[str]) -> dict[str, list[_Place]]:
+        """The files of nobody's that assembly in ``files`` has the assembler read, which runs in the work directory."""
+        found: dict[str, list[_Place]] = {}
+        for file in files:
+            for line, text in enumerate(_lines(file), start=1):
+                said = ".inc" in text and not text.lstrip().startswith(("//", "*"))
+                for name in _ASSEMBLED.findall(text) if said else ():
+                    path = self._found(name, str(self._places.work / "x"))
+                    if path is not None and self._declared.whose(path) is Whose.NOBODY:
+                        found.setdefault(path, []).append(_Place(file, line))
         return found
 
     def _found(self, name: str, includer: str | None) -> str | None:
@@ -208,6 +227,20 @@ def _means(name: str, path: str, includer: str) -> bool:
     return path.endswith(f"/{plain}")
 
 
+def _whole_lines(file: str) -> Iterator[tuple[int, str]]:
+    """The lines of a file as the preprocessor has them, continued ones in one, with the numbers of the first."""
+    begun, text = 1, ""
+    for number, line in enumerate(_lines(file), start=1):
+        begun = begun if text else number
+        if line.endswith("\\"):
+            text += f"{line[:-1]} "
+            continue
+        yield begun, text + line
+        text = ""
+    if text:
+        yield begun, text
+
+
 def _lines(file: str) -> list[str]:
     try:
         with open(file, encoding="utf-8", errors="replace") as opened:  # noqa: PTH123
@@ -216,8 +249,12 @@ def _lines(file: str) -> list[str]:
         return []
 
 
-def _told(search: _Search, own: Sequence[str], nobodys: Sequence[str], asked: dict[str, list[_Place]]) -> Iterator[str]:
-    """A line for each file and place, as compilers write them, and what to do."""
+def _told(
+    search: _Search, own: Sequence[str], nobodys: Sequence[str], others: Mapping[str, dict[str, list[_Place]]]
+) -> Iterator[str]:
+    """A line for each file and place, as compilers write them, and what to do. ``others`` are files that no include
+    names, by what is done with them.
+    """
     by_path = {path: search.includers(path, own) for path in nobodys}
     # What a file of nobody's includes in turn is named only where nothing else is.
     first = {path: places for path, places in by_path.items() if places} or {path: [_Place("")] for path in nobodys}
@@ -228,8 +265,9 @@ def _told(search: _Search, own: Sequence[str], nobodys: Sequence[str], asked: di
         real = os.path.realpath(path)
         found += f" (which is {real})" if real != path else ""
         lines += [f"{_where(search, place)}: error: this includes {path}{found}" for place in places]
-    for path, places in asked.items():
-        lines += [f"{_where(search, place)}: error: __has_include finds {path}" for place in places]
+    for done, found_there in others.items():
+        for path, places in found_there.items():
+            lines += [f"{_where(search, place)}: error: {done} {path}" for place in places]
     yield from lines[:_SHOWN]
     if len(lines) > _SHOWN:
         yield f"and {len(lines) - _SHOWN} more of the kind"
@@ -237,7 +275,7 @@ def _told(search: _Search, own: Sequence[str], nobodys: Sequence[str], asked: di
     if more > 0:
         yield f"and these include {more} more"
     where = "outside the project and all that it is compiled with, so another machine gives another kernel"
-    yield f"cause: {'it is' if len(first) + len(asked) == 1 else 'they are'} {where}"
+    yield f"cause: {'it is' if len(first) + sum(map(len, others.values())) == 1 else 'they are'} {where}"
     yield (
         "remedy: copy it into the project, and name its directory in 'include' of the section in build.toml; or name a"
         " library that has it in 'depends'"

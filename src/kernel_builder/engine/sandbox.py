@@ -22,7 +22,7 @@ from kernel_builder.actions.places import Places
 from kernel_builder.bubblewrap import LOADER_SETTINGS, PROGRAM, SYSTEM, shown
 from kernel_builder.errors import MachineError
 from kernel_builder.plan.model import BuildPlan
-from kernel_builder.toolchain.c_library import is_of_c_library
+from kernel_builder.toolchain.c_library import SITE, is_of_c_library
 
 _TRIAL_SECONDS = 20
 _BEHIND = f"/run/{'system-headers-of-this-machine/' * 12}"
@@ -182,7 +182,7 @@ def _headers(action: Action) -> list[str]:
         behind = f"{_BEHIND}{number}"
         words += ["--ro-bind", str(folder), behind, "--tmpfs", str(folder)]
         for entry in entries:
-            if not is_of_c_library(f"{entry.name}/" if entry.is_dir() else entry.name):
+            if folder == SITE or not is_of_c_library(f"{entry.name}/" if entry.is_dir() else entry.name):
                 continue
             if entry.is_dir():
                 words += ["--ro-bind", entry.path, entry.path]
@@ -193,7 +193,7 @@ def _headers(action: Action) -> list[str]:
         folder
         for folder in own
         for above in [max((one for one in shared if folder.is_relative_to(one)), key=_depth, default=None)]
-        if above is not None and not is_of_c_library(folder.relative_to(above).as_posix() + "/")
+        if above is not None and (above == SITE or not is_of_c_library(folder.relative_to(above).as_posix() + "/"))
     ]
     return words + [word for folder in hidden for word in ("--ro-bind-try", str(folder), str(folder))]
 

@@ -16,6 +16,10 @@ def _known() -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(table["folders"]), frozenset(table["files"])
 
 
+SITE = Path("/usr/local/include")
+"""Where compilers look for whatever somebody put there, before they look for the C library."""
+
+
 def is_of_c_library(path: str) -> bool:
     """Whether ``path``, relative to a directory of system headers, is the C library's, the kernel's or a g++'s."""
     folders, files = _known()

@@ -43,6 +43,7 @@ _LIBC_FOLDERS = ("asm", "asm-generic", "bits", "gnu", "linux", "sys")
 
 _NAMING = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH")
 """Variables with directories of headers."""
+_FOLDER_OPTION = re.compile(r"(?:^|\s)-(?:I|isystem|iquote|idirafter)\s*=?([^\s'\"]+)")
 
 _LIBRARY = re.compile(r"^#define _GLIBCXX_RELEASE (\d+)$", re.MULTILINE)
 
@@ -217,6 +218,23 @@ def header_folders(
     folders = [folder for folder in folders if folder not in named]
     own = [folder for folder in folders if not {"c++", "gcc", "gcc-cross", "clang"}.isdisjoint(folder.parts)]
     return own, [folder for folder in folders if folder not in own]
+
+
+def variable_with(header: str, environ: Mapping[str, str]) -> tuple[str, Path] | None:
+    """The variable of ``environ`` that names, to compilers that see it, a directory in which ``header`` is, and the
+    file. Builds pass neither these variables nor options by variables on.
+    """
+    for name, value in environ.items():
+        if name in _NAMING:
+            folders = value.split(os.pathsep)
+        elif name.endswith("FLAGS"):
+            folders = [match[1] for match in _FOLDER_OPTION.finditer(value)]
+        else:
+            continue
+        for folder in filter(None, folders):
+            if (Path(folder) / header).is_file():
+                return name, Path(folder) / header
+    return None
 
 
 def _files(folder: Path) -> list[Path]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kernel_builder.actions.host import MODULE_SOURCE
@@ -28,6 +28,7 @@ from kernel_builder.load.evidence import LoadResult, LoadStatus
 from kernel_builder.load.proofs import FOLDER as PROOFS
 from kernel_builder.load.proofs import Proofs
 from kernel_builder.plan.model import VariantPlan
+from kernel_builder.toolchain.host import variable_with
 from kernel_builder.variants.matrix import stable_target
 from kernel_builder.workflow.conformance import Conformance
 from kernel_builder.workflow.evidence import with_headers_read
@@ -41,13 +42,15 @@ _NO_SUCH_FILE = re.compile(r"fatal error: (\S+): No such file or directory")
 
 @dataclass(frozen=True, kw_only=True)
 class Finisher:
-    """Finishes the variants of one build: ``environment`` loads them, ``conformance`` judges them. ``sandboxed``: what
-    made them ran in a sandbox, which their metadata then say."""
+    """Finishes the variants of one build: ``environment`` loads them, ``conformance`` judges them. ``environ`` is the
+    user's. ``sandboxed``: what made them ran in a sandbox, which their metadata then say.
+    """
 
     prepared: Prepared
     environment: Environment | NoEnvironment
     conformance: Conformance
     reporter: Reporter
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     sandboxed: bool = False
 
     def finish(self, variant: VariantPlan, results: tuple[ActionResult, ...]) -> VariantOutcome:
@@ -112,7 +115,7 @@ class Finisher:
                 "\n    (Python's headers are not installed: apt-get install python3-dev, or dnf install python3-devel)"
             )
         for name in dict.fromkeys(match[1] for line in lines for match in _NO_SUCH_FILE.finditer(line)):
-            tail += self._library_of(name, variant)
+            tail += self._library_of(name, variant) + self._in_variable(name)
             if self.prepared.project.framework.kind is FrameworkKind.TVM_FFI and name.startswith(_OF_TORCH):
                 tail += (
                     f"\n    ({name} is torch's; [tvm-ffi] kernels load without torch, [torch] ones have its headers)"
@@ -133,6 +136,17 @@ class Finisher:
         if listed:
             return f"\n    ({' and '.join(listed)} has no {header}; releases: {', '.join(libraries)})"
         return f"\n    ({what_to_add(libraries)} of the section that the file is in)" if libraries else ""
+
+    def _in_variable(self, header: str) -> str:
+        """What to tell where a variable names the directory of ``header``."""
+        found = variable_with(header, self.environ)
+        if found is None:
+            return ""
+        variable, place = found
+        return (
+            f"\n    ({variable} leads to {place}, but compilers do not see it: other machines may not set it)"
+            "\n    (copy the header into the project, and name its directory in 'include' of the section)"
+        )
 
     def _own_names(self, variant: VariantPlan) -> OwnNames:
         """The project, and the objects of ``variant`` so far."""

@@ -121,6 +121,7 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
         environment=environment,
         conformance=conformance,
         reporter=run.reporter,
+        environ=run.environ,
         sandboxed=options.sandbox is not None,
     )
     installing = Installing(finisher, plan, lambda: refuse_changes(prepared, run, request.mark, sighting.since))

@@ -13,9 +13,10 @@ import pytest
 from engine_actions import action, plan_of, run
 from kernel_builder.actions.model import COMPILER_ENVIRONMENT, Action, Step, Tool, Tree
 from kernel_builder.engine.cache import ActionCache
+from kernel_builder.engine.declared import Declared, Whose
 from kernel_builder.engine.protocol import ActionResult, ActionStatus
 from kernel_builder.engine.records import headers, system_headers
-from kernel_builder.toolchain.c_library import is_of_c_library
+from kernel_builder.toolchain.c_library import SITE, is_of_c_library
 from kernel_builder.toolchain.host import header_folders
 from kernel_builder.toolchain.model import Family
 
@@ -86,8 +87,39 @@ PLANTED = "#define H 1\n"
             (),
             "src/a.cpp:1: {}/system/x.h",
         ),
+        (
+            {"src/a.cpp": "//\n#define HAS_X __has_include(<x.h>)\nint a;\n", "../elsewhere/system/x.h": PLANTED},
+            (),
+            "src/a.cpp:2: {}/system/x.h",
+        ),
+        (
+            {"src/a.cpp": "#if 1 && \\\n  __has_include(<x.h>)\n#endif\n", "../elsewhere/system/x.h": PLANTED},
+            (),
+            "src/a.cpp:1: {}/system/x.h",
+        ),
+        (
+            {"src/a.cpp": 'asm(".incbin \\"../../elsewhere/x.bin\\"");\n', "../elsewhere/x.bin": "1"},
+            (),
+            "src/a.cpp:1: {}/x.bin",
+        ),
+        (
+            {"src/a.cpp": '//\nasm(R"(\n .include "x.s"\n)");\n', "../elsewhere/own/x.s": "nop\n"},
+            ("-I../../elsewhere/own", "-Wa,-I../../elsewhere/own"),
+            "src/a.cpp:3: {}/own/x.s",
+        ),
     ],
-    ids=["system directory", "option", "beside", "-include", "link", "__has_include"],
+    ids=[
+        "system directory",
+        "option",
+        "beside",
+        "-include",
+        "link",
+        "__has_include",
+        "in a macro",
+        "continued",
+        "incbin",
+        "assembly",
+    ],
 )
 def test_a_header_of_nobodys_is_named_with_its_include(
     tmp_path: Path, files: dict[str, str], options: tuple[str, ...], said: str
@@ -120,6 +152,22 @@ def test_an_option_of_the_section_is_told(tmp_path: Path) -> None:
     assert [line.partition(" error: ")[0] for line in result.output[:2]] == ["src/a.cpp:1:", "src/a.cpp:2:"]
     assert f"found in {tmp_path}/elsewhere, which an option names" in result.output[0]
     assert "and these include 1 more" in result.output
+
+
+def test_what_the_assembler_reads_of_the_project_is_declared(tmp_path: Path) -> None:
+    name = tmp_path / "project/data/x.bin"
+    files = {"src/a.cpp": f'asm(".incbin \\"{name}\\"");\n// .incbin "/etc/passwd"\n'}
+    result = compiled(tmp_path, {**files, "data/x.bin": "1", "src/a.h": ""})
+    assert result.status is ActionStatus.DONE, result.output
+
+
+def test_headers_of_the_site_are_nobodys_whatever_they_are_called(tmp_path: Path) -> None:
+    tool = Tool(name="c++", path=CXX, digest="1", headers=(SITE / "c++/14",), shared=(SITE, Path("/usr/include")))
+    plan = plan_of(tmp_path, replace(compiling(tmp_path), tools=(tool,)))
+    declared = Declared(plan.actions[0], plan.places)
+    assert declared.whose("/usr/include/stdio.h") is Whose.SYSTEM
+    assert declared.whose(f"{SITE}/stdio.h") is Whose.NOBODY
+    assert declared.whose(f"{SITE}/c++/14/vector") is Whose.SYSTEM  # a compiler that lies there brings its own
 
 
 def test_what_is_declared_is_read_and_what_is_installed_goes_from_the_list(tmp_path: Path) -> None:

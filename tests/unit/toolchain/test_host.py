@@ -20,6 +20,7 @@ from kernel_builder.toolchain.host import (
     host_limits,
     judge_host_compilers,
     measured,
+    variable_with,
 )
 from kernel_builder.toolchain.model import Family, HostChoice, HostCompiler, Toolkit
 from kernel_builder.toolchain.provide import purpose_of
@@ -303,3 +304,21 @@ def test_the_headers_of_the_machines_compiler_are_found() -> None:
     own, shared = header_folders(host.cxx, os.environ, host.family)
     assert any((folder / "vector").is_file() for folder in own)
     assert any((folder / "stdio.h").is_file() for folder in shared)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("CPATH", "{0}/other:{0}/own"),
+        ("CPLUS_INCLUDE_PATH", "{0}/own"),
+        ("CXXFLAGS", "-O2 -I{0}/own -g"),
+        ("SOME_PREPEND_FLAGS", "-isystem {0}/own"),
+    ],
+)
+def test_a_variable_that_names_a_header_is_found(tmp_path: Path, variable: str, value: str) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "x.h").touch()
+    environ = {"PATH": str(tmp_path / "own"), variable: value.format(tmp_path)}
+    assert variable_with("x.h", environ) == (variable, tmp_path / "own" / "x.h")
+    assert variable_with("y.h", environ) is None
+    assert variable_with("x.h", {"PATH": str(tmp_path / "own")}) is None
