@@ -204,7 +204,7 @@ def choose_toolchains(project: Project, matrix: Matrix, run: Run, options: Toolc
     index = SimpleIndex(find_index(run.environ), run.reporter, offline=run.offline)
     transport = index.transport_without_credentials()
     libraries = Libraries(run.store, index, run.reporter, transport, run.environ)
-    silent: dict[str, NetworkError] = {}
+    silent: dict[tuple[str, str], NetworkError] = {}
     depends = {
         entry.name: _depended(project, entry, row, libraries, silent, to_build=options.to_build)
         for entry, row in compiled
@@ -251,7 +251,7 @@ def _depended(
     entry: Kept,
     row: SupportRow,
     libraries: Libraries,
-    silent: dict[str, NetworkError],
+    silent: dict[tuple[str, str], NetworkError],
     *,
     to_build: bool,
 ) -> _Depended:
@@ -260,33 +260,35 @@ def _depended(
     """
     names = {name for section in project.sections_for(entry.backend) for name in section.depends} - {"torch"}
     toolkit = toolchain_request(row, entry.variant).toolkit
+    version = toolkit.version if toolkit is not None else ""
     found: list[ResolvedLibrary] = []
     errors: list[ToolchainError | NetworkError] = []
     for name in sorted(names):
-        if name in silent:
-            errors.append(silent[name])
+        if (name, version) in silent:
+            errors.append(silent[name, version])
             continue
         try:
-            found.append(libraries.resolve(name, toolkit.version if toolkit is not None else ""))
+            found.append(libraries.resolve(name, version))
             if to_build:
                 libraries.require(found[-1])
         except (ToolchainError, NetworkError) as error:
             errors.append(error)
             if isinstance(error, NetworkError):
-                silent[name] = error
+                silent[name, version] = error
     return _Depended(libraries=tuple(found), errors=tuple(errors))
 
 
 def _refuse(errors: Sequence[ToolchainError | NetworkError], choose: Callable[[], object]) -> NoReturn:
     """Raise ``errors``, and what keeps ``choose`` from choosing, as one."""
-    if all(isinstance(error, ToolchainError) for error in errors):
+    further: list[ToolchainError | NetworkError] = []
+    if not any(isinstance(error, IntegrityError) for error in errors):
         try:
             choose()
-        except ToolchainError as error:
-            raise all_of([*errors, error]) from error
-        except NetworkError:
-            pass  # what is lacking whether or not the server answers is said
-    raise all_of(errors)
+        except (ToolchainError, NetworkError) as error:
+            # What is lacking for sure is no matter of the network: a server that may have the rest is left out then.
+            if isinstance(error, ToolchainError) or any(isinstance(one, NetworkError) for one in errors):
+                further.append(error)
+    raise all_of([*errors, *further])
 
 
 def provide(chosen: Chosen, matrix: Matrix, run: Run) -> int:

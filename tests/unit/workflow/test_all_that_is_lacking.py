@@ -13,6 +13,7 @@ from kernel_builder.workflow.toolchains import _refuse
 LIBRARY = ToolchainError("cutlass_9 cannot be provided", hint="get it")
 TORCH = ToolchainError("no source has torch 2.99", hint="name an index")
 SILENT = NetworkError("the index does not answer", hint="wait")
+SILENT_TOO = NetworkError("the other index does not answer")
 WRONG = IntegrityError("the file is another")
 
 
@@ -43,10 +44,16 @@ def test_what_is_lacking_for_sure_is_told_whatever_servers_do(choose: Callable[[
     assert refused(LIBRARY, choose=choose) is LIBRARY
 
 
-def test_a_library_whose_server_is_silent_is_a_network_error_and_nothing_else_is_asked() -> None:
-    error = refused(LIBRARY, SILENT, choose=fails(AssertionError("asked")))
+@pytest.mark.parametrize("further", [TORCH, SILENT_TOO])
+def test_a_library_whose_server_is_silent_does_not_hide_the_rest(further: ToolchainError | NetworkError) -> None:
+    error = refused(LIBRARY, SILENT, choose=fails(further))
     assert isinstance(error, NetworkError)
-    assert error.message.splitlines() == [LIBRARY.message, SILENT.message]
+    assert error.message.splitlines() == [LIBRARY.message, SILENT.message, further.message]
+
+
+def test_where_a_file_is_wrong_nothing_else_is_asked() -> None:
+    assert refused(LIBRARY, WRONG, choose=fails(AssertionError("asked"))) is WRONG
+    assert refused(LIBRARY, SILENT, choose=fails(WRONG)) is WRONG
 
 
 def test_a_wrong_file_is_told_alone_and_the_same_reason_once() -> None:
