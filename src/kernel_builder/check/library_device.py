@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from kernel_builder.artifact.digest import METADATA
@@ -9,7 +10,7 @@ from kernel_builder.binary.device_code import READERS, DeviceCode
 from kernel_builder.binary.elf import mapped
 from kernel_builder.check.library_versions import several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
-from kernel_builder.check.subject import VariantDir, join
+from kernel_builder.check.subject import LibraryFile, VariantDir, join
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.capabilities import is_architecture
 from kernel_builder.variants.names import ArchVariant
@@ -49,6 +50,15 @@ OLD_LOADERS = rule(
     rationale="Loaders refuse code objects of a version that they do not know; the first launch fails.",
     remedy="Compile with that toolkit's own compiler, without -mcode-object-version.",
     source='LLVM, "User Guide for AMDGPU Backend", code object versions',
+)
+NONE_AT_ALL = rule(
+    "KB145",
+    "no-device-code",
+    Severity.WARNING,
+    summary="The libraries of a variant for GPUs have GPU code",
+    rationale="A kernel without any has nothing to launch. Only one that calls other libraries alone needs none.",
+    remedy="List the device sources in 'src' of the backend's sections, and link with the compiler that compiled them.",
+    source="kernel-builder",
 )
 _LOADED = {4: (4, 5), 5: (6, 0), 6: (6, 4)}
 """Version of AMD's code objects -> the first release of ROCm whose own compiler makes it."""
@@ -106,6 +116,38 @@ def device_code(variant: VariantDir, settings: Settings) -> Iterator[Finding]:  
     if extra:
         text = f"the metadata does not list {several(extra, 12)}, but the libraries have GPU code for {_them(extra)}"
         yield UNNAMED_CODE.at(place, text, symbol="backend.archs")
+
+
+@checks(VariantDir, NONE_AT_ALL)
+def some_device_code(variant: VariantDir, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
+    """Variants for GPUs whose libraries have no code for any."""
+    backend = next((one for one in Backend if one == variant.backend), None)
+    if backend is None or not isinstance(variant.variant, ArchVariant) or _archs(variant):
+        return  # code for the architectures that metadata names is looked for there
+    libraries = [library for library in variant.libraries if library.elf is not None or library.macho]
+    if libraries and not any(_has_device_code(library, backend) for library in libraries):
+        yield NONE_AT_ALL.at(libraries[0], f"there is no {backend.label} code in the libraries of this variant")
+
+
+def _has_device_code(library: LibraryFile, backend: Backend) -> bool:
+    """Whether a library has code for the backend's devices, or is not known to have none."""
+    if library.macho:
+        return bool(library.metal) or not _is_shader(backend)
+    if library.elf is None:
+        return True
+    if backend.architectures is not None and backend.architectures.device_code is not None:
+        with mapped(library.path) as data:
+            code = READERS[backend.architectures.device_code](data, library.sections)
+        return code is not None and bool(code.machine_code or code.ptx or code.unread)
+    if backend.registration is None:
+        return True
+    registers = re.compile(backend.registration)
+    return any(registers.fullmatch(symbol.name) for symbol in library.elf.undefined)
+
+
+def _is_shader(backend: Backend) -> bool:
+    """Whether the backend's own language is that of Metal's shaders."""
+    return ".metal" in backend.sources
 
 
 def _them(items: list[str]) -> str:

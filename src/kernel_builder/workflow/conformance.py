@@ -157,7 +157,9 @@ def _not_planned(project: Project, everything: Matrix, required: Matrix) -> tupl
     _, report = open_document(read_file(file), file)  # the project was read from it: no mistake is in there
     if not everything.kept:
         reasons = dict.fromkeys(entry.reason for entry in everything.dropped)
-        report.error((), f"no variant is left to build: {'; '.join(list(reasons)[:_FEW])}", at_key=True)
+        report.error(
+            ("general", "backends"), f"no variant is left to build: {'; '.join(list(reasons)[:_FEW])}", at_key=True
+        )
     for section in project.sections:
         found = unreachable_section(section, required)
         key = section.backend.key(Role.ARCHITECTURES)

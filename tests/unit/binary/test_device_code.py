@@ -232,3 +232,45 @@ def test_what_nvcc_writes_is_read(workshop: Workshop, tmp_path: Path) -> None:
     assert found.machine_code == {"8.0", "9.0a"}
     assert found.ptx == {"9.0"}
     assert found.unread == ()
+
+
+XPU = "torch213-cxx11-xpu20260-x86_64-linux"
+SYCL = """\
+void __sycl_register_lib(void *);
+__attribute__((constructor)) static void made(void) { __sycl_register_lib(0); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "backend", "has"),
+    [
+        (XPU, {"type": "xpu"}, SYCL),
+        (CUDA, {"type": "cuda"}, fatbin((SASS, 80, 0))),
+        (CUDA, {"type": "cuda", "archs": []}, fatbin((PTX, 80, 0))),
+        (ROCM, {"type": "rocm"}, THREE[0]),
+    ],
+)
+def test_a_variant_for_gpus_without_any_code_for_them_is_told(
+    workshop: Workshop, name: str, backend: dict[str, object], has: str | bytes
+) -> None:
+    empty = workshop.variant(name, workshop.library(INIT), backend=backend)
+    label = {"xpu": "XPU", "cuda": "CUDA", "rocm": "ROCm"}[str(backend["type"])]
+    assert messages(empty, "KB145") == [f"there is no {label} code in the libraries of this variant"]
+    if isinstance(has, str):
+        library = workshop.library(INIT + has)
+    else:
+        library = with_section(workshop, ".hip_fatbin" if name == ROCM else ".nv_fatbin", has)
+    assert messages(workshop.variant(name, library, backend=backend), "KB145") == []
+
+
+def test_code_in_one_of_several_libraries_is_enough(workshop: Workshop) -> None:
+    variant = workshop.variant(XPU, workshop.library(INIT), backend={"type": "xpu"})
+    workshop.library(SYCL, name="libshaders.so", into=variant)
+    assert messages(variant, "KB145") == []
+
+
+def test_where_metadata_names_architectures_and_for_processors_nothing_more_is_said(workshop: Workshop) -> None:
+    named = workshop.variant(CUDA, workshop.library(INIT), backend={"type": "cuda", "archs": ["8.0"]})
+    assert (len(messages(named, "KB141")), messages(named, "KB145")) == (1, [])
+    host = workshop.variant("torch213-cxx11-cpu-x86_64-linux", workshop.library(INIT))
+    assert messages(host, "KB145") == []

@@ -155,6 +155,16 @@ def test_embedded_shaders_are_for_the_macos_that_the_variant_is_for(
     assert messages(_in_variant(workshop, tmp_path, METAL, macho(macos=26) + data), "KB162") == told
 
 
+def test_a_metal_variant_without_shaders_is_told(workshop: Workshop, tmp_path: Path) -> None:
+    bare = macho(macos=26)
+    said = ["there is no Metal code in the libraries of this variant"]
+    assert messages(_in_variant(workshop, tmp_path, METAL, bare), "KB145") == said
+    for data in (shaders(), shaders(patch=3), fat(bare + shaders(), bare)):
+        whole = data if data.startswith(bytes.fromhex("cafebabe")) else bare + data
+        assert messages(_in_variant(workshop, tmp_path, METAL, whole), "KB145") == []
+    assert messages(_in_variant(workshop, tmp_path, MAC, GOOD), "KB145") == []
+
+
 def test_libraries_and_run_paths_of_mac_libraries_are_judged(workshop: Workshop, tmp_path: Path) -> None:
     data = macho(
         _dylib("/opt/homebrew/lib/libomp.dylib"),
