@@ -13,12 +13,32 @@ _OF_TORCH = ("libtorch", "libc10", "libcaffe2")
 
 
 @dataclass(frozen=True, kw_only=True)
+class ToolkitRuntime:
+    """The runtime library of a backend's toolkit, by its stem; ``numbers`` are those in its name, by the toolkit's
+    major, ``None`` where they are the majors.
+    """
+
+    library: str
+    numbers: Mapping[int, int] | None
+
+    def number(self, major: int) -> int | None:
+        """The number in the name of the runtime of that major; ``None`` where it is not known."""
+        return major if self.numbers is None else self.numbers.get(major)
+
+    def number_in(self, name: str) -> int | None:
+        """The number in ``name`` (13 of ``libcudart.so.13``); ``None`` for other libraries, and where there is none."""
+        found = re.fullmatch(rf"{re.escape(self.library)}\.so\.(\d+)(\.\d+)*", name)
+        return None if found is None else int(found[1])
+
+
+@dataclass(frozen=True, kw_only=True)
 class Allowed:
-    """Stems of library names, by system, backend and framework."""
+    """Stems of library names, by system, backend and framework; ``runtimes`` by backend."""
 
     always: frozenset[str]
     cxx: frozenset[str]
     backend: Mapping[str, frozenset[str]]
+    runtimes: Mapping[str, ToolkitRuntime]
     tvm_ffi: frozenset[str]
     darwin: frozenset[str]
     windows: frozenset[str]
@@ -43,10 +63,16 @@ def load_allowed() -> Allowed:
         always=frozenset(linux["c"] + linux["torch"]),
         cxx=frozenset(linux["cxx"]),
         backend={name: frozenset(stems) for name, stems in linux["backend"].items()},
+        runtimes={name: _runtime(**row) for name, row in linux["runtime"].items()},
         tvm_ffi=frozenset(linux["framework"]["tvm-ffi"]),
         darwin=frozenset(table["darwin"]["allowed"]),
         windows=frozenset(table["windows"]["allowed"]),
     )
+
+
+def _runtime(library: str, numbers: Mapping[str, int] | None = None) -> ToolkitRuntime:
+    by_major = None if numbers is None else {int(major): number for major, number in numbers.items()}
+    return ToolkitRuntime(library=library, numbers=by_major)
 
 
 def stem(name: str) -> str:

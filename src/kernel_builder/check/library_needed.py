@@ -47,6 +47,15 @@ APART = rule(
     remedy="Link against an old C library (kernel-builder does), or add the library: -Wl,--no-as-needed -lpthread.",
     source="glibc 2.34 release notes",
 )
+OTHER_TOOLKIT = rule(
+    "KB114",
+    "other-toolkit",
+    Severity.ERROR,
+    summary="A library needs the runtime of the toolkit version in its variant's name",
+    rationale="The client chooses a variant by its name; where torch has another runtime, the library does not load.",
+    remedy="Build it with the toolkit that the name says, or move it to the variant that it was built for.",
+    source="docs/requirements.md, 'Libraries'",
+)
 RUN_PATH = rule(
     "KB107",
     "run-path",
@@ -89,6 +98,22 @@ def needed(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
                 symbol=name,
                 hint=_hint(own, library),
             )
+
+
+@checks(LibraryFile, OTHER_TOOLKIT)
+def other_toolkit(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
+    """Compares the runtime that an ELF file needs with the toolkit in its variant's name."""
+    variant = library.variant.variant if library.variant else None
+    if library.elf is None or not isinstance(variant, ArchVariant) or variant.compute.version is None:
+        return
+    runtime = load_allowed().runtimes.get(variant.backend.value)
+    expected = runtime.number(variant.compute.version[0]) if runtime is not None else None
+    for name in sorted(set(library.elf.needed)):
+        number = runtime.number_in(name) if runtime is not None else None
+        if expected is not None and number not in {None, expected}:
+            toolkit = f"{variant.backend.label} {'.'.join(map(str, variant.compute.version))}"
+            text = f"needs {printable(name)}, but the variant is for {toolkit}, which has {stem(name)}.so.{expected}"
+            yield OTHER_TOOLKIT.at(library, text, symbol=name)
 
 
 @checks(LibraryFile, APART)

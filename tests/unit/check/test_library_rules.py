@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kernel_builder.backends import toolkit_kinds
+from kernel_builder.binary.libraries import load_allowed
 from kernel_builder.check.model import Settings
 from kernel_builder.errors import UsageError
 from kernel_builder.variants.names import Variant
@@ -213,6 +215,48 @@ def test_other_libraries_are_refused(workshop: Workshop, soname: str) -> None:
         assert "OpenMP" in str(finding.hint)
     if soname == "libcudart.so.13":
         assert "cuda variants" in str(finding.hint)
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "other", "said"),
+    [
+        (CUDA, ("libcudart.so.13", "libcudart.so.13.0"), "libcudart.so.12", "CUDA 13.0, which has libcudart.so.13"),
+        ("cu118", ("libcudart.so.11.0",), "libcudart.so.12", "CUDA 11.8, which has libcudart.so.11"),
+        (
+            "rocm72",
+            ("libamdhip64.so.7", "libamdhip64.so"),
+            "libamdhip64.so.6",
+            "ROCm 7.2, which has libamdhip64.so.7",
+        ),
+        ("xpu20260", ("libsycl.so.9",), "libsycl.so.8", "XPU 2026.0, which has libsycl.so.9"),
+        ("xpu20253", ("libsycl.so.8",), "libsycl.so.9", "XPU 2025.3, which has libsycl.so.8"),
+        ("xpu20270", ("libsycl.so.8", "libsycl.so.10"), None, ""),
+        ("cpu", ("libcudart.so.12",), None, ""),
+    ],
+)
+def test_the_runtime_is_that_of_the_toolkit_in_the_variants_name(
+    workshop: Workshop, name: str, own: tuple[str, ...], other: str | None, said: str
+) -> None:
+    name = name if "-" in name else f"torch213-cxx11-{name}-x86_64-linux"
+
+    def told(soname: str) -> list[str]:
+        library = workshop.library(ADD, "-Wl,--no-as-needed", workshop.provider(soname, "V1:function"))
+        return messages(workshop.variant(name, library), "KB114")
+
+    assert [told(soname) for soname in own] == [[]] * len(own)
+    if other is not None:
+        assert told(other) == [f"needs {other}, but the variant is for {said}"]
+
+
+def test_the_runtimes_of_the_table_are_those_that_kernels_are_linked_with() -> None:
+    """``data/libraries.toml`` and ``data/toolchains.toml`` say it, each for its own readers."""
+    for backend, kind in toolkit_kinds().items():
+        runtime = load_allowed().runtimes[backend.value]
+        for major in kind.recipe.majors:
+            components = kind.recipe.components(f"{major}.0")
+            sonames = [library.soname for component in components for library in component.libraries]
+            numbers = {runtime.number_in(soname) for soname in sonames} - {None}
+            assert numbers == {runtime.number(major)}, (backend, major)
 
 
 @pytest.mark.parametrize("soname", ["libtorch.so", "libcudart.so.13", "libcublas.so.5", "libgcc_s.so.1", "libm.so.6"])
