@@ -97,7 +97,7 @@ def test_the_install_script_installs_and_removes(built: Path, tmp_path: Path) ->
     """Without uv and pipx; packages that it depends on are those of the tests."""
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in ("date", "dirname", "grep", "ln", "mkdir", "rm", "sed"):
+    for name in ("date", "grep", "ln", "mkdir", "readlink", "rm"):
         (tools / name).symlink_to(shutil.which(name) or "")
     (tools / "python3").symlink_to(sys.executable)
     environment = {

@@ -17,7 +17,7 @@ from pathlib import Path
 from kernel_builder.actions.model import Action
 from kernel_builder.actions.places import Places
 from kernel_builder.engine.records import headers, keep_in_depfile
-from kernel_builder.toolchain.c_library import SITE, is_of_c_library
+from kernel_builder.toolchain.c_library import SITE, behind_links, is_of_c_library
 
 _INCLUDE = re.compile(r'[ \t]*(?:#|%:)[ \t]*(?:include|include_next|import)[ \t]*[<"]([^>"]+)[>"]')
 _ASKED = re.compile(r'__has_(?:include|include_next|embed)\s*\(\s*([<"])([^>"]+)[>"]')
@@ -91,6 +91,9 @@ class Declared:
         for prefix in self._shared:
             if len(prefix) > longest and path.startswith(prefix) and is_of_c_library(path[len(prefix) :]):
                 return Whose.SYSTEM
+        # Asked last: it reads directories.
+        if found is Whose.NOBODY and any(path in behind_links(prefix) for prefix in self._shared):
+            return Whose.SYSTEM
         return found
 
 

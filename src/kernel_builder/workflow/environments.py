@@ -19,7 +19,7 @@ from kernel_builder.events import Notice
 from kernel_builder.load.client import Environment, NoEnvironment, find_devices, find_environment, why_not_loadable
 from kernel_builder.toolchain.settings import ToolchainSettings
 from kernel_builder.variants.matrix import Kept
-from kernel_builder.variants.support import load_support
+from kernel_builder.variants.support import VariantSet, load_support
 from kernel_builder.workflow.run import Run
 from kernel_builder.workflow.select import Selection, select_variants, this_platform
 
@@ -76,7 +76,10 @@ def variants_here(project: Project, request: EnvironmentRequest, here: Here, run
     :func:`select_variants` does.
     """
     kept = select_variants(project, Selection(patterns=request.patterns), run).kept
+    return _best_first(kept, here)
 
+
+def _best_first(kept: Sequence[Kept], here: Here) -> tuple[Kept, ...]:
     def place(entry: Kept) -> tuple[bool, int, bool, bool, tuple[int, int]]:
         row = entry.row
         fits = isinstance(here.active, Environment) and why_not_loadable(entry.variant, here.active) is None
@@ -94,7 +97,7 @@ def best_variant(project: Project, request: EnvironmentRequest, here: Here, run:
     """
     everything = variants_here(project, request, here, run)
     reasons: dict[str, None] = {}
-    for entry in everything:
+    for entry in _best_first((*_of_active(project, request, everything, here, run), *everything), here):
         reason = here.why_not(entry)
         if reason is None or (request.patterns and not to_run and entry.obstacle is None):
             return entry
@@ -103,6 +106,27 @@ def best_variant(project: Project, request: EnvironmentRequest, here: Here, run:
         f"this machine runs no variant of the kernel: {'; '.join(reasons)}",
         hint="run it on a machine with such a device; 'kernel-builder build' builds without one",
     )
+
+
+def _of_active(
+    project: Project, request: EnvironmentRequest, required: Sequence[Kept], here: Here, run: Run
+) -> tuple[Kept, ...]:
+    """What ``build --local`` builds, where the Hub does not ask for the active environment's release of torch, and that
+    environment has all it takes: whoever works with it need not wait for another one.
+    """
+    active = here.active
+    if request.patterns or request.isolated or not isinstance(active, Environment):
+        return ()
+    if any(why_not_loadable(entry.variant, active) is None for entry in required):
+        return ()
+    settings, support = run.settings(project.root), load_support()
+    found = []
+    for entry in select_variants(project, Selection(within=VariantSet.ALL), run).kept:
+        if here.why_not(entry) is None and why_not_loadable(entry.variant, active) is None:
+            wanted = wanted_for(project, entry, support, settings.requires)
+            if wanted is not None and why_not_adopted(active, wanted, run.environ) is None:
+                found.append(entry)
+    return tuple(found)
 
 
 @dataclass(frozen=True, kw_only=True)

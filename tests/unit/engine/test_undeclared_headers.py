@@ -206,6 +206,19 @@ def test_a_cache_does_not_hide_it(tmp_path: Path) -> None:
         assert result.output[0] == f"src/a.cpp:1: error: __has_include finds {tmp_path}/elsewhere/system/x.h"
 
 
+def test_what_links_of_the_c_library_lead_to_is_its_own(tmp_path: Path) -> None:
+    """As on Debian 13, where files of ``asm`` are links, and g++ writes where they lead; no other link is as good."""
+    system, kept = tmp_path / "elsewhere" / "system", tmp_path / "k"
+    write(kept, {"settled.h": PLANTED, "other.h": PLANTED})
+    for folder, name in (("asm", "settled.h"), ("acme", "other.h")):
+        (system / folder).mkdir(parents=True)
+        (system / folder / name).symlink_to(kept / name)
+    assert compiled(tmp_path, {"src/a.cpp": "#include <asm/settled.h>\n"}).status is ActionStatus.DONE
+    result = compiled(tmp_path, {"src/a.cpp": "#include <acme/other.h>\n"})
+    assert result.status is ActionStatus.FAILED
+    assert "error: this includes" in result.output[0]
+
+
 def test_headers_of_the_c_library_are_told_from_those_of_others() -> None:
     for name in ("stdio.h", "bits/types.h", "sys/stat.h", "linux/if.h", "features.h", "c++/14/vector", "netinet/in.h"):
         assert is_of_c_library(name), name
