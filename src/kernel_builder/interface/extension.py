@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os.path
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kernel_builder.config.backends import Backend
+from kernel_builder.config.backends import HOST, Backend
 from kernel_builder.errors import UsageError
+from kernel_builder.interface.native import SUFFIXES
+from kernel_builder.interface.setup_script import Script
+from kernel_builder.interface.setup_values import UNKNOWN, NotedDict, NotedList, noted
 
 SETUP = "setup.py"
-_PATH_FUNCTIONS = {"join": os.path.join, "abspath": lambda path: path, "realpath": lambda path: path, "str": str}
+PROJECT = "pyproject.toml"
 _KINDS = {backend.extension: backend for backend in Backend if backend.extension}
+_LOADERS = frozenset({"load", "load_inline"})
+_SPECIAL = frozenset({*_KINDS, "Extension", "setup"})
+_KNOWN = frozenset({"name", "sources", "include_dirs", "define_macros", "extra_compile_args", "libraries"})
 _DECIDED = frozenset({"py_limited_api", "language", "extra_link_args", "undef_macros", "runtime_library_dirs"})
 """Arguments that need no counterpart where they are empty, or say what a kernel is anyway."""
 _IDLE = ("-s", "-Wl,--strip-all", "-O", "-fPIC", "-shared")
-_CONSTANTS = {"os.curdir": ".", "os.path.curdir": ".", "os.sep": "/", "os.path.sep": "/"}
-_DECIDED_BY_BUILDER = ("-O", "-std=", "-fPIC", "-shared", "-fvisibility", "-D_GLIBCXX_USE_CXX11_ABI",
-                       "-DPy_LIMITED_API", "-DTORCH_EXTENSION_NAME")  # fmt: skip
+_DECIDED_BY_BUILDER = ("-O", "-std=", "--std=", "-fPIC", "-shared", "-fvisibility", "-D_GLIBCXX_USE_CXX11_ABI",
+                       "-DPy_LIMITED_API", "-DTORCH_EXTENSION_NAME", "--threads=")  # fmt: skip
+_DECIDED_WITH_VALUE = frozenset({"--threads", "-t", "-std", "--std"})
+_PASSING_ON = frozenset({"-Xcompiler", "--compiler-options", "-Xptxas", "--ptxas-options", "-Xlinker"})
+"""Options whose value is an option of another program."""
+_LARGEST = 1 << 20
+"""Bytes of a Python file that is searched for calls of ``load``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,45 +68,109 @@ class SetupFile:
 
 
 def read_setup(root: Path) -> SetupFile:
-    """Read ``root/setup.py``. Raises :class:`UsageError` where there is none, or no extension in it."""
+    """Read ``root/setup.py``; without extensions there, ``[tool.setuptools]`` of ``pyproject.toml``, and calls of
+    ``torch.utils.cpp_extension.load`` in Python files.
+
+    Raises :class:`UsageError` where none of these describes an extension, and for a ``setup.py`` that cannot be parsed.
+    """
     root = root.absolute()  # what setup.py makes of __file__ must not depend on where this runs
+    reader = _Reader(root)
     file = root / SETUP
-    try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(
-            f"{root} has no {SETUP}", hint="pass the directory of an extension that setuptools builds"
-        ) from None
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise UsageError(f"cannot parse {file}: {error}") from error
-    reader = _Reader(root, tree)
-    extensions = tuple(reader.extensions())
-    if not extensions:
-        raise UsageError(
-            f"{file} describes no {' or '.join(_KINDS)}",
-            hint="only extensions of torch.utils.cpp_extension can be converted",
-        )
-    setup = next((call for call in reader.calls if _called(call) == "setup"), None)
-    words = {key.arg: reader.value(key.value) for key in setup.keywords} if setup else {}
+    has_setup = file.is_file()
+    if has_setup:
+        reader.follow(file, _parsed(file), _SPECIAL)
     table = _project_table(root)
-    classifiers = _texts(words.get("classifiers")) or _texts(table.get("classifiers"))
+    if not reader.found:
+        reader.found += _of_project(root, reader)
+    if not reader.found:
+        for other in _loading(root):
+            reader.follow(other, _parsed(other), _LOADERS)
+    if not reader.found:
+        raise _without_extensions(root, reader.inline, has_setup=has_setup)
+    classifiers = _texts(reader.setup.get("classifiers")) or _texts(table.get("classifiers"))
     texts = {key: value for key, value in table.items() if isinstance(value, str)}
-    texts.update({key: value for key, value in words.items() if key is not None and isinstance(value, str)})
+    texts.update({key: value for key, value in reader.setup.items() if isinstance(value, str)})
     return SetupFile(
         name=texts.get("name"),
         license=texts.get("license"),
         version=texts.get("version"),
-        extensions=extensions,
+        extensions=tuple(reader.found),
         classifiers=classifiers,
     )
 
 
-def _project_table(root: Path) -> dict[str, object]:
-    """``[project]`` of ``pyproject.toml``; nothing where there is none that can be read."""
+def _parsed(file: Path) -> ast.Module:
     try:
-        table = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8")).get("project", {})
+        return ast.parse(file.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise UsageError(f"cannot parse {file}: {error}") from error
+
+
+def _loading(root: Path) -> Iterator[Path]:
+    """The Python files that may compile an extension when they are imported, in order."""
+    for file in sorted(root.rglob("*.py")):
+        if file.is_file() and file.name != SETUP and file.stat().st_size < _LARGEST:
+            text = file.read_text(encoding="utf-8", errors="replace")
+            if "cpp_extension" in text and "load" in text:
+                with contextlib.suppress(UsageError):  # it is one of many files
+                    _parsed(file)
+                    yield file
+
+
+def _without_extensions(root: Path, inline: list[str], *, has_setup: bool) -> UsageError:
+    kinds = " or ".join(_KINDS)
+    if inline:
+        return UsageError(
+            f"{root}: sources that load_inline compiles are texts of Python, at {', '.join(inline)}",
+            hint="write them to files, and pass these to torch.utils.cpp_extension.load; then convert again",
+        )
+    if (root / "CMakeLists.txt").is_file():
+        return UsageError(
+            f"{root} is built by CMakeLists.txt, which is not read",
+            hint=f"describe the extension by {kinds} in {SETUP}, or run 'kernel-builder init' and copy the sources",
+        )
+    if has_setup:
+        return UsageError(
+            f"{root / SETUP} describes no {kinds}",
+            hint="only extensions of torch.utils.cpp_extension can be converted",
+        )
+    return UsageError(
+        f"{root} has no {SETUP}, no extension in {PROJECT}, and no module that calls torch.utils.cpp_extension.load",
+        hint="pass the directory of an extension that setuptools builds",
+    )
+
+
+def _of_project(root: Path, reader: _Reader) -> Iterator[ExtensionModule]:
+    """``ext-modules`` of ``[tool.setuptools]``, which are the arguments of ``Extension`` with dashes."""
+    tool = _toml(root).get("tool", {})
+    table = tool.get("setuptools", {}) if isinstance(tool, dict) else {}
+    listed = table.get("ext-modules", []) if isinstance(table, dict) else []
+    for entry in listed if isinstance(listed, list) else []:
+        if isinstance(entry, dict) and "sources" in entry:
+            words = {str(key).replace("-", "_"): value for key, value in entry.items()}
+            yield reader.extension(words, _kinds_of(words["sources"]))
+
+
+def _kinds_of(sources: object) -> tuple[Backend, ...]:
+    """The backend in whose own language one of these files is, else the host's."""
+    device = [
+        backend
+        for backend in _KINDS.values()
+        if backend.sources and any(path.endswith(backend.sources) for path in _texts(sources))
+    ]
+    return tuple(device[:1]) or (HOST,)
+
+
+def _toml(root: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads((root / PROJECT).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
+
+
+def _project_table(root: Path) -> dict[str, object]:
+    """``[project]`` of ``pyproject.toml``; nothing where there is none that can be read."""
+    table = _toml(root).get("project", {})
     if not isinstance(table, dict):
         return {}
     about = table.get("license")
@@ -103,79 +178,82 @@ def _project_table(root: Path) -> dict[str, object]:
     return {**table, "license": text}
 
 
-def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-
-
 class _Reader:
-    """Evaluates what is written out: literals, names that are bound to such, sums, and functions of paths."""
+    """What the calls say that describe extensions, in the order in which they would run."""
 
-    def __init__(self, root: Path, tree: ast.Module) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
-        self.calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        self.bound: dict[str, list[ast.expr]] = {}
-        self.added: dict[str, list[ast.expr]] = {}
-        self.conditional: set[tuple[int, int]] = set()
-        self.doubtful: list[ast.expr] = []
-        self.assumed: list[str] = []
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Assign):
-                for target in node.targets:
-                    self._bind(target, node.value)
-            elif isinstance(node, ast.AnnAssign) and node.value is not None:
-                self._bind(node.target, node.value)
-            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-                self.added.setdefault(node.target.id, []).append(node.value)
-            elif isinstance(node, ast.Call) and (added := _appended(node)) is not None:
-                self.added.setdefault(added[0], []).append(added[1])
-            elif isinstance(node, ast.If):
-                for one in ast.walk(node):
-                    if isinstance(one, ast.AugAssign):
-                        self.conditional.add(_place(one.value))
-                    elif isinstance(one, ast.Call) and (added := _appended(one)) is not None:
-                        self.conditional.add(_place(added[1]))
+        self.found: list[ExtensionModule] = []
+        self.setup: Mapping[str, object] = {}
+        self.inline: list[str] = []
+        self.file = root / SETUP
 
-    def _bind(self, target: ast.expr, value: ast.expr) -> None:
-        if isinstance(target, ast.Name):
-            self.bound.setdefault(target.id, []).append(value)
-        elif isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
-            for one, its in zip(target.elts, value.elts, strict=False):
-                self._bind(one, its)
+    def follow(self, file: Path, tree: ast.Module, special: frozenset[str]) -> None:
+        """Follow one file, for the calls of these functions."""
+        self.file = file
+        Script(self.root, special, self._construct, self._is_device_source).run(tree, file)
 
-    def extensions(self) -> Iterator[ExtensionModule]:
-        for call in self.calls:
-            backends = tuple(dict.fromkeys(self._kinds(call.func)))
-            if backends:
-                yield self._extension(call, backends)
+    def _construct(self, name: str, node: ast.Call, given: tuple[object, ...], words: Mapping[str, object]) -> object:
+        if name == "setup":
+            self.setup = self.setup or words
+        elif name == "load_inline":
+            self.inline.append(f"{self._shown()}:{node.lineno}")
+        elif name == "load" and (len(given) > 1 or "sources" in words):
+            self._loaded(dict(zip(("name", "sources"), given, strict=False)) | dict(words))
+        elif name in _KINDS or "include_paths" in ast.unparse(node):
+            kinds = (_KINDS.get(name, HOST),)
+            self._add(self.extension(dict(zip(("name", "sources"), given, strict=False)) | dict(words), kinds))
+        return Opaque()
 
-    def _kinds(self, function: ast.expr, depth: int = 0) -> Iterator[Backend]:
-        """The backends of a function that is called: by name, or of all that a variable may be."""
-        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
-        if name in _KINDS:
-            yield _KINDS[name]
-        elif isinstance(function, ast.IfExp):
-            yield from (*self._kinds(function.body, depth), *self._kinds(function.orelse, depth))
-        elif name in self.bound and depth < 4:
-            for value in self.bound[name]:
-                if not isinstance(value, ast.Call):
-                    yield from self._kinds(value, depth + 1)
+    def _shown(self) -> str:
+        return self.file.relative_to(self.root).as_posix()
 
-    def _extension(self, call: ast.Call, backends: tuple[Backend, ...]) -> ExtensionModule:
-        words: dict[str, ast.expr] = dict(zip(("name", "sources"), call.args, strict=False))
-        words.update({key.arg: key.value for key in call.keywords if key.arg})
-        decided = {key: self.value(node) for key, node in words.items() if key in _DECIDED}
-        self.doubtful.clear()
-        self.assumed.clear()
-        values = decided | {key: self.value(node) for key, node in words.items() if key not in _DECIDED}
-        known = {"name", "sources", "include_dirs", "define_macros", "extra_compile_args", "libraries"}
+    def _add(self, module: ExtensionModule) -> None:
+        """One that differs from an earlier one only by its backend is the same extension, for both."""
+        for at, other in enumerate(self.found):
+            if replace(module, backends=other.backends) == other:
+                backends = tuple(dict.fromkeys((*other.backends, *module.backends)))
+                self.found[at] = replace(other, backends=backends)
+                return
+        self.found.append(module)
+
+    def _loaded(self, words: dict[str, object]) -> None:
+        """A call of ``load``, which compiles when a module is imported; its sources may be relative to that module."""
+        sources = words["sources"] if isinstance(words["sources"], list) else NotedList([words["sources"]])
+        if not any(isinstance(one, str) and one.endswith(SUFFIXES) for one in sources) and UNKNOWN not in sources:
+            return  # another library's load
+        beside = self.file.parent
+        moved = [
+            str(beside / one) if isinstance(one, str) and not (self.root / one).is_file() else one for one in sources
+        ]
+        words["sources"] = noted(moved, (), [sources])
+        flags = {"cxx": words.pop("extra_cflags", None), "nvcc": words.pop("extra_cuda_cflags", None)}
+        words["extra_compile_args"] = NotedDict({key: value for key, value in flags.items() if value is not None})
+        words["include_dirs"] = words.pop("extra_include_paths", NotedList())
+        if words.get("extra_ldflags"):
+            words["extra_link_args"] = words.pop("extra_ldflags")
+        own = (*_KNOWN, "extra_link_args")
+        self._add(self.extension({key: value for key, value in words.items() if key in own}, _kinds_of(sources)))
+
+    def _is_device_source(self, value: object) -> bool:
+        """Whether this is a file of the extension in a device's own language: it belongs to that device anyway."""
+        endings = tuple(ending for backend in Backend for ending in backend.sources)
+        return isinstance(value, str) and value.endswith(endings) and (self.root / value).is_file()
+
+    def extension(self, words: Mapping[str, object], backends: tuple[Backend, ...]) -> ExtensionModule:
+        """What the arguments of an extension say."""
+        values = {key: UNKNOWN if _is_lost(value) else value for key, value in words.items()}
         flags, folders = _including(values.get("extra_compile_args"))
         if isinstance(flags, list):
             flags = {"cxx": flags}
         by_key = {
-            str(key): tuple(str(flag) for flag in given if not str(flag).startswith(_DECIDED_BY_BUILDER))
+            str(key): _without_decided([str(flag) for flag in given])
             for key, given in (flags.items() if isinstance(flags, dict) else ())
             if isinstance(given, list)
         }
+        read = {key: value for key, value in values.items() if key not in _DECIDED}
+        foreign = {key for key, value in values.items() if value is not UNKNOWN and key not in _KNOWN}
+        left, assumed = _notes(read)
         name = values.get("name")
         return ExtensionModule(
             name=name if isinstance(name, str) else "",
@@ -185,157 +263,67 @@ class _Reader:
             defines=_defines(values.get("define_macros")),
             flags=by_key,
             libraries=_texts(values.get("libraries")),
-            unknown=tuple(sorted(key for key, value in values.items() if value is None and key not in _DECIDED)),
-            foreign=tuple(
-                sorted(
-                    key
-                    for key, value in values.items()
-                    if value is not None and key not in known and not (key in _DECIDED and _says_nothing(value))
-                )
-            ),
-            conditional=tuple(dict.fromkeys(ast.unparse(node) for node in self.doubtful)),
-            assumed=tuple(dict.fromkeys(self.assumed)),
+            unknown=tuple(sorted([*(key for key, value in read.items() if value is UNKNOWN), *_lost_flags(flags)])),
+            foreign=tuple(sorted(key for key in foreign if not (key in _DECIDED and _says_nothing(values[key])))),
+            conditional=left,
+            assumed=assumed,
         )
 
     def _paths(self, value: object) -> tuple[str, ...]:
         found = (os.path.relpath(os.path.join(self.root, path), self.root) for path in _texts(value))  # noqa: PTH118
         return tuple(dict.fromkeys(path for path in found if not path.startswith("..")))
 
-    def value(self, node: ast.expr | None, depth: int = 0) -> object:
-        """The value of an expression; ``None`` where it cannot be read off."""
-        if node is None or depth > 12:
-            return None
-        if isinstance(node, ast.Constant):
-            return node.value
-        if isinstance(node, ast.List | ast.Tuple):
-            return self._items(node, depth)
-        if isinstance(node, ast.Dict):
-            return {
-                self.value(key, depth + 1): self.value(value, depth + 1)
-                for key, value in zip(node.keys, node.values, strict=True)
-            }
-        if isinstance(node, ast.Name):
-            return str(self.root / SETUP) if node.id == "__file__" else self._variable(node.id, depth)
-        if isinstance(node, ast.BinOp):
-            return self._operation(node, depth)
-        if isinstance(node, ast.JoinedStr):
-            return self._joined(node, depth)
-        if isinstance(node, ast.Attribute):
-            return _CONSTANTS.get(ast.unparse(node)) or (
-                str(Path(text).parent)
-                if node.attr == "parent" and isinstance(text := self.value(node.value), str)
-                else None
-            )
-        return self._call(node, depth) if isinstance(node, ast.Call) else None
 
-    def _items(self, node: ast.List | ast.Tuple, depth: int) -> object:
-        """A list: items that cannot be read off are named and left out, unless it has no others."""
-        items: list[object] = []
-        left: list[ast.expr] = []
-        for item in node.elts:
-            value = self.value(item.value if isinstance(item, ast.Starred) else item, depth + 1)
-            if value is None and isinstance(node, ast.List):
-                left.append(item)
-            elif isinstance(item, ast.Starred) and isinstance(value, list):
-                items += value
-            else:
-                items.append(value)
-        if not items and node.elts:
-            return None
-        self.doubtful += left
-        return items
-
-    def _operation(self, node: ast.BinOp, depth: int) -> object:
-        """A sum, or a path: ``HERE / "csrc"``."""
-        left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
-        if isinstance(node.op, ast.Div) and isinstance(left, str) and isinstance(right, str):
-            return os.path.join(left, right)  # noqa: PTH118
-        if not isinstance(node.op, ast.Add):
-            return None
-        if isinstance(left, list) != isinstance(right, list) and None in (left, right):
-            # What is added to a list is a list: the one that can be read off is taken.
-            self.doubtful.append(node.left if left is None else node.right)
-            return left if left is not None else right
-        return left + right if isinstance(left, str | list) and type(left) is type(right) else None  # type: ignore[operator]
-
-    def _variable(self, name: str, depth: int) -> object:
-        values = self.bound.get(name, [])
-        value = self.value(values[-1], depth + 1) if values else None
-        if len(values) > 1:
-            # Branches end with the usual case far more often than they begin with it.
-            if value is None or isinstance(value, str):
-                return None
-            self.assumed.append(f"{name} is set in {len(values)} places: what the last one says was taken")
-        for more in self.added.get(name, ()):
-            extra = self.value(more, depth + 1)
-            if _place(more) in self.conditional and not self._are_sources(extra):
-                self.doubtful.append(more)
-            elif _place(more) in self.conditional:
-                self.assumed.append(f"{ast.unparse(more)} is added under a condition: it was taken")
-                value = value + extra if isinstance(value, list) and isinstance(extra, list) else value
-            else:
-                value = value + extra if isinstance(value, list) and isinstance(extra, list) else None
-        return value
-
-    def _are_sources(self, value: object) -> bool:
-        """Whether these are files of the extension in a device's own language: each belongs to that device anyway."""
-        endings = tuple(ending for backend in Backend for ending in backend.sources)
-        return (
-            isinstance(value, list)
-            and bool(value)
-            and all(isinstance(one, str) and one.endswith(endings) and (self.root / one).is_file() for one in value)
-        )
-
-    def _joined(self, node: ast.JoinedStr, depth: int) -> object:
-        parts = [
-            self.value(part.value if isinstance(part, ast.FormattedValue) else part, depth + 1) for part in node.values
-        ]
-        return "".join(map(str, parts)) if None not in parts else None
-
-    def _call(self, node: ast.Call, depth: int) -> object:
-        name = _called(node)
-        if name in {"resolve", "absolute"} and not node.args and isinstance(node.func, ast.Attribute):
-            return self.value(node.func.value)
-        given = [self.value(argument, depth + 1) for argument in node.args]
-        texts = [item for item in given if isinstance(item, str)]
-        if not texts or len(texts) != len(given):
-            return self._of_list(name, given)
-        if name == "dirname":
-            return str(Path(texts[0]).parent)
-        if name == "Path":
-            return texts[0]
-        if name in _PATH_FUNCTIONS:
-            return str(_PATH_FUNCTIONS[name](*texts))  # type: ignore[operator]
-        if name == "glob":
-            pattern = os.path.relpath(os.path.join(self.root, texts[0]), self.root)  # noqa: PTH118
-            return None if pattern.startswith("..") else sorted(str(path) for path in self.root.glob(pattern))
-        return None
-
-    def _of_list(self, name: str, given: list[object]) -> object:
-        """A function that is given a list and nothing else returns that, more or less."""
-        if len(given) != 1 or not isinstance(given[0], list):
-            return None
-        if name not in {"list", "sorted", "set", "tuple"}:
-            self.assumed.append(f"{name}(...) adds to a list: what is written in the list was taken")
-        return given[0]
+class Opaque:
+    """What describes an extension: nothing is known of it but that it is there."""
 
 
-def _appended(call: ast.Call) -> tuple[str, ast.expr] | None:
-    """The name of a list, and what ``name.append(...)`` or ``name.extend(...)`` adds to it, as a list."""
-    function = call.func
-    if not (isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and len(call.args) == 1):
-        return None
-    if function.attr == "extend":
-        return function.value.id, call.args[0]
-    return (function.value.id, _listed(call.args[0])) if function.attr == "append" else None
+def _is_lost(value: object) -> bool:
+    """Whether nothing of a value can be told: of a list, none of its items."""
+    return value is UNKNOWN or isinstance(value, Opaque) or (isinstance(value, NotedList) and value.is_lost)
 
 
-def _place(node: ast.expr) -> tuple[int, int]:
-    return node.lineno, node.col_offset
+def _lost_flags(flags: object) -> Iterator[str]:
+    """The flags of which nothing can be told."""
+    for key, value in flags.items() if isinstance(flags, dict) else ():
+        if _is_lost(value):
+            yield f"extra_compile_args[{key!r}]"
 
 
-def _listed(node: ast.expr) -> ast.expr:
-    return ast.copy_location(ast.List(elts=[node], ctx=ast.Load()), node)
+def _without_decided(flags: list[str]) -> tuple[str, ...]:
+    """Flags without those that every kernel is built with anyway, and without what else the build decides."""
+    found: list[str] = []
+    at = 0
+    while at < len(flags):
+        flag, value = flags[at], flags[at + 1] if at + 1 < len(flags) else ""
+        at += 1
+        if flag in _PASSING_ON or flag in _DECIDED_WITH_VALUE:
+            at += 1
+            if value and flag in _PASSING_ON and not value.startswith(_DECIDED_BY_BUILDER):
+                found += [flag, value]
+            continue
+        _, mark, passed = flag.partition("=")
+        is_passed = flag.startswith(tuple(f"{option}=" for option in _PASSING_ON))
+        if not (passed if mark and is_passed else flag).startswith(_DECIDED_BY_BUILDER):
+            found.append(flag)
+    return tuple(found)
+
+
+def _notes(values: Mapping[str, object]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What was left out of lists, and what was assumed of them, each text once."""
+    left: list[str] = []
+    assumed: list[str] = []
+
+    def visit(value: object) -> None:
+        if isinstance(value, NotedList):
+            left.extend(value.left if not value.is_lost else ())
+        if isinstance(value, NotedList | NotedDict):
+            assumed.extend(value.assumed)
+        for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            visit(one)
+
+    visit([*values.values()])
+    return tuple(dict.fromkeys(left)), tuple(dict.fromkeys(assumed))
 
 
 def _including(flags: object) -> tuple[object, list[str]]:
@@ -368,5 +356,5 @@ def _defines(value: object) -> tuple[str, ...]:
     return tuple(
         f"-D{pair[0]}" if len(pair) < 2 or pair[1] is None else f"-D{pair[0]}={pair[1]}"
         for pair in pairs
-        if isinstance(pair, list) and pair
+        if isinstance(pair, list | tuple) and pair
     )

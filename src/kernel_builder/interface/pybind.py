@@ -33,6 +33,7 @@ _ARGUMENT = re.compile(
     r'(?:(?:\w+::)*arg\s*\(\s*"(?P<a>\w+)"\s*\)|"(?P<b>\w+)"\s*_a)\s*(?:=\s*(?P<default>.+))?$', re.DOTALL
 )
 _QUALIFIERS = re.compile(r"\b(?:const|constexpr|static|inline|extern|volatile|typename|struct|C10_EXPORT|TORCH_API)\b")
+_GROUP = re.compile(r"(?:tuple|pair)\s*<(.+)>")
 _NAMESPACES = re.compile(r"\b(?:at|c10|torch|std|caffe2)\s*::\s*")
 _IN_PLACE = r"(?:\.\s*\w*[a-z]_\s*\(|\s*\[[^\]]*\]\s*=(?!=)|\.\s*(?:set_data|resize)\s*\()"
 
@@ -47,6 +48,7 @@ _SIMPLE = {
     "string_view": ("str", "std::string"),
     **dict.fromkeys(
         ("int", "long", "long long", "int64_t", "int32_t", "int16_t", "int8_t", "uint8_t", "uint32_t", "uint64_t",
+         "uint16_t", "uintptr_t", "intptr_t", "ssize_t", "Py_ssize_t", "unsigned long long",
          "size_t", "unsigned", "unsigned int", "short", "long int", "ptrdiff_t", "unsigned long"),
         ("int", "int64_t"),
     ),
@@ -286,7 +288,7 @@ def _signature(name: str, files: Mapping[str, NativeText]) -> _Signature | None:
             brace = native.bare.find("{", end)
             found = _Signature(
                 result=" ".join(_MACROS.sub(" ", _QUALIFIERS.sub(" ", before)).split()),
-                parameters=arguments(native.code, match.end() - 1),
+                parameters=_parameters(arguments(native.code, match.end() - 1)),
                 body=native.bare[brace : closing(native.bare, brace)] if after.startswith("{") else "",
                 path=path,
                 is_static="static" in before.split(),
@@ -295,6 +297,21 @@ def _signature(name: str, files: Mapping[str, NativeText]) -> _Signature | None:
                 return found
             declared = declared or found
     return declared
+
+
+def _parameters(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Parts between commas, those joined again that are within ``<>``."""
+    found: list[str] = []
+    for part in parts:
+        is_open = bool(found) and _depth(found[-1]) > 0
+        found = [*found[:-1], f"{found[-1]}, {part}"] if is_open else [*found, part]
+    return tuple(found)
+
+
+def _depth(text: str) -> int:
+    """How many ``<`` of a declaration are open; operators of default values are not counted."""
+    declared = text.partition("=")[0].replace("->", "")
+    return declared.count("<") - declared.count(">")
 
 
 def _function(
@@ -381,6 +398,9 @@ def _converted(cxx: str) -> Converted:
         return Converted(
             schema=schema, native=native, expression=f"static_cast<{_plain(cxx)}>({{}})" if is_number else "{}"
         )
+    group = _GROUP.fullmatch(bare)
+    if group is not None:
+        return _numbers(cxx, _parameters(arguments(f"({group[1]})", 0)))
     inner = re.fullmatch(r"(optional|vector|ArrayRef)\s*<\s*(.+?)\s*>", bare)
     if bare in _LISTS or (inner is not None and inner[1] != "optional"):
         item = _converted(_LISTS.get(bare) or (inner[2] if inner else ""))
@@ -397,6 +417,21 @@ def _converted(cxx: str) -> Converted:
     raise ValueError(f"a schema has no {_plain(cxx)}")
 
 
+def _numbers(cxx: str, parts: tuple[str, ...]) -> Converted:
+    """A tuple of numbers, all integers or all not, is a list of that length: torch passes no tuples. Raises
+    ``ValueError`` for any other.
+    """
+    items = [_converted(part) for part in parts]
+    kinds = {item.schema for item in items}
+    if len(kinds) != 1 or not kinds <= {"int", "float"}:
+        raise ValueError(f"a schema has no {_plain(cxx)}")
+    (kind,) = kinds
+    values = ", ".join(item.expression.format(f"{{0}}.at({index})") for index, item in enumerate(items))
+    return Converted(
+        schema=f"{kind}[{len(items)}]", native=_VIEWS[kind], expression=f"{_plain(cxx)}({values})"
+    )
+
+
 def _plain(cxx: str) -> str:
     return " ".join(_QUALIFIERS.sub(" ", cxx).replace("&", " ").split())
 
@@ -405,9 +440,9 @@ def _returns(result: str) -> Converted:
     bare = " ".join(_NAMESPACES.sub("", result).replace("&", " ").split())
     if bare == "void":
         return Converted(schema="()", native="void")
-    group = re.fullmatch(r"(?:tuple|pair)\s*<(.+)>", bare)
+    group = _GROUP.fullmatch(bare)
     if group is not None:
-        items = [_converted(item) for item in arguments(f"({group[1]})", 0)]
+        items = [_converted(item) for item in _parameters(arguments(f"({group[1]})", 0))]
         # A tuple converts to one whose items its own convert to: int to int64_t, float to double.
         native = f"std::tuple<{', '.join(item.native for item in items)}>"
         if any(item.schema.endswith("[]") for item in items):
