@@ -7,9 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from kernel_builder.interface.native import NativeText, arguments, closing, literal_at, unescaped
+from kernel_builder.interface.cxx_types import (
+    QUALIFIERS,
+    Converted,
+    converted,
+    default_of,
+    is_type,
+    returned,
+    split_types,
+    usable_name,
+)
+from kernel_builder.interface.native import NativeText, arguments, closing, literal_at
 
 _MODULE = re.compile(r"\bPYBIND11_MODULE\s*\(")
 _HELPER = re.compile(r"\bvoid\s+\w+\s*\(\s*(?:pybind11|py)\s*::\s*module_?\s*&\s*\w+\s*\)\s*\{")
@@ -26,47 +36,18 @@ _ENTRY = re.compile(r"(?:\bPyMODINIT_FUNC|\bPyObject\s*\*)\s*PyInit_\w+\s*\([^()
 """The module of an extension that registers its ops by itself: nothing is in it."""
 _EXTERN_C = re.compile(r"extern\s*\"[^\"]*\"\s*\{\s*$")
 _SUBMODULE = re.compile(r"\b(\w+)\s*=\s*\w+\s*\.\s*def_submodule\s*\(")
+_SPACE = re.compile(r"\bnamespace\b\s*(\w+(?:\s*::\s*\w+)*)?\s*\{")
 _AUTOGRAD = re.compile(r"\b\w+\s*::\s*apply\s*\(")
 _MACROS = re.compile(r"\b[A-Z][A-Z0-9]*_(?:API|EXPORT|EXPORTS|INLINE|HOST_DEVICE)\b")
+_WRAPPED = re.compile(r"(?:\w+\s*::\s*)*wrap_pybind_function(?:_no_gil)?\s*\(\s*(.+)\)", re.DOTALL)
+"""What torch puts around functions so that they tell errors."""
 _FUNCTION = re.compile(r"&?\s*((?:\w+\s*::\s*)*)(\w+)\s*$")
 _ARGUMENT = re.compile(
-    r'(?:(?:\w+::)*arg\s*\(\s*"(?P<a>\w+)"\s*\)|"(?P<b>\w+)"\s*_a)\s*(?:=\s*(?P<default>.+))?$', re.DOTALL
+    r'(?:(?:\w+\s*::\s*)*arg\s*\(\s*(?:"(?P<a>\w+)")?\s*\)|"(?P<b>\w+)"\s*_a)'
+    r"(?:\s*\.\s*\w+\s*\([^()]*\))*\s*(?:=\s*(?P<default>.+))?$",
+    re.DOTALL,
 )
-_QUALIFIERS = re.compile(r"\b(?:const|constexpr|static|inline|extern|volatile|typename|struct|C10_EXPORT|TORCH_API)\b")
-_GROUP = re.compile(r"(?:tuple|pair)\s*<(.+)>")
-_NAMESPACES = re.compile(r"\b(?:at|c10|torch|std|caffe2)\s*::\s*")
 _IN_PLACE = r"(?:\.\s*\w*[a-z]_\s*\(|\s*\[[^\]]*\]\s*=(?!=)|\.\s*(?:set_data|resize)\s*\()"
-
-_SIMPLE = {
-    "Tensor": ("Tensor", "at::Tensor"),
-    "Scalar": ("Scalar", "at::Scalar"),
-    "ScalarType": ("ScalarType", "at::ScalarType"),
-    "Dtype": ("ScalarType", "at::ScalarType"),
-    "Device": ("Device", "at::Device"),
-    "bool": ("bool", "bool"),
-    "string": ("str", "std::string"),
-    "string_view": ("str", "std::string"),
-    **dict.fromkeys(
-        ("int", "long", "long long", "int64_t", "int32_t", "int16_t", "int8_t", "uint8_t", "uint32_t", "uint64_t",
-         "uint16_t", "uintptr_t", "intptr_t", "ssize_t", "Py_ssize_t", "unsigned long long",
-         "size_t", "unsigned", "unsigned int", "short", "long int", "ptrdiff_t", "unsigned long"),
-        ("int", "int64_t"),
-    ),
-    **dict.fromkeys(("float", "double"), ("float", "double")),
-}  # fmt: skip
-_LISTS = {"TensorList": "Tensor", "IntArrayRef": "int64_t"}
-_VIEWS = {"Tensor": "at::TensorList", "int": "at::IntArrayRef", "float": "at::ArrayRef<double>"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Converted:
-    """A C++ type as a schema has it: ``schema``, the ``native`` type that torch passes, and what to write to get the
-    C++ type from ``{}``.
-    """
-
-    schema: str
-    native: str
-    expression: str = "{}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,21 +222,35 @@ def _take(
         decisions.append(f"{where}: {name or 'a definition'} is not a plain function: write one, and register it")
         return
     if name in functions:
-        decisions.append(f"{where}: {name} is defined again with other parameters: give it a name of its own")
+        decisions.append(
+            f"{where}: {name} is defined a second time, with other parameters or by another module: give each a name of"
+            " its own, and its C++ function, too"
+        )
         return
-    namespace = target[1].replace(" ", "").removesuffix("::")
+    namespace = "".join(target[1].split()).removesuffix("::")
+    if namespace and _is_class(namespace.rpartition("::")[2], files):
+        decisions.append(f"{where}: {name} is a function of the class {namespace}: write one that calls it")
+        return
     found = _signature(target[2], files)
     if found is None:
         decisions.append(f"{where}: no declaration of {target[2]} was found in the sources that were converted")
         return
     try:
-        functions[name] = _function(name, target[2], namespace, found, given[2:], where, decisions)
+        functions[name] = _function(name, target[2], found, given[2:], where, decisions)
     except ValueError as error:
         decisions.append(f"{where}: {name} is not registered: {error}")
 
 
+def _is_class(name: str, files: Mapping[str, NativeText]) -> bool:
+    pattern = re.compile(rf"\b(?:class|struct)\s+(?:[A-Z_]+\s+)?{re.escape(name)}\s*(?:final\s*)?[:{{]")
+    return any(pattern.search(native.bare) is not None for native in files.values())
+
+
 def _forwarded(text: str) -> str:
-    """The function that a lambda passes just its own arguments on to; else what is there."""
+    """The function that a lambda passes just its own arguments on to, or that torch wraps; else what is there."""
+    wrapped = _WRAPPED.fullmatch(text)
+    if wrapped is not None:
+        return wrapped[1].strip()
     match = _FORWARDING.fullmatch(text)
     if match is None:
         return text
@@ -271,6 +266,8 @@ class _Signature:
     body: str
     path: str
     is_static: bool
+    namespace: str
+    is_hidden: bool
 
 
 def _signature(name: str, files: Mapping[str, NativeText]) -> _Signature | None:
@@ -286,12 +283,15 @@ def _signature(name: str, files: Mapping[str, NativeText]) -> _Signature | None:
             if not after.startswith(("{", ";")):
                 continue
             brace = native.bare.find("{", end)
+            spaces = _enclosing(native.bare, match.start())
             found = _Signature(
-                result=" ".join(_MACROS.sub(" ", _QUALIFIERS.sub(" ", before)).split()),
-                parameters=_parameters(arguments(native.code, match.end() - 1)),
+                result=" ".join(_MACROS.sub(" ", QUALIFIERS.sub(" ", before)).split()),
+                parameters=split_types(arguments(native.code, match.end() - 1)),
                 body=native.bare[brace : closing(native.bare, brace)] if after.startswith("{") else "",
                 path=path,
                 is_static="static" in before.split(),
+                namespace="::".join(space for space in spaces if space),
+                is_hidden="" in spaces,
             )
             if found.body:
                 return found
@@ -299,25 +299,18 @@ def _signature(name: str, files: Mapping[str, NativeText]) -> _Signature | None:
     return declared
 
 
-def _parameters(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """Parts between commas, those joined again that are within ``<>``."""
-    found: list[str] = []
-    for part in parts:
-        is_open = bool(found) and _depth(found[-1]) > 0
-        found = [*found[:-1], f"{found[-1]}, {part}"] if is_open else [*found, part]
-    return tuple(found)
-
-
-def _depth(text: str) -> int:
-    """How many ``<`` of a declaration are open; operators of default values are not counted."""
-    declared = text.partition("=")[0].replace("->", "")
-    return declared.count("<") - declared.count(">")
+def _enclosing(bare: str, position: int) -> list[str]:
+    """The namespaces around a position, the outermost first; one without a name is empty."""
+    around = []
+    for match in _SPACE.finditer(bare, 0, position):
+        if closing(bare, match.end() - 1) > position:
+            around.append("".join(match[1].split()) if match[1] else "")
+    return around
 
 
 def _function(
     name: str,
     function: str,
-    namespace: str,
     found: _Signature,
     rest: tuple[str, ...],
     where: str,
@@ -326,6 +319,8 @@ def _function(
     """Raises ``ValueError`` that says what has no counterpart in a schema."""
     if found.is_static:
         raise ValueError(f"{function} is static: remove that, so that the binding can call it")
+    if found.is_hidden:
+        raise ValueError(f"{function} is in a namespace without a name: move it, so that the binding can call it")
     if "template" in found.result.split() or found.result.startswith("template"):
         raise ValueError(f"{function} is a template: write a function that calls it")
     named = [match for text in rest if (match := _ARGUMENT.match(text.strip())) is not None]
@@ -333,6 +328,11 @@ def _function(
     for index, text in enumerate(p for p in found.parameters if p != "void"):
         match = named[index] if index < len(named) else None
         parameter = _parameter(text, index, match, found.body)
+        if parameter.name.endswith("_") and f'"{parameter.name[:-1]}"' in (match[0] if match else ""):
+            decisions.append(
+                f"{where}: {name} calls a parameter {parameter.name[:-1]}, which is a word of schemas or of C++:"
+                f" it is {parameter.name} now"
+            )
         given = match["default"] if match is not None else None
         if given is not None and parameter.default is None:
             decisions.append(
@@ -341,7 +341,8 @@ def _function(
         if parameter.is_mutable and not _is_reference(text):
             decisions.append(f"{where}: {name} seems to write to {parameter.name}: it is marked with !")
         parameters.append(parameter)
-    returns = _returns(found.result)
+    parameters = _with_defaults_last(name, parameters, where, decisions)
+    returns = returned(found.result)
     tensors = [parameter.name for parameter in parameters if parameter.type.schema.startswith("Tensor")]
     if "Tensor" not in returns.schema and tensors and not any(parameter.is_mutable for parameter in parameters):
         decisions.append(
@@ -353,13 +354,27 @@ def _function(
     return BoundFunction(
         name=name,
         function=function,
-        namespace=namespace,
+        namespace=found.namespace,
         parameters=tuple(parameters),
         result=found.result,
         returns=returns,
         defined_in=found.path if found.body else None,
         has_gradient=_AUTOGRAD.search(found.body) is not None,
     )
+
+
+def _with_defaults_last(
+    name: str, parameters: list[BoundParameter], where: str, decisions: list[str]
+) -> list[BoundParameter]:
+    """A schema has no default before a parameter without one, so such a default is left out."""
+    last = max((index for index, one in enumerate(parameters) if one.default is None), default=-1)
+    for one in parameters[:last]:
+        if one.default is not None:
+            decisions.append(
+                f"{where}: the default of {name}({one.name}={one.default}) is left out, because"
+                f" {parameters[last].name} behind it has none: set it in Python"
+            )
+    return [replace(one, default=None) if index < last else one for index, one in enumerate(parameters)]
 
 
 def _is_reference(text: str) -> bool:
@@ -369,102 +384,17 @@ def _is_reference(text: str) -> bool:
 def _parameter(text: str, index: int, named: re.Match[str] | None, body: str) -> BoundParameter:
     bare = text.split("=", maxsplit=1)[0].strip()
     match = re.fullmatch(r"(.*?[\s&*>])(\w+)", bare, re.DOTALL)
-    words = _QUALIFIERS.sub(" ", bare).replace("&", " ").split()
-    has_name = match is not None and len(words) > 1 and not _is_type(" ".join(words))
+    words = QUALIFIERS.sub(" ", bare).replace("&", " ").split()
+    has_name = match is not None and len(words) > 1 and not is_type(" ".join(words))
     cxx, own = (match[1].strip(), match[2]) if match is not None and has_name else (bare, f"arg{index}")
-    kind = _converted(cxx)
-    name = (named["a"] or named["b"]) if named is not None else own
+    kind = converted(cxx)
+    name = ((named["a"] or named["b"]) if named is not None else None) or own
     writes = re.search(rf"(?<![\w.]){re.escape(own)}{_IN_PLACE}", body) is not None
     is_mutable = kind.schema in {"Tensor", "Tensor?"} and (_is_reference(cxx) or writes)
     return BoundParameter(
-        name=name,
+        name=usable_name(name),
         cxx=cxx,
         type=kind,
-        default=_default(named["default"] if named is not None else None),
+        default=default_of(named["default"] if named is not None else None),
         is_mutable=is_mutable,
     )
-
-
-def _is_type(text: str) -> bool:
-    return _NAMESPACES.sub("", text) in _SIMPLE
-
-
-def _converted(cxx: str) -> Converted:
-    """A type of C++ as a schema has it. Raises ``ValueError`` for one that it has not."""
-    bare = " ".join(_QUALIFIERS.sub(" ", _NAMESPACES.sub("", cxx)).replace("&", " ").split())
-    if bare in _SIMPLE:
-        schema, native = _SIMPLE[bare]
-        is_number = schema in {"int", "float"}
-        return Converted(
-            schema=schema, native=native, expression=f"static_cast<{_plain(cxx)}>({{}})" if is_number else "{}"
-        )
-    group = _GROUP.fullmatch(bare)
-    if group is not None:
-        return _numbers(cxx, _parameters(arguments(f"({group[1]})", 0)))
-    inner = re.fullmatch(r"(optional|vector|ArrayRef)\s*<\s*(.+?)\s*>", bare)
-    if bare in _LISTS or (inner is not None and inner[1] != "optional"):
-        item = _converted(_LISTS.get(bare) or (inner[2] if inner else ""))
-        view = _VIEWS.get(item.schema)
-        own = inner is not None and inner[1] == "vector"
-        if view is None or (item.schema == "int" and inner is not None and inner[2] not in {"int64_t", "long"}):
-            raise ValueError(f"a schema has no {cxx}")
-        return Converted(schema=f"{item.schema}[]", native=view, expression="{}.vec()" if own else "{}")
-    if inner is not None:
-        item = _converted(inner[2])
-        if item.expression != "{}" and inner[2] not in {"int64_t", "long", "double"}:
-            raise ValueError(f"{cxx} is not what torch passes: use optional of int64_t or double")
-        return Converted(schema=f"{item.schema}?", native=f"std::optional<{item.native}>")
-    raise ValueError(f"a schema has no {_plain(cxx)}")
-
-
-def _numbers(cxx: str, parts: tuple[str, ...]) -> Converted:
-    """A tuple of numbers, all integers or all not, is a list of that length: torch passes no tuples. Raises
-    ``ValueError`` for any other.
-    """
-    items = [_converted(part) for part in parts]
-    kinds = {item.schema for item in items}
-    if len(kinds) != 1 or not kinds <= {"int", "float"}:
-        raise ValueError(f"a schema has no {_plain(cxx)}")
-    (kind,) = kinds
-    values = ", ".join(item.expression.format(f"{{0}}.at({index})") for index, item in enumerate(items))
-    return Converted(
-        schema=f"{kind}[{len(items)}]", native=_VIEWS[kind], expression=f"{_plain(cxx)}({values})"
-    )
-
-
-def _plain(cxx: str) -> str:
-    return " ".join(_QUALIFIERS.sub(" ", cxx).replace("&", " ").split())
-
-
-def _returns(result: str) -> Converted:
-    bare = " ".join(_NAMESPACES.sub("", result).replace("&", " ").split())
-    if bare == "void":
-        return Converted(schema="()", native="void")
-    group = _GROUP.fullmatch(bare)
-    if group is not None:
-        items = [_converted(item) for item in _parameters(arguments(f"({group[1]})", 0))]
-        # A tuple converts to one whose items its own convert to: int to int64_t, float to double.
-        native = f"std::tuple<{', '.join(item.native for item in items)}>"
-        if any(item.schema.endswith("[]") for item in items):
-            native = result
-        return Converted(schema=f"({', '.join(item.schema for item in items)})", native=native)
-    kind = _converted(result)
-    native = result if kind.schema.endswith("[]") else kind.native
-    return Converted(schema=kind.schema, native=native)
-
-
-def _default(text: str | None) -> str | None:
-    if text is None:
-        return None
-    bare = text.strip()
-    if bare in {"true", "false"}:
-        return bare.capitalize()
-    if re.fullmatch(r"(?:pybind11|py)\s*::\s*none\s*\(\s*\)|(?:std|c10|at|torch)\s*::\s*nullopt", bare):
-        return "None"
-    if re.fullmatch(r"-?\d+[uUlL]*", bare):
-        return re.sub(r"[uUlL]+$", "", bare)
-    if re.fullmatch(r"-?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?[fF]?", bare):
-        return str(float(bare.rstrip("fF")))
-    if re.fullmatch(r'"[^"]*"', bare):
-        return f'"{unescaped(bare[1:-1])}"'
-    return None

@@ -350,7 +350,8 @@ def _declaration(function: BoundFunction) -> str:
     """The function as its sources define it."""
 
     def qualified(cxx: str) -> str:
-        return re.sub(r"(?<![\w:])(Tensor|TensorList|IntArrayRef|Scalar)\b", r"at::\1", cxx)
+        cxx = re.sub(r"(?<![\w:])(Tensor|TensorList|IntArrayRef|Scalar|ScalarType|ArrayRef)\b", r"at::\1", cxx)
+        return re.sub(r"(?<![\w:])(optional|vector|tuple|pair|string)\b", r"std::\1", cxx)
 
     given = ", ".join(f"{qualified(parameter.cxx)} {parameter.name}" for parameter in function.parameters)
     text = f"{qualified(function.result)} {function.function}({given});"
@@ -363,7 +364,12 @@ def _adapter(function: BoundFunction) -> str:
     passed = ", ".join(parameter.type.expression.format(parameter.name) for parameter in function.parameters)
     called = f"{function.namespace}::{function.function}" if function.namespace else f"::{function.function}"
     returned = "" if function.returns.native == "void" else "return "
-    return f"{function.returns.native} {function.name}({given}) {{ {returned}{called}({passed}); }}"
+    checks = "".join(
+        f'TORCH_CHECK({one.name}.size() == {one.type.length}, "{one.name}: expected {one.type.length} numbers"); '
+        for one in function.parameters
+        if one.type.length is not None
+    )
+    return f"{function.returns.native} {function.name}({given}) {{ {checks}{returned}{called}({passed}); }}"
 
 
 def _configuration(

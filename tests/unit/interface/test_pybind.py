@@ -34,10 +34,21 @@ def converted(functions: str, definitions: str) -> tuple[list[str], list[str]]:
         ("std::tuple<int, float, at::Tensor> f(at::Tensor x)", "f(Tensor x) -> (int, float, Tensor)"),
         ("void f(at::Tensor x, std::optional<at::Tensor> &out)", "f(Tensor x, Tensor!? out) -> ()"),
         ("MY_API torch::Tensor f(at::Tensor x)", "f(Tensor x) -> Tensor"),
+        ("at::Tensor f(const std::tuple<int, int> s, std::pair<float,double> k)", "f(int[2] s, float[2] k) -> Tensor"),
+        ("at::Tensor f(std::tuple<int, at::Tensor> x = {}, int n)", None),
+        ("at::Tensor f(std::vector<int> a, std::vector<bool> b, std::vector<std::string> c, std::vector<float> d)",
+         "f(int[] a, bool[] b, str[] c, float[] d) -> Tensor"),
+        ("at::Tensor f(std::optional<int> n, c10::optional<double> x)", "f(int? n, float? x) -> Tensor"),
+        ("uintptr_t f(uintptr_t handle, const char* name)", "f(int handle, str name) -> int"),
+        ("at::Tensor f(std::vector<std::vector<int>> x)", None),
+        ("std::vector<int> f(at::Tensor x)", None),
+        ("at::Tensor f(at::Tensor in, bool is, float default_)", "f(Tensor in_, bool is_, float default_) -> Tensor"),
     ],
-)
-def test_types(cxx: str, schema: str) -> None:
-    assert converted(f"{cxx} {{ return {{}}; }}", 'm.def("f", &f);')[0] == [schema]
+)  # fmt: skip
+def test_types(cxx: str, schema: str | None) -> None:
+    schemas, decisions = converted(f"{cxx} {{ return {{}}; }}", 'm.def("f", &f);')
+    assert schemas == ([] if schema is None else [schema])
+    assert bool(decisions) is (schema is None)
 
 
 @pytest.mark.parametrize(
@@ -48,12 +59,50 @@ def test_types(cxx: str, schema: str) -> None:
         ('"n"_a = 0', "=0"),
         ('py::arg("n") = kDefault', ""),
         ('py::arg("n")', ""),
+        ('py::arg("n").noconvert() = 2', "=2"),
     ],
 )
 def test_defaults(argument: str, default: str) -> None:
     schemas, decisions = converted("int f(int k) { return k; }", f'm.def("f", &f, "takes (a, b)", {argument});')
     assert schemas == [f"f(int n{default}) -> int"]
     assert len(decisions) == ("kDefault" in argument)
+
+
+def test_defaults_that_a_schema_cannot_have_are_left_out_and_told() -> None:
+    # torch refuses a schema with a default before a parameter without one when the library is loaded.
+    schemas, decisions = converted(
+        "int f(int a, int b, int c) { return a; }",
+        'm.def("f", &f, py::arg("a") = 1, py::arg("b") = kB, py::arg("c") = 3);',
+    )
+    assert schemas == ["f(int a, int b, int c=3) -> int"]
+    assert any("f(b=kB) is not a literal" in decision for decision in decisions)
+    assert any("f(a=1) is left out, because b" in decision for decision in decisions)
+
+
+def test_names_that_are_words_of_schemas_or_of_cxx_get_another_one() -> None:
+    schemas, decisions = converted(
+        "at::Tensor f(at::Tensor x, int n, int in) { return x; }",
+        'm.def("f", &f, py::arg("as"), py::arg("default") = 1, py::arg("in") = 2);',
+    )
+    assert schemas == ["f(Tensor as_, int default_=1, int in_=2) -> Tensor"]
+    assert [decision.partition(",")[0].rpartition(" ")[2] for decision in decisions] == ["as", "default", "in"]
+
+
+def test_functions_are_called_where_they_are_defined() -> None:
+    text = "namespace a { namespace b::c { int f(int n) { return n; } }\nint g(int n) { return n; }\n"
+    text += MODULE.format('m.def("f", &b::c::f); m.def("g", torch::wrap_pybind_function(g));') + "}"
+    files = {"a.cpp": read_native(text)}
+    found, decisions = bound_functions(files, module_blocks(files))
+    assert [(one.name, one.namespace) for one in found] == [("f", "a::b::c"), ("g", "a")]
+    assert decisions == ()
+
+
+def test_what_two_modules_define_is_told() -> None:
+    text = "int f(int a);\n" + MODULE.format('m.def("f", &f);')
+    files = {f"{name}.cpp": read_native(text) for name in "ab"}
+    found, decisions = bound_functions(files, module_blocks(files))
+    assert len(found) == 1
+    assert "b.cpp:2: f is defined a second time" in decisions[0]
 
 
 def test_what_is_written_in_place_is_marked_and_told() -> None:
@@ -74,6 +123,10 @@ def test_what_is_written_in_place_is_marked_and_told() -> None:
         ("", 'm.def("f", &f);', "no declaration of f"),
         ("", 'm.def("f", [](int a) { return a; });', "not a plain function"),
         ("", 'm.attr("x") = 1;', "m.attr"),
+        ("namespace { int f(int a) { return a; } }", 'm.def("f", &f);', "namespace without a name"),
+        ("struct A { static int f(int a) { return a; } };", 'm.def("f", &A::f);', "function of the class A"),
+        ("template <class T> int f(T a) { return a; }", 'm.def("f", &f<int>);', "not a plain function"),
+        ("int f(int a); int f(at::Tensor a);", 'm.def("f", py::overload_cast<int>(&f));', "not a plain function"),
         ("", 'py::class_<A>(m, "A").def("f", &A::f);', "class_"),
     ],
 )
