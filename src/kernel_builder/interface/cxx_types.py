@@ -38,9 +38,10 @@ _VIEWS = {
     "Tensor": "at::TensorList",
     "int": "at::IntArrayRef",
     "float": "at::ArrayRef<double>",
-    "bool": "at::ArrayRef<bool>",
+    "bool": "c10::List<bool>",
     "str": "std::vector<std::string>",
 }
+_ITEMS = {"Tensor": "at::Tensor", "int": "int64_t", "float": "double", "str": "std::string"}
 _WIDE = frozenset({"int64_t", "long", "double", "Tensor", "bool", "string"})
 """What torch passes as it is."""
 _WORDS_OF_TORCH = frozenset(keyword.kwlist) - {"async", "await", "except", "finally", "from", "lambda", "nonlocal",
@@ -164,22 +165,30 @@ def _plain(cxx: str) -> str:
 
 
 def returned(result: str) -> Converted:
+    """A result as a schema has it; it converts to the ``native`` type. Raises ``ValueError``."""
     bare = " ".join(_NAMESPACES.sub("", result).replace("&", " ").split())
     if bare == "void":
         return Converted(schema="()", native="void")
     group = _GROUP.fullmatch(bare)
-    if group is not None:
-        items = [converted(item) for item in split_types(arguments(f"({group[1]})", 0))]
-        # A tuple converts to one whose items its own convert to: int to int64_t, float to double.
-        native = f"std::tuple<{', '.join(item.native for item in items)}>"
-        if any(item.schema.endswith("[]") for item in items):
-            native = result
-        return Converted(schema=f"({', '.join(item.schema for item in items)})", native=native)
-    kind = converted(result)
-    is_list = kind.schema.endswith("]")
-    if is_list and (kind.length is not None or "begin()" in kind.expression):
-        raise ValueError(f"torch takes no {_plain(result)}: return a list of int64_t or double")
-    return Converted(schema=kind.schema, native=result if is_list else kind.native)
+    if group is None:
+        return _result(result)
+    # A tuple converts to one whose items its own convert to: int to int64_t, float to double.
+    items = [_result(item) for item in split_types(arguments(f"({group[1]})", 0))]
+    native = f"std::tuple<{', '.join(item.native for item in items)}>"
+    return Converted(schema=f"({', '.join(item.schema for item in items)})", native=native)
+
+
+def _result(cxx: str) -> Converted:
+    """One result. A list is returned as a vector: what torch passes are views."""
+    kind = converted(cxx)
+    item, mark, _ = kind.schema.partition("[")
+    if not mark:
+        return Converted(schema=kind.schema, native=kind.native)
+    if kind.length is not None or "begin()" in kind.expression or item not in _ITEMS:
+        raise ValueError(f"torch takes no {_plain(cxx)} as a result: return a list of int64_t, double or tensors")
+    is_view = kind.expression == "{0}" and item != "str"
+    native = kind.native if is_view else f"std::vector<{_ITEMS[item]}>"
+    return Converted(schema=kind.schema, native=native)
 
 
 def default_of(text: str | None) -> str | None:
