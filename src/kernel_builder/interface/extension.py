@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import os.path
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ _DECIDED_BY_BUILDER = ("-O", "-std=", "--std=", "-fPIC", "-shared", "-fvisibilit
 _DECIDED_WITH_VALUE = frozenset({"--threads", "-t", "-std", "--std"})
 _PASSING_ON = frozenset({"-Xcompiler", "--compiler-options", "-Xptxas", "--ptxas-options", "-Xlinker"})
 """Options whose value is an option of another program."""
+_DEVICE_FLAGS = re.compile(r"extra_(\w+)_cflags")
+"""An argument of ``load``."""
 _LARGEST = 1 << 20
 """Bytes of a Python file that is searched for calls of ``load``."""
 
@@ -227,8 +230,11 @@ class _Reader:
             str(beside / one) if isinstance(one, str) and not (self.root / one).is_file() else one for one in sources
         ]
         words["sources"] = noted(moved, (), [sources])
-        flags = {"cxx": words.pop("extra_cflags", None), "nvcc": words.pop("extra_cuda_cflags", None)}
-        words["extra_compile_args"] = NotedDict({key: value for key, value in flags.items() if value is not None})
+        flags = NotedDict({"cxx": words["extra_cflags"]} if words.get("extra_cflags") else {})
+        for key, value in words.items():
+            if (of_device := _DEVICE_FLAGS.fullmatch(key)) is not None and value is not None:
+                flags[of_device[1]] = value
+        words["extra_compile_args"] = flags
         words["include_dirs"] = words.pop("extra_include_paths", NotedList())
         if words.get("extra_ldflags"):
             words["extra_link_args"] = words.pop("extra_ldflags")

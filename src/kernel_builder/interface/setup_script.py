@@ -277,6 +277,8 @@ class Script:
             scope.counts[name] = scope.counts.get(name, 1) + 1
             if isinstance(value, Special) and isinstance(former, Special):
                 value = Special(tuple(dict.fromkeys((*former.names, *value.names))))
+            elif isinstance(value, Special) or (isinstance(former, Special) and value is UNKNOWN):
+                value = value if isinstance(value, Special) else former  # which ones there are besides is not known
             elif isinstance(value, NotedList | NotedDict):
                 value.assumed = [text for text in value.assumed if not text.startswith(f"{name} is set in ")]
                 value.assumed.append(f"{name} is set in {scope.counts[name]} places: what the last one says was taken")

@@ -82,6 +82,12 @@ def test_a_loop_makes_several_extensions(tmp_path: Path) -> None:
     ]
 
 
+def test_kinds_that_conditions_choose_between_all_count(tmp_path: Path) -> None:
+    text = "if a():\n    kind = CppExtension\nelif b():\n    kind = other.Extension\nelse:\n    kind = CUDAExtension\n"
+    found = extensions(tmp_path, f"{text}kind('e', ['csrc/a.cpp'])\n")
+    assert [(one.name, set(one.backends)) for one in found] == [("e", {CPU, CUDA})]
+
+
 def test_flags_under_keys_and_conditions(tmp_path: Path) -> None:
     text = """
 args = {"cxx": ["-O3", "-std=c++17", "-fopenmp"]}
@@ -146,7 +152,7 @@ def build():
     write(tmp_path, {"pack/ext.py": loading, "pack/k.cu": "", "pack/more.cpp": "", **others})
     (found,) = read_setup(tmp_path).extensions
     assert (found.name, found.sources, found.backends) == ("e", ("pack/k.cu", "pack/more.cpp"), (CUDA,))
-    assert dict(found.flags) == {"cxx": ("-fa",), "nvcc": ("-lineinfo",)}
+    assert dict(found.flags) == {"cxx": ("-fa",), "cuda": ("-lineinfo",)}
     assert found.include == ("pack",)
 
 
