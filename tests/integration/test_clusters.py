@@ -9,11 +9,12 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -103,9 +104,16 @@ class Ground:
         assert found is not None
         self.address = found[1]
 
-    def worker(self, name: str, *, cxx: str | None = None, most: int | None = None, folder: Path | None = None) -> Path:
+    def worker(
+        self,
+        name: str,
+        *,
+        cxx: str | None = None,
+        most: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Path:
         """Start a worker with one thread; its log. ``most`` is the largest file in bytes that it may write."""
-        log, own = self.folder / f"{name}.log", folder or self.folder / name
+        log, own = self.folder / f"{name}.log", self.folder / name
         own.mkdir(exist_ok=True)
         command = [sys.executable, "-m", "kernel_builder", "worker", self.address, "-j", "1", "--name", name]
         with log.open("w") as out:
@@ -114,7 +122,7 @@ class Ground:
                 stdout=out,
                 stderr=out,
                 text=True,
-                env={**self.tool.environment, "CXX": cxx or self.cxx},
+                env={**(environment or self.tool.environment), "CXX": cxx or self.cxx},
             )
         if most is not None:
             resource.prlimit(self.workers[name].pid, resource.RLIMIT_FSIZE, (most, most))
@@ -224,10 +232,12 @@ def test_a_lost_worker_costs_its_own_action_only(ground: Ground, tmp_path: Path)
     ground.flag.touch()
     process = ground.build(root, "-j", "3")
     until(lambda: len(ground.runs) == 3, "three compilers did not start")
+    (number,) = [int(line.split()[0]) for line in ground.runs if f"{ground.folder}/lost/" in line]
     os.kill(ground.workers["lost"].pid, signal.SIGKILL)
     ground.workers.pop("lost").wait()
-    (left,) = (ground.folder / "lost").iterdir()
-    time.sleep(1.5)  # until it is missed
+    # The compiler does not outlive it, nor does its directory.
+    until(lambda: not Path(f"/proc/{number}").exists(), "its compiler runs on", 10)
+    until(lambda: not list((ground.folder / "lost").iterdir()), "its directory is left", 10)
     ground.flag.unlink()
     result = ended(process)
     assert result.code == 0, result.stderr
@@ -239,11 +249,39 @@ def test_a_lost_worker_costs_its_own_action_only(ground: Ground, tmp_path: Path)
         "src/b.cpp",
         "src/c.cpp",
     ]
-    ground.worker("next", folder=ground.folder / "lost")
-    ground.are_there("next")
-    assert not left.exists()  # the next worker there removed it
-    end_of(ground.workers.pop("next"))
-    assert list((ground.folder / "lost").iterdir()) == []
+
+
+def test_a_worker_that_waits_for_a_server_can_be_stopped(ground: Ground, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        index = f"http://127.0.0.1:{mute.getsockname()[1]}/simple"
+        environment = {
+            **ground.tool.environment,
+            "KERNEL_BUILDER_CACHE": str(tmp_path / "empty"),
+            "PIP_INDEX_URL": index,
+        }
+        ground.worker("waits", environment=environment)
+        ground.are_there("waits")
+        process = ground.build(kernel(tmp_path / "k", "a", "b", "c", "d"), "-j", "3")
+        mute.settimeout(60)
+        asking, _ = mute.accept()
+        with asking:
+            begun = time.monotonic()
+            ground.workers["waits"].terminate()
+            assert ground.workers.pop("waits").wait(30) == 0
+            assert time.monotonic() - begun < 15
+        assert list((ground.folder / "waits").iterdir()) == []
+        assert ended(process).code == 0
+
+
+def test_a_worker_removes_what_one_that_nobody_watched_left(ground: Ground) -> None:
+    left = ground.folder / "left" / "kernel-builder-worker-old"
+    left.mkdir(parents=True)
+    (left / "alive").touch()
+    ground.worker("left")
+    ground.are_there("left")
+    assert not left.exists()
+    end_of(ground.workers.pop("left"))
+    assert list((ground.folder / "left").iterdir()) == []
 
 
 def test_who_has_another_compiler_or_no_room_gets_nothing_and_that_is_said(ground: Ground, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import click
@@ -92,5 +94,8 @@ def command(
         )
 
     with open_run() as run:
-        work_for(request, run, ready)
+        is_over = work_for(request, run, ready)
+    if not is_over:  # a thread waits for a server, and Python would wait for the thread
+        sys.stderr.flush()
+        os._exit(ExitCode.OK)
     return ExitCode.OK

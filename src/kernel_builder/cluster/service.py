@@ -34,6 +34,8 @@ from kernel_builder.files import parse_json
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.project.tree import WORK_DIRECTORY
 
+WORKS = f"builds/run-*/project/{WORK_DIRECTORY}"
+"""Where programs run, below a worker's directory, in whose ``builds`` the service is."""
 LINK = "-> "
 """What stands before the target of a symbolic link, where a digest stands for a file."""
 _POLL_SECONDS = 0.1
@@ -151,8 +153,13 @@ class Service:
             if not home.users:
                 self._remove(run, home)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something still runs for a build, as where a server that a toolchain comes from does not answer."""
+        return bool(self._homes)
+
     def close(self) -> None:
-        """Stop everything, and leave nothing."""
+        """Stop everything, and leave nothing. Only the end of the process ends what waits for a server."""
         self._closed = True
         for run in list(self._homes):
             self.end(run)

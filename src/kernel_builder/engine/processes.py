@@ -106,9 +106,14 @@ def end_what_is_left(work: Path, reporter: Reporter) -> None:
         return
     if _left_in(work):
         reporter.emit(Waiting(reason="an earlier build was killed; stopping its compilers"))
-        _end(work, lambda _: None, lambda: False, threading.Event())
+        end_programs_in(work)
     with contextlib.suppress(OSError):
         (work / _FILE).unlink()
+
+
+def end_programs_in(work: Path) -> None:
+    """End programs that a process which is gone started in ``work``."""
+    _end(work, lambda _: None, lambda: False, threading.Event())
 
 
 def _end(

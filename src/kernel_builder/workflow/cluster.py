@@ -17,9 +17,10 @@ from filelock import FileLock, Timeout
 from kernel_builder.actions.headers import Headers
 from kernel_builder.cluster.client import Cluster, Parcel, connect
 from kernel_builder.cluster.messages import LacksError, Provisions
-from kernel_builder.cluster.service import Abilities, Service
+from kernel_builder.cluster.service import WORKS, Abilities, Service
 from kernel_builder.cluster.worker import WorkerOptions, serve
 from kernel_builder.config.settings import FILE_NAME as SETTINGS_NAME
+from kernel_builder.engine.outliving import outlived
 from kernel_builder.engine.resources import measure
 from kernel_builder.errors import MachineError
 from kernel_builder.toolchain.host import find_host_compilers, measured, variable_for
@@ -125,8 +126,9 @@ def open_service(request: WorkerRequest, run: Run) -> Iterator[tuple[Service, Ab
     )
     alive = FileLock(folder / _ALIVE)
     try:
-        alive.acquire()
-        yield service, abilities, folder
+        with outlived(folder, WORKS):
+            alive.acquire()
+            yield service, abilities, folder
     finally:
         service.close()
         alive.release()
@@ -140,8 +142,9 @@ def _remove_what_is_left(parent: Path) -> None:
             shutil.rmtree(file.parent, ignore_errors=True)
 
 
-def work_for(request: WorkerRequest, run: Run, ready: Callable[[str, Abilities], None]) -> None:
-    """Be a worker until the scheduler goes, or a signal comes. ``ready`` is called when it is one.
+def work_for(request: WorkerRequest, run: Run, ready: Callable[[str, Abilities], None]) -> bool:
+    """Be a worker until the scheduler goes, or a signal comes. ``ready`` is called when it is one. Whether all that it
+    did is over: ``False`` where a server is still waited for, and the process has to end all the same.
 
     Raises what :func:`~kernel_builder.cluster.worker.serve` does, and :class:`MachineError`.
     """
@@ -155,6 +158,7 @@ def work_for(request: WorkerRequest, run: Run, ready: Callable[[str, Abilities],
             patience=request.patience,
         )
         serve(options, service, lambda address: ready(address, abilities))
+        return not service.is_busy
 
 
 def told_of(host: HostCompiler) -> str:
