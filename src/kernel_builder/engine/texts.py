@@ -18,8 +18,11 @@ _IN_THE_TEXT = ("-D", "-U", "-I", "-isystem", "-iquote", "-idirafter", "-include
 """Options that decide the text and nothing else; what they say follows, or is the next word."""
 _OF_PATHS = ("-ffile-prefix-map=", "-fmacro-prefix-map=", "-fdebug-prefix-map=")
 _OF_HEADERS = {"-MD": 1, "-MMD": 1, "-MF": 2, "-MQ": 2, "-MT": 2}
-_NOT_BY_TEXT_ALONE = ("-g", "-flto", "-fsanitize", "-fprofile", "--coverage", "-ftest-coverage", "-fplugin", "-Wa,")
-"""How options begin with which objects say where lines were, or rest on other files."""
+_NOT_BY_TEXT_ALONE = (
+    *("-g", "-flto", "-fsanitize", "-fprofile", "--coverage", "-ftest-coverage"),
+    *("-fplugin", "-fmodule", "-include-pch", "-Wa,", "@"),
+)
+"""How options begin with which objects say where lines were, or rest on other files than the source and its headers."""
 _HARMLESS = ("-g0", "-gno-")
 
 

@@ -152,6 +152,8 @@ def test_only_sources_of_variants_with_a_toolkit_are_preprocessed_for_it(tmp_pat
     assert without_launcher(launched) == made.command
     assert text_command(replace(made, steps=(replace(made.steps[0], command=launched),)), "T") is None
     assert text_command(replace(made, steps=(*made.steps, *made.steps)), "T") is None
+    for option in ("-flto", "-fsanitize=address", "-include-pch", "@file"):
+        assert text_command(compiles(tmp_path / "toolkit", option), "T") is None
 
 
 def test_options_that_decide_the_text_alone_are_left_out(tmp_path: Path) -> None:
