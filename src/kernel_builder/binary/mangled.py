@@ -6,6 +6,16 @@ import re
 
 _MANGLED = re.compile(r"_Z(?:T[VISCWH]|GV)?(?:N[rVK]*[RO]?)?")
 
+# Of the Itanium C++ ABI, 5.1.3.3: https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling-operator
+_OPERATORS = {
+    "nw": "new", "na": "new[]", "dl": "delete", "da": "delete[]", "aw": "co_await", "ps": "+", "ng": "-", "ad": "&",
+    "de": "*", "co": "~", "pl": "+", "mi": "-", "ml": "*", "dv": "/", "rm": "%", "an": "&", "or": "|", "eo": "^",
+    "aS": "=", "pL": "+=", "mI": "-=", "mL": "*=", "dV": "/=", "rM": "%=", "aN": "&=", "oR": "|=", "eO": "^=",
+    "ls": "<<", "rs": ">>", "lS": "<<=", "rS": ">>=", "eq": "==", "ne": "!=", "lt": "<", "gt": ">", "le": "<=",
+    "ge": ">=", "ss": "<=>", "nt": "!", "aa": "&&", "oo": "||", "pp": "++", "mm": "--", "pm": "->*", "pt": "->",
+    "cl": "()", "ix": "[]",
+}  # fmt: skip
+
 
 def readable(symbol: str) -> str:
     """The name in a mangled C++ name: ``_ZN3c106detail14torchCheckFailEPKc`` -> ``c10::detail::torchCheckFail``.
@@ -30,6 +40,8 @@ def readable(symbol: str) -> str:
         at = digits + length
         while symbol.startswith("B5cxx11", at):
             at += len("B5cxx11")
+    if parts and "N" in start[0] and symbol[at : at + 2] in _OPERATORS:
+        parts.append(f"operator{_OPERATORS[symbol[at : at + 2]]}")
     return "::".join(parts) or symbol
 
 

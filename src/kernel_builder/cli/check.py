@@ -130,13 +130,13 @@ def make_settings(
             None if torch_stable_abi is None else two_numbers(torch_stable_abi, "--torch-stable-abi", "2.11")
         ),
         macos=None if macos is None else two_numbers(macos, "--macos", "15.0"),
-        torch_exports=_stored_exports(),
+        torch_exports=exports_here(),
         sources_of=sources_of,
         follow_links=follow_links,
     )
 
 
-def _stored_exports() -> Callable[[Variant], frozenset[str] | None]:
+def exports_here() -> Callable[[Variant], frozenset[str] | None]:
     """What the torch of a variant exports, if kernel-builder has built for it here."""
     from kernel_builder.store.cache import default_root  # noqa: PLC0415  (start-up time)
     from kernel_builder.toolchain.exports import stored_exports  # noqa: PLC0415

@@ -108,7 +108,8 @@ def command(directory: Path | None, *, quiet: bool, **options: Unpack[UploadOpti
 
 def run_upload(directory: Path, options: UploadOptions, *, quiet: bool, only: tuple[str, ...] | None = None) -> int:
     """Publish what is built in ``directory`` (of it, the variants ``only``) and print what came of it."""
-    from kernel_builder.cli.console import ConsoleReporter, errors_as_json  # noqa: PLC0415  (start-up time)
+    from kernel_builder.cli.check import exports_here  # noqa: PLC0415  (start-up time)
+    from kernel_builder.cli.console import ConsoleReporter, errors_as_json  # noqa: PLC0415
     from kernel_builder.files import write_text  # noqa: PLC0415
     from kernel_builder.hub import upload as hub  # noqa: PLC0415
     from kernel_builder.hub.gate import Proving  # noqa: PLC0415
@@ -127,7 +128,7 @@ def run_upload(directory: Path, options: UploadOptions, *, quiet: bool, only: tu
         allow_stale=options["allow_stale"],
         commit_operations=options["commit_size"],
         only=only,
-        proving=Proving(environ=environment(), proofs=default_root(environment()) / PROOFS),
+        proving=Proving(environ=environment(), proofs=default_root(environment()) / PROOFS, exports=exports_here()),
     )
     as_json, output_json = options["as_json"], options["output_json"]
     if output_json is not None:

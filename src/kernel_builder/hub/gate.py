@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from kernel_builder.load.client import find_environment, prove
 from kernel_builder.load.evidence import LoadResult, LoadStatus
 from kernel_builder.load.proofs import Proofs
 from kernel_builder.variants.matrix import all_variants, choose
+from kernel_builder.variants.names import Variant
 from kernel_builder.variants.support import VariantSet, load_support
 
 _SHOWN = 30
@@ -41,11 +42,13 @@ class Checked:
 class Proving:
     """How variants are loaded before they are published: by the Python that the variables ``environ`` lead to.
 
-    ``proofs`` is the directory where proofs are kept.
+    ``proofs`` is the directory where proofs are kept. ``exports`` gives the names that the torch of a variant exports;
+    ``None`` where they are not at hand.
     """
 
     environ: Mapping[str, str] = field(repr=False)
     proofs: Path
+    exports: Callable[[Variant], frozenset[str] | None] | None = None
 
 
 def check_source(
@@ -73,7 +76,11 @@ def check_source(
     files = tuple(file for variant in source.variants for file in variant_files(variant, source.folder))
     report = check_paths(
         [source.folder] if source.is_whole else [variant.path for variant in source.variants],
-        Settings(required=False, evidence=_evidence(source, proving, reporter, ignore)),
+        Settings(
+            required=False,
+            evidence=_evidence(source, proving, reporter, ignore),
+            torch_exports=proving.exports if proving is not None else None,
+        ),
         ignore=ignore,
     )
     report = replace(report, findings=(*report.findings, *_beside(source, ignore)))

@@ -11,9 +11,13 @@ import pytest
 from kernel_builder.backends import toolkit_kinds
 from kernel_builder.binary.libraries import load_allowed
 from kernel_builder.check.model import Settings
-from kernel_builder.errors import UsageError
+from kernel_builder.errors import BuildError, UsageError
+from kernel_builder.events import Recorder
+from kernel_builder.hub.gate import Proving, check_source
+from kernel_builder.hub.local import find_source
 from kernel_builder.variants.names import Variant
 from kernel_libraries import CPU, CUDA, ID, INIT, Workshop, codes, findings, messages
+from kernel_trees import variant
 
 ADD = INIT + "int add(int a, int b) { return a + b; }\n"
 THROWS = """
@@ -471,6 +475,21 @@ def test_without_torch_its_names_are_not_compared_and_unknown_ones_are_warned_of
     assert messages(variant, "KB131") == []
     known = workshop.variant(CUDA.replace("213", "25"), _using(workshop, "cudaMalloc"))
     assert messages(known, "KB13") == []
+
+
+def test_an_upload_compares_with_the_exports_that_are_at_hand(workshop: Workshop, tmp_path: Path) -> None:
+    library = _using(workshop, TORCH, "my_kernel_launch")
+    variant(tmp_path / "build", CPU, {library.name: library.read_bytes()}, ops_id=ID, backend={"type": "cpu"})
+    source, told = find_source(tmp_path / "build"), Recorder()
+
+    def check(*exports: str) -> None:
+        proving = Proving(environ={}, proofs=tmp_path, exports=_exports(*exports).torch_exports)
+        check_source(source, told, ignore=["KB5"], proving=proving)
+
+    check(TORCH, "my_kernel_launch")
+    assert not any("KB13" in str(event) for event in told.events)
+    with pytest.raises(BuildError, match="KB131"):
+        check(TORCH)
 
 
 def test_weak_names_may_stay_undefined(workshop: Workshop) -> None:
