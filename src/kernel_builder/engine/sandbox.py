@@ -7,6 +7,7 @@ Checks of kernel-builder's own, which read what others made and make nothing, ru
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from kernel_builder.plan.model import BuildPlan
 from kernel_builder.toolchain.c_library import SITE, is_of_c_library
 
 _TRIAL_SECONDS = 20
+_STORE = "store"
+"""The directory of entries in the store."""
 _BEHIND = f"/run/{'system-headers-of-this-machine/' * 12}"
 """Where directories of system headers really are, by a name that is longer than any by which compilers find them."""
 _HOME = "/tmp"  # noqa: S108  (of the sandbox, which is empty)
@@ -69,8 +72,7 @@ class ActionSandbox:
         places, work, project = self.plan.places, base / "work", base / "project"
         work.mkdir()
         project.mkdir()
-        # The store holds what was fetched, by contents: a build cannot tell which part of it others use.
-        visible = dict.fromkeys((places.store / "store", *_trees(action), *_programs(action.tools, places)))
+        visible = dict.fromkeys((*_entries(action, places), *_trees(action), *_programs(action.tools, places)))
         for path in (*visible, places.work):
             if path.is_relative_to(places.root):
                 (project / path.relative_to(places.root)).mkdir(parents=True, exist_ok=True)
@@ -202,6 +204,21 @@ def _depth(path: Path) -> int:
     return len(path.parts)
 
 
+def _entries(action: Action, places: Places) -> list[Path]:
+    """The entries of the store that ``action`` names: in its commands, or as trees and tools. No entry leads to others,
+    and those that other actions use are not shown.
+    """
+    base = places.store / _STORE
+    steps = (*action.steps, *action.fallback)
+    told = [word for step in steps for word in places.expanded(action, step.command)]
+    told += [str(folder) for tree in action.trees for folder in tree.folders]
+    told += [str(path) for tool in action.tools for path in (tool.path, tool.path.resolve(), *tool.headers)]
+    inside = re.compile(rf"{re.escape(str(base))}/([^/\s:;,='\"]+)")
+    names = {match[1] for text in told for match in inside.finditer(text)}
+    names |= {tree.identity for tree in action.trees if "/" not in tree.identity}
+    return [base / name for name in sorted(names) if (base / name).exists()]
+
+
 def _trees(action: Action) -> list[Path]:
     """The directories of what is used where it lies, under all their names."""
     return [name for tree in action.trees for folder in tree.folders for name in (folder, folder.resolve())]
@@ -213,7 +230,7 @@ def _programs(tools: Iterable[Tool], places: Places) -> list[Path]:
         path
         for tool in tools
         for path in (tool.path, tool.path.resolve())
-        if not any(path.is_relative_to(folder) for folder in (*SYSTEM, places.store))
+        if not any(path.is_relative_to(folder) for folder in (*SYSTEM, places.store / _STORE))
     ]
     found = [path.parent.parent if path.parent.name == "bin" else path.parent for path in elsewhere]
     if any(tool.path == Path(sys.executable) for tool in tools):

@@ -58,6 +58,32 @@ def test_what_is_declared_is_seen_and_nothing_else(tmp_path: Path) -> None:
     assert not [path.name for path in work.iterdir() if "scratch" in path.name or path.name.startswith(".sandbox")]
 
 
+def test_of_the_store_what_an_action_names_is_seen_and_nothing_else(tmp_path: Path) -> None:
+    """By a word, by a part of one, as a tree, as a tree's directory, and as a tool."""
+    project = tmp_path / "project"
+    entries = project / "store" / "store"
+    named = ("word-1", "part-2", "tree-3", "folder-4", "tool-5")
+    for name in (*named, "other-6", "word-1-more"):
+        (entries / name / "bin").mkdir(parents=True)
+    shutil.copy("/bin/sh", entries / "tool-5/bin/sh")
+    script = f"""
+        for name in {" ".join(named)}; do test -d $0/$name/bin || {{ echo $name is missing; exit 1; }}; done
+        test "$(ls $0 | wc -l)" = {len(named)} || {{ ls $0; exit 2; }}
+        : > a.out
+    """
+    step = Step(
+        command=("{tool:own}", "-c", script, "{store}/store", "{store}/store/word-1", "-I={store}/store/part-2")
+    )
+    trees = (
+        Tree(name="a", identity="tree-3"),
+        Tree(name="b", identity="measured/x", folders=(entries / "folder-4/bin",)),
+    )
+    own = Tool(name="own", path=entries / "tool-5/bin/sh", digest="1")
+    made = action("a", "", steps=(step,), tools=(own,), trees=trees)
+    result = boxed(project, made)["a"]
+    assert result.status is ActionStatus.DONE, result.output
+
+
 def test_there_is_no_network_and_no_other_process(tmp_path: Path) -> None:
     script = """
         test "$(ls /sys/class/net 2>/dev/null; tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ')" = lo || exit 1
