@@ -42,7 +42,7 @@ def test_a_build_is_what_its_commit_gives_wherever_it_lies(tool: Tool, project: 
     shutil.copytree(project / "build", published)
     commit(project, "later")
     (project / "a.cpp").write_text("broken", encoding="utf-8")  # what is here now does not count
-    result = tool("rebuild", "--verify", published, "--project", project, "--json")
+    result = tool("rebuild", "--verify", published, "--project", project, "--json", "--try-sandbox")
     assert result.code == 0, result.stderr
     (variant,) = json.loads(result.stdout)["variants"]
     assert (variant["name"], variant["same"]) == (CPU, True)

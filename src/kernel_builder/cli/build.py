@@ -26,6 +26,7 @@ from kernel_builder.cli.options import (
     offline_option,
     platform_option,
     project_directory,
+    sandbox_options,
     source_option,
     together,
 )
@@ -39,7 +40,7 @@ from kernel_builder.toolchain.lock_use import LockUse
 from kernel_builder.variants.build_type import RELEASE, BuildType
 from kernel_builder.variants.names import Platform
 from kernel_builder.variants.support import VariantSet
-from kernel_builder.workflow.build import BuildRequest, SandboxUse, build, prepare_build
+from kernel_builder.workflow.build import BuildRequest, build, prepare_build, sandbox_use
 from kernel_builder.workflow.outcome import BuildOutcome, Unavailable, VariantOutcome, VariantStatus, grouped
 
 
@@ -213,15 +214,7 @@ build_options = together(
         help="Compile sources with slim headers and with all of torch's, and compare: what differs is"
         " compiled with all. --complete does so for what slim headers are used for.",
     ),
-    click.option(
-        "--sandbox",
-        is_flag=True,
-        help="Run compilers under bubblewrap: without a network, and with nothing to read but what the plan declares."
-        " metadata.json says so (docs/howto/reproduce.md).",
-    ),
-    click.option(
-        "--try-sandbox", is_flag=True, help="Like --sandbox where bubblewrap can run; elsewhere, say so and build."
-    ),
+    sandbox_options,
     source_option,
     offline_option,
     click.option(
@@ -309,16 +302,10 @@ def build_request(
         python=Path(os.path.abspath(python)) if python else None,  # noqa: PTH100
         ignore=ignore,
         build_type=build_type,
-        sandbox=_sandbox_use(options),
+        sandbox=sandbox_use(always=options["sandbox"], where_possible=options["try_sandbox"]),
         scheduler=options["scheduler"],
         headers=Headers.FULL if options["full_headers"] else Headers.VERIFY if options["verify_slim"] else Headers.SLIM,
     )
-
-
-def _sandbox_use(options: BuildOptions) -> SandboxUse:
-    if options["sandbox"]:
-        return SandboxUse.ALWAYS
-    return SandboxUse.TRY if options["try_sandbox"] else SandboxUse.NO
 
 
 class _AllOptions(BuildOptions, BuildTypeOptions):

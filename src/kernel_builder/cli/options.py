@@ -135,6 +135,20 @@ def offline_option(command: _Command) -> _Command:
     )(command)
 
 
+def sandbox_options(command: _Command) -> _Command:
+    """``--sandbox`` and ``--try-sandbox``, as parameters of these names."""
+    always = click.option(
+        "--sandbox",
+        is_flag=True,
+        help="Run compilers under bubblewrap: without a network, and with nothing to read but what the plan declares."
+        " metadata.json says so (docs/howto/reproduce.md).",
+    )
+    where_possible = click.option(
+        "--try-sandbox", is_flag=True, help="Like --sandbox where bubblewrap can run; elsewhere, say so and build."
+    )
+    return always(where_possible(command))
+
+
 def _keep_sources(ctx: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> None:
     # A value may list several, as KERNEL_BUILDER_SOURCES does.
     ctx.meta[SOURCES] = tuple(filter(None, ",".join(value).replace(" ", "").split(",")))

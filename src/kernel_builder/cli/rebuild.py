@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kernel_builder.cli.completing import VARIANT
-from kernel_builder.cli.options import PathName, offline_option, source_option
+from kernel_builder.cli.options import PathName, offline_option, sandbox_options, source_option
 from kernel_builder.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 @click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Run N compilers in parallel.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every command and all compiler output.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+@sandbox_options
 @source_option
 @offline_option
 def command(
@@ -56,6 +57,8 @@ def command(
     jobs: int | None,
     verbose: bool,
     as_json: bool,
+    sandbox: bool,
+    try_sandbox: bool,
 ) -> int:
     """Build the commit that a build came from again, from git, with what its lock names and without the cache.
 
@@ -65,6 +68,7 @@ def command(
     from kernel_builder.cli.build import handle_signals, show_failures  # noqa: PLC0415  (start-up time)
     from kernel_builder.cli.console import errors_as_json  # noqa: PLC0415
     from kernel_builder.cli.session import open_run  # noqa: PLC0415
+    from kernel_builder.workflow.build import sandbox_use  # noqa: PLC0415
     from kernel_builder.workflow.rebuild import RebuildRequest, rebuild  # noqa: PLC0415
 
     if not verifies and output is None:
@@ -73,7 +77,13 @@ def command(
             hint=f"compare it: kernel-builder rebuild --verify {target}, or keep it: kernel-builder rebuild -o DIR",
         )
     request = RebuildRequest(
-        target=target, project=project, patterns=variants, output=output, jobs=jobs, verbose=verbose
+        target=target,
+        project=project,
+        patterns=variants,
+        output=output,
+        jobs=jobs,
+        verbose=verbose,
+        sandbox=sandbox_use(always=sandbox, where_possible=try_sandbox),
     )
     handle_signals()
     with errors_as_json(as_json), open_run() as run:

@@ -159,7 +159,7 @@ def find_bubblewrap(environ: Mapping[str, str]) -> str:
     return program
 
 
-_HOW = "{}, or build without it: kernel-builder build --try-sandbox"
+_HOW = "{}, or go on without it: kernel-builder build --try-sandbox (rebuild has this option, too)"
 _INSTALL = "install it (apt-get install bubblewrap; dnf install bubblewrap)"
 _NAMESPACES = "it needs user namespaces, which the system, or the container, must allow"
 

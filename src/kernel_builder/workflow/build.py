@@ -37,6 +37,13 @@ class SandboxUse(StrEnum):
     """Where it cannot run, nothing is built."""
 
 
+def sandbox_use(*, always: bool, where_possible: bool) -> SandboxUse:
+    """What ``--sandbox`` and ``--try-sandbox`` ask for."""
+    if always:
+        return SandboxUse.ALWAYS
+    return SandboxUse.TRY if where_possible else SandboxUse.NO
+
+
 @dataclass(frozen=True, kw_only=True)
 class BuildRequest:
     """What ``kernel-builder build`` was asked for.

@@ -32,7 +32,7 @@ from kernel_builder.hub.remote import Remote
 from kernel_builder.toolchain.lock import LOCK_NAME
 from kernel_builder.toolchain.lock_use import LockUse
 from kernel_builder.variants.build_type import BuildType
-from kernel_builder.workflow.build import BuildRequest, build
+from kernel_builder.workflow.build import BuildRequest, SandboxUse, build
 from kernel_builder.workflow.outcome import BuildOutcome
 from kernel_builder.workflow.revisions import checked_out, commit_of
 from kernel_builder.workflow.run import Run
@@ -44,7 +44,7 @@ _ON_HUB = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)@(?P<revision>[\w./-]+)")
 class RebuildRequest:
     """``target`` is a directory of built variants, or ``OWNER/NAME@REVISION`` on the Hub; ``project`` the kernel's
     sources in git (default: those around a directory). ``patterns`` are globs over variant names (empty: all).
-    ``output`` keeps what is built.
+    ``output`` keeps what is built. ``sandbox`` says whether compilers run in a sandbox.
     """
 
     target: str
@@ -53,6 +53,7 @@ class RebuildRequest:
     output: Path | None = None
     jobs: int | None = None
     verbose: bool = False
+    sandbox: SandboxUse = SandboxUse.NO
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,6 +249,7 @@ def _build(
         verbose=request.verbose,
         output=made,
         settings_from=settings,
+        sandbox=request.sandbox,
     )
     return build(asked, run)
 
