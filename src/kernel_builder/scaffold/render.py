@@ -87,6 +87,7 @@ _TVM_FFI: tuple[_File, ...] = (
     _File(".gitignore", "gitignore.j2"),
     _File("CARD.md", "CARD.md.j2"),
     _File("README.md", "tvm_ffi/README.md.j2"),
+    _File("benchmarks/benchmark.py", "tvm_ffi/benchmark.py.j2"),
     _File("build.toml", "tvm_ffi/build.toml.j2"),
     _File("example.py", "tvm_ffi/example.py.j2"),
     _File("pytest.ini", "pytest.ini.j2"),
@@ -97,7 +98,7 @@ _TVM_FFI: tuple[_File, ...] = (
     _File("tvm-ffi-ext/{py}/__init__.py", "tvm_ffi/init.py.j2"),
     *(_File(one.scaffold.file, f"tvm_ffi/{one.scaffold.template}", one) for one in Backend if one.scaffold),
 )
-_ONLY_FULL = frozenset({".gitattributes", "CARD.md", "example.py"})
+_ONLY_FULL = frozenset({".gitattributes", "CARD.md", "benchmarks/benchmark.py", "example.py"})
 """What a minimal project of tvm-ffi does without."""
 
 FRAMEWORKS = (FrameworkKind.TORCH, FrameworkKind.TVM_FFI)

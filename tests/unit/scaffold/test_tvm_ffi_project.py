@@ -50,7 +50,9 @@ def test_build_toml_lists_the_sources_that_are_there(
     sources = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.suffix in {".cpp", ".h", ".cu"}}
     assert listed == sources
     assert all(section.depends == () for section in project.sections)
-    assert (root / "CARD.md").exists() is not minimal
+    for whole in ("CARD.md", "benchmarks/benchmark.py"):
+        assert (root / whole).exists() is not minimal
+        assert ("`benchmarks/`" in (root / "README.md").read_text(encoding="utf-8")) is not minimal
 
 
 @pytest.mark.parametrize("backends", CHOICES, ids=str)
