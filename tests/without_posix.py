@@ -12,6 +12,7 @@ import io
 import json
 import os
 import platform
+import shutil
 import signal
 import sys
 
@@ -22,8 +23,10 @@ MODULES = frozenset({"fcntl", "resource", "pwd", "grp", "termios", "tty", "pty",
 FUNCTIONS = frozenset(
     """killpg setsid getsid fork forkpty getuid geteuid getgid getegid getpgid getpgrp setpgid sched_getaffinity
     sched_setaffinity uname getloadavg sysconf chown lchown fchown fchmod mkfifo wait3 wait4 pread pwrite
-    posix_fallocate confstr initgroups nice O_CLOEXEC O_DIRECTORY O_NOFOLLOW""".split()  # noqa: SIM905
+    posix_fallocate confstr initgroups nice statvfs fstatvfs O_CLOEXEC O_DIRECTORY O_NOFOLLOW""".split()  # noqa: SIM905
 )
+NEEDED_BY_LIBRARIES = frozenset({"O_NONBLOCK"})
+"""What Windows lacks, too, and cannot be taken away here: the forms of libraries for POSIX systems need it."""
 SIGNALS = frozenset(
     """SIGKILL SIGHUP SIGUSR1 SIGUSR2 SIGCHLD SIGTSTP SIGPIPE SIGALRM SIGWINCH pthread_sigmask alarm setitimer
     siginterrupt sigwait""".split()  # noqa: SIM905
@@ -41,6 +44,8 @@ def take_away() -> None:
     for name in MODULES:
         sys.modules.pop(name, None)
     sys.meta_path.insert(0, _Absent())
+    usage = shutil.disk_usage(os.curdir)  # Windows asks the system otherwise
+    vars(shutil).update(disk_usage=lambda _: usage)
     for module, names in ((os, FUNCTIONS), (signal, SIGNALS)):
         for name in names:
             if hasattr(module, name):

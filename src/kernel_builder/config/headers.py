@@ -29,6 +29,8 @@ _SYSTEM = ("/usr/include", "/usr/local/include", "/usr/include/*-linux-gnu*", "/
 _FORCED = re.compile(r"(?:--?(?:pre-)?include|--?imacros)[= ]?(?P<path>[^\s=-].*)")
 _FOLLOWED = frozenset({"-include", "--include", "--pre-include", "-imacros", "--imacros"})
 _MOST_FOUND = 3
+_TO_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""Windows has no pipes among files, and changes what it reads as text."""
 _LARGEST = 4 << 20
 _COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
 _DIRECTIVE = re.compile(
@@ -112,7 +114,7 @@ def what_to_add(names: Sequence[str]) -> str:
 def _read(file: str) -> bytes:
     """The beginning of a file; nothing of what cannot be read, which has been noticed. Never waits for a pipe."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = os.open(file, _TO_READ)
     except (OSError, ValueError):
         return b""
     try:

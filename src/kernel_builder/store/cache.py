@@ -93,6 +93,16 @@ def require_space(folder: Path, needed: int) -> None:
         )
 
 
+def _room(folder: Path) -> str:
+    """What is left of the disk that ``folder`` is on, for people."""
+    free = f"{_mib(shutil.disk_usage(folder).free)} free"
+    if hasattr(os, "statvfs"):  # Windows counts no files
+        counts = os.statvfs(folder)
+        if counts.f_files and not counts.f_favail:
+            free += ", but no inodes are left"
+    return free
+
+
 def _mib(size: int) -> str:
     return f"{size / 2**20:.0f} MiB"
 
@@ -297,12 +307,8 @@ class Store:
         except OSError as error:
             where = error.filename if isinstance(error.filename, str) else str(self.root)
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                room = os.statvfs(self.root)
-                free = f"{_mib(room.f_bavail * room.f_frsize)} free"
-                if room.f_files and not room.f_favail:
-                    free += ", but no inodes are left"
                 raise MachineError(
-                    f"the disk is full: cannot write {where} ({free})",
+                    f"the disk is full: cannot write {where} ({_room(self.root)})",
                     hint="free some space, or set KERNEL_BUILDER_CACHE to a directory on a larger disk",
                 ) from error
             if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}:

@@ -17,6 +17,7 @@ from kernel_builder.store.wheel import RangeReader
 
 _NOTE_EVERY = 1 << 20  # bytes after which a part is noted, so that no more than these are lost
 _COPY = 1 << 20
+_TO_WRITE = os.O_CREAT | os.O_WRONLY | getattr(os, "O_BINARY", 0)  # Windows changes what it writes as text
 
 
 class KeptParts:
@@ -76,9 +77,10 @@ class KeptParts:
 
     def _write(self, position: int, data: bytes) -> bool:
         with contextlib.suppress(OSError):
-            file = os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o644)
+            file = os.open(self._path, _TO_WRITE, 0o644)
             try:
-                return os.pwrite(file, data, position) == len(data)
+                os.lseek(file, position, os.SEEK_SET)
+                return os.write(file, data) == len(data)
             finally:
                 os.close(file)
         return False

@@ -288,7 +288,7 @@ class _Bench:
         """How it is measured, and what may disturb it."""
         if self.entry.backend.is_host:
             self.remarks.append(f"wall time of calls; torch uses {facts['threads']} threads")
-            load = os.getloadavg()[0]
+            load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # Windows has none
             if load > _BUSY * facts["processors"]:
                 message = f"the machine is busy: load {load:.1f} on {facts['processors']} processors"
                 self.remarks.append(message)
