@@ -216,7 +216,7 @@ def _convert(
     start_repository(root, conversion.files, environment())
     for note in notes:
         click.echo(f"note: {note}", err=True)
-    click.echo(f"Converted {extension} to {root}: {len(conversion.schemas)} ops")
+    click.echo(f"Converted {extension} to {root}: {len(conversion.schemas)} op{'s' * (len(conversion.schemas) != 1)}")
     for schema in conversion.schemas:
         click.echo(f"  {schema}")
     if conversion.decisions:

@@ -160,11 +160,11 @@ class Sources:
         return labels.index(label) if label in labels else len(labels)
 
     def framework_named(self, kind: FrameworkKind, label: str) -> FrameworkSource:
-        """The source of that label. Raises :class:`ToolchainError` when it is no longer configured."""
+        """The source of that label, as a lock may name it. Raises :class:`ToolchainError` when it is not configured."""
         return _named(self.frameworks[kind], label)
 
     def toolkit_named(self, backend: Backend, label: str) -> ComponentSource:
-        """The source of that label. Raises :class:`ToolchainError` when it is no longer configured."""
+        """The source of that label, as a lock may name it. Raises :class:`ToolchainError` when it is not configured."""
         return _named(self.toolkits[backend], label)
 
     def local_now(
@@ -206,7 +206,11 @@ def _named(sources: Sequence[_Labelled], label: str) -> _Labelled:
     for source in sources:
         if source.label == label:
             return source
-    raise ToolchainError(f"the source {label!r} is no longer configured", hint="run the command again")
+    names = ", ".join(source.label for source in sources) or "none"
+    raise ToolchainError(
+        f"what a lock lists comes from the source {label!r}, which is not configured here (configured: {names})",
+        hint="add it to 'sources' in kernel-builder.toml, or choose again with: kernel-builder lock --upgrade",
+    )
 
 
 def open_sources(

@@ -243,7 +243,9 @@ def _build(
         lock=LockUse.REQUIRE if (tree / LOCK_NAME).is_file() else LockUse.PREFER,
         # What was compiled before is what the build at hand may have come from.
         cache=False,
+        # They are compared with what was loaded, and installed nowhere.
         load=False,
+        loaded_next=True,
         keep_going=True,
         jobs=request.jobs,
         verbose=request.verbose,
