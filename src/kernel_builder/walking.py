@@ -167,8 +167,16 @@ class _Walk:
 
 
 def relative_to(real: str, real_root: str) -> str:
-    """The path of one resolved path relative to another, which is empty when they are the same."""
-    return "" if real == real_root else os.path.relpath(real, real_root)
+    """The path of one resolved path relative to another, with slashes on every system; empty when they are the same. On
+    Windows, what is on another drive has none, and stays as it is.
+    """
+    if real == real_root:
+        return ""
+    try:
+        found = os.path.relpath(real, real_root)
+    except ValueError:
+        found = real
+    return found.replace(os.sep, "/")
 
 
 def walk(root: Path, *, starts: Iterable[str] = ("",), skip: Iterable[Path] = ()) -> Walked:

@@ -6,6 +6,7 @@ import ast
 import ctypes
 import errno
 import json
+import ntpath
 import os
 import platform
 import shutil
@@ -13,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,6 +29,7 @@ from kernel_builder.store.parts import KeptParts
 from kernel_builder.store.uses import Uses, guard, in_use
 from kernel_builder.toolchain.host import build_machine
 from kernel_builder.variants.names import Platform
+from kernel_builder.walking import relative_to
 from without_posix import FUNCTIONS, MODULES, NEEDED_BY_LIBRARIES, SIGNALS
 
 PROGRAM = Path(__file__).parents[1] / "without_posix.py"
@@ -133,6 +136,22 @@ def test_sources_are_read_as_they_are_on_windows(make_project: ProjectMaker) -> 
     ((code, text),) = on_windows(root, ["check-config", str(root)])
     assert code == 3, text
     assert "build.toml:13:11: error: kernel.a.depends: line 1 of 'a.cu' includes cutlass/cutlass.h" in text
+
+
+@pytest.mark.parametrize(
+    ("path", "relative"),
+    [
+        (r"C:\Users\me\k\csrc\a.cu", "csrc/a.cu"),
+        (r"C:\Users\me\k", ""),
+        (r"C:\Users\me\shared\a.h", "../shared/a.h"),
+        (r"c:\users\ME\k\A.cu", "A.cu"),
+        (r"D:\shared\a.h", "D:/shared/a.h"),
+    ],
+)
+def test_paths_are_written_with_slashes_on_windows(path: str, relative: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In ``build.toml``, ``metadata.json``, and what an id is made of."""
+    monkeypatch.setattr("kernel_builder.walking.os", SimpleNamespace(path=ntpath, sep="\\"))
+    assert relative_to(path, r"C:\Users\me\k") == relative
 
 
 def test_parts_of_downloads_are_kept_on_windows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

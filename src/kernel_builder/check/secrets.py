@@ -28,7 +28,7 @@ from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.scan import OVERLAP, PIECE, data_ranges, pieces
 from kernel_builder.check.subject import EntryKind, LibraryFile, SourceTree, TreeEntry, VariantDir, join
 from kernel_builder.toml.nodes import printable
-from kernel_builder.walking import VERSION_CONTROL
+from kernel_builder.walking import VERSION_CONTROL, relative_to
 
 SECRET = rule(
     "KB456",
@@ -209,7 +209,7 @@ def _parts_to_judge(variant: VariantDir, entry: TreeEntry) -> tuple[str, ...]:
     """The parts of an entry's path that count; of a link's target, when that is called something worse."""
     own = tuple(entry.relative.split("/"))
     path = variant.path / entry.relative
-    real = os.path.relpath(os.path.realpath(path), os.path.realpath(variant.path))
+    real = relative_to(os.path.realpath(path), os.path.realpath(variant.path))
     target = tuple(part for part in real.split("/") if part != "..")
     worse = _is_secret_name(target) or any(part in VERSION_CONTROL for part in target[:-1])
     return target if worse else own

@@ -16,6 +16,7 @@ from kernel_builder.errors import UsageError
 from kernel_builder.interface.native import SUFFIXES
 from kernel_builder.interface.setup_script import Script
 from kernel_builder.interface.setup_values import UNKNOWN, NotedDict, NotedList, noted
+from kernel_builder.walking import relative_to
 
 SETUP = "setup.py"
 PROJECT = "pyproject.toml"
@@ -276,8 +277,9 @@ class _Reader:
         )
 
     def _paths(self, value: object) -> tuple[str, ...]:
-        found = (os.path.relpath(os.path.join(self.root, path), self.root) for path in _texts(value))  # noqa: PTH118
-        return tuple(dict.fromkeys(path for path in found if not path.startswith("..")))
+        root = str(self.root)
+        found = (relative_to(os.path.join(root, path), root) or "." for path in _texts(value))  # noqa: PTH118
+        return tuple(dict.fromkeys(path for path in found if not (path.startswith("..") or os.path.isabs(path))))  # noqa: PTH117
 
 
 class Opaque:
