@@ -171,7 +171,7 @@ def _warn_of_edition(top: TableNode, edition: Edition, report: Report) -> None:
     if "license" not in top.table("general").items:
         license_hint = " --license <identifier>"
     report.warning(
-        ("general",) if "general" in top.items else (),
+        edition.where or (("general",) if "general" in top.items else ()),
         f"the file uses edition {edition.number}{why}; the current edition is {CURRENT_EDITION}",
         hint=f"it still works; update it with: kernel-builder update-build{license_hint}",
         at_key=True,

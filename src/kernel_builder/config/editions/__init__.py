@@ -14,17 +14,19 @@ from kernel_builder.config.editions import v1, v2, v3, v4
 from kernel_builder.config.schema import CURRENT_EDITION
 from kernel_builder.toml.nodes import Leaf, TableNode, describe, shortened
 from kernel_builder.toml.report import Report
+from kernel_builder.toml.scan import Where
 
 _UPGRADES = {1: v1.upgrade, 2: v2.upgrade, 3: v3.upgrade, 4: v4.upgrade}
 
 
 class Edition(NamedTuple):
     """The edition of a document. ``why`` says what it was recognised by; ``None`` when the file names its
-    number.
+    number. ``where`` is the key that shows it; empty where something that is not there does.
     """
 
     number: int
     why: str | None
+    where: Where = ()
 
 
 def edition_of(top: TableNode, report: Report) -> Edition:
@@ -42,7 +44,7 @@ def edition_of(top: TableNode, report: Report) -> Edition:
             hint=f"write: edition = {CURRENT_EDITION}",
         )
         meant = _number_in(value)
-        return _recognise(top) if meant is None else Edition(number=meant, why=None)
+        return _recognise(top) if meant is None else Edition(number=meant, why=None, where=node.path)
     if value > CURRENT_EDITION:
         report.error(
             node.path,
@@ -50,7 +52,7 @@ def edition_of(top: TableNode, report: Report) -> Edition:
             f"supports editions up to {CURRENT_EDITION}",
             hint="install a newer kernel-builder",
         )
-        return Edition(number=CURRENT_EDITION, why=None)
+        return Edition(number=CURRENT_EDITION, why=None, where=node.path)
     if value < 1:
         report.error(
             node.path,
@@ -58,7 +60,7 @@ def edition_of(top: TableNode, report: Report) -> Edition:
             hint=f"the current one is: edition = {CURRENT_EDITION}",
         )
         return _recognise(top)
-    return Edition(number=value, why=None)
+    return Edition(number=value, why=None, where=node.path)
 
 
 def _number_in(value: object) -> int | None:
@@ -75,36 +77,37 @@ def _recognise(top: TableNode) -> Edition:
 
     A license tells nothing: every edition takes one, and kernels without it are not built.
     """
-    number, why = _first_or_second(top) or _third(top) or (4, "no 'edition' in [general]")
-    return Edition(number=number, why=why)
+    return _first_or_second(top) or _third(top) or Edition(number=4, why="no 'edition' in [general]")
 
 
-def _first_or_second(top: TableNode) -> tuple[int, str] | None:
+def _first_or_second(top: TableNode) -> Edition | None:
     general = top.table("general")
     kernels = [kernel for kernel in top.table("kernel").items.values() if isinstance(kernel, TableNode)]
-    if "universal" in top.table("torch").items:
-        return 1, "'universal' in [torch]"
-    if any("language" in kernel.items for kernel in kernels):
-        return 1, "'language' in a kernel section"
+    universal = top.table("torch").get("universal")
+    if universal is not None:
+        return Edition(number=1, why="'universal' in [torch]", where=universal.path)
+    language = next((kernel.items["language"] for kernel in kernels if "language" in kernel.items), None)
+    if language is not None:
+        return Edition(number=1, why="'language' in a kernel section", where=language.path)
     old = next((name for name in ("universal", "cuda-minver", "cuda-maxver") if name in general.items), None)
     if old is not None:
-        return 2, f"'{old}' in [general]"
+        return Edition(number=2, why=f"'{old}' in [general]", where=general.items[old].path)
     if not kernels or "backends" in general.items:
         return None
     if not any("backend" in kernel.items for kernel in kernels):
-        return 1, "no 'backends' in [general], and no 'backend' in kernel sections"
-    return (2, "no 'backends' in [general]") if "version" not in general.items else None
+        return Edition(number=1, why="no 'backends' in [general], and no 'backend' in kernel sections")
+    return Edition(number=2, why="no 'backends' in [general]") if "version" not in general.items else None
 
 
-def _third(top: TableNode) -> tuple[int, str] | None:
+def _third(top: TableNode) -> Edition | None:
     general = top.table("general")
     if "backends" not in general.items or _has_newer_features(top):
         return None
     if "version" not in general.items:
-        return 3, "no 'version' in [general]"
+        return Edition(number=3, why="no 'version' in [general]")
     # An unknown table may be a framework table with a typing mistake in its name.
     if not set(top.items) - {"general", "kernel"}:
-        return 3, "no framework table"
+        return Edition(number=3, why="no framework table")
     return None
 
 
