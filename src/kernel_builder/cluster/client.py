@@ -20,7 +20,7 @@ from typing import Any
 from kernel_builder.actions.model import Action, ActionKind
 from kernel_builder.cluster import tasks
 from kernel_builder.cluster.messages import action_to_json, to_blob, versions
-from kernel_builder.cluster.open import DASK_SETTINGS, address_of, needs_dask
+from kernel_builder.cluster.open import DASK_SETTINGS, address_of, check_scheduler, in_words, needs_dask
 from kernel_builder.cluster.service import LINK
 from kernel_builder.engine.contents import blob_digest
 from kernel_builder.engine.elsewhere import LostError, Station
@@ -82,11 +82,12 @@ def connect(address: str, parcel: Parcel, reporter: Reporter, *, patience: float
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     to_scheduler: Any = Client  # types of dask are partial, and there are none where it is not installed
     with dask.config.set(DASK_SETTINGS):
+        check_scheduler(there, address, 2 * _SILENT_SECONDS)
         try:
             client = to_scheduler(there, timeout=_SILENT_SECONDS, set_as_default=False)
         except Exception as error:  # what answers there may speak anything, of which dask makes any error
             raise NetworkError(
-                f"no scheduler responds at {address}: {_named(error)}",
+                f"no scheduler responds at {address}: {in_words(error)}",
                 hint="start one as docs/howto/clusters.md shows, or check the address",
             ) from error
         cluster = Cluster(client, address, parcel, reporter, patience=patience)
@@ -345,7 +346,7 @@ class Cluster:
             raise
         except Exception as error:  # dask raises what its transports do
             self._check()
-            raise LostError(f"the worker {worker.name} was lost ({_named(error)})") from error
+            raise LostError(f"the worker {worker.name} was lost ({in_words(error)})") from error
         else:
             return answer
         finally:
@@ -383,7 +384,7 @@ class Cluster:
         except Exception as error:  # noqa: BLE001  (dask raises what its transports do)
             if self._stopped.is_set():
                 return
-            self._gone = _named(error)
+            self._gone = in_words(error)
             self._check()
         for address in set(self._workers) - set(listed):
             del self._workers[address]
@@ -436,10 +437,6 @@ class Cluster:
 
 def _lack(worker: _Worker) -> str:
     return f"it has {', '.join(sorted(worker.compilers.values())) or 'no compiler'}"
-
-
-def _named(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".rstrip(": ") if str(error) else type(error).__name__
 
 
 def _read(file: Path) -> bytes:

@@ -1,11 +1,14 @@
-"""What builds and workers share of dask: whether it is there, addresses, and its settings."""
+"""What builds and workers share of dask: whether it is there, addresses, its settings, and who answers."""
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import re
+from collections.abc import Mapping
+from typing import Any
 
-from kernel_builder.errors import UsageError
+from kernel_builder.errors import NetworkError, UsageError
 
 DASK_SETTINGS = {
     "distributed.comm.timeouts.connect": "5s",
@@ -15,9 +18,7 @@ DASK_SETTINGS = {
     "distributed.scheduler.allowed-failures": 0,
 }
 """A lost machine is noticed soon, and what is lost is done again by us; nothing else watches."""
-_ADDRESS = re.compile(
-    r"(?:(?P<protocol>tcp|tls|ws|wss|ucx)://)?(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):(?P<port>\d+)"
-)
+_ADDRESS = re.compile(r"(?:(?P<protocol>tcp|tls|ws|wss)://)?(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):(?P<port>\d+)")
 
 
 def needs_dask() -> None:
@@ -38,3 +39,62 @@ def address_of(text: str) -> str:
             hint="write it as HOST:PORT or tls://HOST:PORT, as 'dask scheduler' prints it",
         )
     return text if match["protocol"] else f"tcp://{text}"
+
+
+def connection_arguments(address: str) -> Mapping[str, Any]:
+    """What connections to ``address`` are opened with, by dask's settings of TLS. Raises :class:`UsageError` where
+    these do not do.
+    """
+    from distributed.security import Security  # noqa: PLC0415  (an extra)
+
+    to_settings: Any = Security  # types of dask are partial
+    try:
+        arguments: Mapping[str, Any] = to_settings().get_connection_args("client")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"dask's settings of TLS cannot be used: {error}", hint=_CERTIFICATES) from error
+    if address.startswith(("tls://", "wss://")) and arguments.get("ssl_context") is None:
+        raise UsageError(f"{address} needs certificates, and dask's settings name none", hint=_CERTIFICATES)
+    return arguments
+
+
+_CERTIFICATES = "set DASK_DISTRIBUTED__COMM__TLS__CA_FILE and the others that docs/howto/clusters.md shows"
+
+
+def check_scheduler(address: str, shown: str, seconds: float) -> None:
+    """See that a scheduler answers at ``address`` within so many seconds. A client of dask would wait for ever for some
+    that are none. ``shown`` is the address as people wrote it. Raises :class:`UsageError`, :class:`NetworkError`.
+    """
+    arguments = connection_arguments(address)
+    try:
+        found = asyncio.run(_identity(address, arguments, seconds))
+    except Exception as error:  # what answers there may speak anything, of which dask makes any error
+        raise NetworkError(
+            f"no scheduler responds at {shown}: {in_words(error)}",
+            hint="start one as docs/howto/clusters.md shows, or check the address, and its tls:// if it has one",
+        ) from error
+    kind = found.get("type") if isinstance(found, dict) else None
+    if kind != "Scheduler":
+        raise NetworkError(
+            f"what responds at {shown} is no scheduler of dask, but {f'its {kind}' if kind else 'something else'}",
+            hint="pass the address that 'dask scheduler' prints",
+        )
+
+
+async def _identity(address: str, arguments: Mapping[str, Any], seconds: float) -> object:
+    from distributed.comm.core import connect  # noqa: PLC0415  (an extra)
+
+    to_peer: Any = connect
+    async with asyncio.timeout(seconds):
+        comm = await to_peer(address, timeout=seconds, **arguments)
+        try:
+            await comm.write({"op": "identity", "reply": True})
+            return await comm.read()
+        finally:
+            comm.abort()
+
+
+def in_words(error: BaseException) -> str:
+    """An error of dask's for people."""
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer that dask understands came in time"
+    return f"{type(error).__name__}: {error}".rstrip(": ") if str(error) else type(error).__name__

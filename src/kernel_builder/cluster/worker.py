@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernel_builder.cluster.open import DASK_SETTINGS, address_of, needs_dask
+from kernel_builder.cluster.open import DASK_SETTINGS, address_of, connection_arguments, in_words, needs_dask
 from kernel_builder.cluster.service import Service
 from kernel_builder.cluster.tasks import ATTRIBUTE
 from kernel_builder.errors import NetworkError
 from kernel_builder.signals import ENDING
+
+_GRACE_SECONDS = 5.0
+"""For how long dask may go on waiting when it should have given up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +52,7 @@ async def _serve(options: WorkerOptions, service: Service, ready: Callable[[str]
     dask.config.set(DASK_SETTINGS)
     address = address_of(options.address)
     host = options.host or ("127.0.0.1" if "://127." in address or "://localhost" in address else None)
+    connection_arguments(address)  # which dask's worker would ask for itself, and fail with a traceback
     try:
         worker: Any = Worker(
             address,
@@ -61,10 +65,11 @@ async def _serve(options: WorkerOptions, service: Service, ready: Callable[[str]
             death_timeout=options.patience,
         )
         setattr(worker, ATTRIBUTE, service)
-        await worker
-    except (OSError, TimeoutError, RuntimeError, ValueError) as error:
+        async with asyncio.timeout(options.patience + _GRACE_SECONDS):
+            await worker
+    except Exception as error:  # what answers there may speak anything, of which dask makes any error
         raise NetworkError(
-            f"no scheduler responds at {options.address}: {error}",
+            f"no scheduler responds at {options.address}: {in_words(error)}",
             hint="start one as docs/howto/clusters.md shows, or check the address",
         ) from error
     loop = asyncio.get_running_loop()
