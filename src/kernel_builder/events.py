@@ -100,12 +100,14 @@ class Waiting:
 class Notice:
     """Something people should know that stops nothing; ``warning`` when it may be a mistake of theirs.
 
-    ``once``: it is told when it is found out, and not again while nothing changes.
+    ``once``: it is told when it is found out, and not again while nothing changes. ``publishing``: it matters only to
+    whoever publishes what is built.
     """
 
     message: str
     warning: bool = False
     once: bool = False
+    publishing: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -232,6 +232,12 @@ def _place(path: Path | None, repo_id: str | None) -> tuple[ProjectName, Path, t
         names, notes = parse_repo_id(repo_id)
         return names, (Path(names.name) if path is None else path).absolute().resolve(), notes
     root = (Path() if path is None else path).resolve()
+    if path is not None and len(path.parts) == 2 and not path.is_absolute() and not root.parent.exists():
+        raise UsageError(
+            f"{path} would be a directory {path.name} in a new directory {path.parts[0]}",
+            hint=f"run kernel-builder init --name {path} if that is the kernel's repository; else create"
+            f" {path.parts[0]} first",
+        )
     name, notes = parse_name(root.name)
     return ProjectName(name=name), root, notes
 

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,17 +99,21 @@ class Installer:
 
     def _run(self, command: Sequence[str | Path], problem: str, hint: str) -> None:
         lines: list[str] = []
-        # A session of its own: whatever it started ends with it. One stream: what belongs together stays so.
-        with subprocess.Popen(
-            [str(word) for word in command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env={**self.environ, "NO_COLOR": "1", "LC_ALL": "C.UTF-8"},
-            start_new_session=True,
-        ) as process:
+        # A session of its own: whatever it started ends with it. One stream: what belongs together stays so. Ended by
+        # force, it would leave its temporary files behind.
+        with (
+            tempfile.TemporaryDirectory(prefix="kernel-builder-", ignore_cleanup_errors=True) as scratch,
+            subprocess.Popen(
+                [str(word) for word in command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                env={**self.environ, "NO_COLOR": "1", "LC_ALL": "C.UTF-8", "TMPDIR": scratch},
+                start_new_session=True,
+            ) as process,
+        ):
             try:
                 for line in process.stdout or ():
                     lines.append(line.rstrip())

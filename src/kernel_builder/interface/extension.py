@@ -195,7 +195,7 @@ class _Reader:
     def follow(self, file: Path, tree: ast.Module, special: frozenset[str]) -> None:
         """Follow one file, for the calls of these functions."""
         self.file = file
-        Script(self.root, special, self._construct, self._is_device_source).run(tree, file)
+        Script(self.root, special, self._construct, self._counts_anyway).run(tree, file)
 
     def _construct(self, name: str, node: ast.Call, given: tuple[object, ...], words: Mapping[str, object]) -> object:
         if name == "setup":
@@ -242,10 +242,16 @@ class _Reader:
         own = (*_KNOWN, "extra_link_args")
         self._add(self.extension({key: value for key, value in words.items() if key in own}, _kinds_of(sources)))
 
-    def _is_device_source(self, value: object) -> bool:
-        """Whether this is a file of the extension in a device's own language: it belongs to that device anyway."""
+    def _counts_anyway(self, value: object) -> bool:
+        """Whether this is a file of the extension in a device's own language, which belongs to that device anyway, or a
+        directory of its headers, which does no harm.
+        """
         endings = tuple(ending for backend in Backend for ending in backend.sources)
-        return isinstance(value, str) and value.endswith(endings) and (self.root / value).is_file()
+        if not isinstance(value, str) or not value:
+            return False
+        place = self.root / value
+        is_inside = Path(os.path.normpath(place)).is_relative_to(self.root)
+        return is_inside and (place.is_dir() or (value.endswith(endings) and place.is_file()))
 
     def extension(self, words: Mapping[str, object], backends: tuple[Backend, ...]) -> ExtensionModule:
         """What the arguments of an extension say."""

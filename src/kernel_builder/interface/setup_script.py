@@ -94,17 +94,17 @@ class _LoopEnd(Exception):  # noqa: N818  (control flow)
 class Script:
     """Follows one file, and the files of the same directory that it imports from.
 
-    ``special`` are the names of functions that ``construct`` is told of; ``is_device_source`` says of a path that its
-    file belongs to one device anyway, so that a condition under which it is added does not count.
+    ``special`` are the names of functions that ``construct`` is told of; ``counts_anyway`` says of an item
+    of a list that it is taken whatever the condition under which it is added.
     """
 
     def __init__(
-        self, root: Path, special: frozenset[str], construct: Construct, is_device_source: Callable[[object], bool]
+        self, root: Path, special: frozenset[str], construct: Construct, counts_anyway: Callable[[object], bool]
     ) -> None:
         self.root = root
         self.special = special
         self.construct = construct
-        self.is_device_source = is_device_source
+        self.counts_anyway = counts_anyway
         self.steps = 0
         self.depth = 0
         self.conditions: tuple[int, ...] = ()
@@ -315,7 +315,7 @@ class Script:
             self._bind(node.target, UNKNOWN, scope)
 
     def _extend(self, items: NotedList, value: object, said: ast.expr) -> None:
-        """Add to a list; under a condition, only what belongs to one device anyway."""
+        """Add to a list; under a condition, only what counts anyway."""
         more = list(value) if isinstance(value, list | tuple) else None
         if more is not None and len(items) + len(more) > _LONGEST_LIST:
             more = None
@@ -326,7 +326,7 @@ class Script:
         elif not self._is_conditional(items):
             items.extend(more)
             items.take_notes(value)
-        elif more and all(self.is_device_source(one) for one in more):
+        elif more and all(self.counts_anyway(one) for one in more):
             items.extend(more)
             items.assumed.append(f"{ast.unparse(said)} is added under a condition: it was taken")
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import Project
-from kernel_builder.environments.adopt import why_not_adopted
+from kernel_builder.environments.adopt import missing_packages, why_not_adopted
 from kernel_builder.environments.indexes import installer_variables
 from kernel_builder.environments.install import find_installer
 from kernel_builder.environments.kept import Environments
@@ -169,8 +170,16 @@ def provide_environment(
                 f"--python {request.python} cannot run {entry.name}: {reason}",
                 hint="install what is missing there, or have an environment made: kernel-builder test --isolated",
             )
-        why = f"the active environment is not taken: {reason}"
+        why = f"the active environment is not taken: {reason}{_remedy(active, wanted, run)}"
     return _made(entry, wanted, settings, run, why)
+
+
+def _remedy(active: Environment, wanted: Needs, run: Run) -> str:
+    """What adds to ``active`` what it lacks, where that is only packages."""
+    missing = missing_packages(active.python, wanted.requirements, run.environ)
+    if not missing or why_not_loadable(wanted.variant, active) is not None:
+        return ""
+    return f"; to use it: {shlex.join([str(active.python), '-m', 'pip', 'install', *missing])}"
 
 
 def _made(entry: Kept, wanted: Needs, settings: ToolchainSettings, run: Run, why: str) -> Workplace:

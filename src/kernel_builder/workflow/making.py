@@ -227,7 +227,7 @@ def _tell(prepared: Prepared, reporter: Reporter) -> None:
     for backend, reason in prepared.without_variant:
         reporter.emit(Notice(message=f"nothing to build for {backend.value}: {reason}", warning=True))
     for text in prepared.plan.warnings:
-        reporter.emit(Notice(message=text, warning=True))
+        reporter.emit(Notice(message=text, warning=True, publishing=text == prepared.identity.reason))
     _tell_notes(prepared.plan, reporter)
 
 

@@ -204,7 +204,7 @@ def _local(everything: Matrix, selection: Selection, run: Run) -> Matrix:
     if isinstance(environment, NoEnvironment):
         raise UsageError(
             f"--local builds for the torch of the active environment: {environment.reason}",
-            hint="install torch and kernels there, or run kernel-builder build --local --python FILE",
+            hint="run 'pip install torch kernels' there, or kernel-builder build --local --python FILE",
         )
     candidates = choose(everything, patterns=selection.patterns, backends=selection.backends)
     fitting = [

@@ -28,7 +28,7 @@ from kernel_builder.environments.variables import (
     with_variables,
 )
 from kernel_builder.errors import ConfigError, ExitCode, KernelBuilderError, UsageError
-from kernel_builder.events import Foreground, Notice
+from kernel_builder.events import Event, Foreground, Notice, Reporter
 from kernel_builder.variants.matrix import Kept
 from kernel_builder.workflow.build import BuildRequest, build
 from kernel_builder.workflow.environments import (
@@ -204,7 +204,20 @@ QUIET = Changes(values={"PYTHONDONTWRITEBYTECODE": "1"})
 
 def build_variant(entry: Kept, provided: Workplace, options: BuildRequest, run: Run) -> BuildOutcome:
     """Build ``entry`` as ``options`` say, and prove that ``provided`` loads it. Raises what :func:`build` does."""
-    return build(replace(options, patterns=(entry.name,), python=provided.python), run)
+    quiet = replace(run, reporter=Unpublished(run.reporter))
+    return build(replace(options, patterns=(entry.name,), python=provided.python), quiet)
+
+
+class Unpublished:
+    """A reporter for builds that nobody publishes: that the sources differ from the commit is what work looks like."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+
+    def emit(self, event: Event, /) -> None:
+        """See :class:`~kernel_builder.events.Reporter`."""
+        if not (isinstance(event, Notice) and event.publishing):
+            self._reporter.emit(event)
 
 
 def trial_changes(project: Project, variant: Path, python: Path, environ: Mapping[str, str]) -> Changes:

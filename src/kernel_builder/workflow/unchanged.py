@@ -80,7 +80,10 @@ def recall(request: BuildRequest, run: Run) -> BuildOutcome | None:
         if any(tree_identity(files, folders) != identity for files, folders, identity in _trees(value)):
             return None
         outcome = BuildOutcome.unchanged(value["outcome"])
-        notices = [Notice(message=str(message), warning=bool(warning)) for message, warning in value["notices"]]
+        notices = [
+            Notice(message=str(message), warning=bool(warning), publishing=bool(publishing))
+            for message, warning, publishing in value["notices"]
+        ]
     except (KeyError, TypeError, ValueError):
         return None
     for notice in notices:
@@ -101,7 +104,7 @@ def keep(
         return
     value = {
         "outcome": outcome.to_json(),
-        "notices": [[notice.message, notice.warning] for notice in notices],
+        "notices": [[notice.message, notice.warning, notice.publishing] for notice in notices],
         "trees": basis.trees,
         "entries": basis.entries,
         "until": basis.until,

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +99,31 @@ def uv_of_this_environment() -> Path:
     if found is None:
         pytest.skip("uv is not installed")
     return Path(found)
+
+
+def test_an_installer_that_is_stopped_leaves_nothing(
+    environments: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch, program = tmp_path / "scratch", tmp_path / "uv"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    program.write_text(
+        '#!/bin/sh\necho $$ > pid; mkdir "$TMPDIR/unpacked"; echo "Downloading torch (1 MB)"; sleep 60\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+
+    def stop(_: str) -> None:
+        assert [entry.name for entry in scratch.glob("*/*")] == ["unpacked"]
+        raise KeyboardInterrupt
+
+    found = Installer(python=Path(sys.executable), uv=program, environ={"PATH": os.defpath}, heard=stop)
+    with pytest.raises(KeyboardInterrupt):
+        environments.ensure("a", wanted("torch==2.13.0"), found)
+    assert list(scratch.iterdir()) == []
+    assert environments.listed() == ()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_an_index_that_does_not_answer_is_told_as_such(environments: Environments, tmp_path: Path) -> None:

@@ -88,6 +88,14 @@ def test_kinds_that_conditions_choose_between_all_count(tmp_path: Path) -> None:
     assert [(one.name, set(one.backends)) for one in found] == [("e", {CPU, CUDA})]
 
 
+def test_directories_of_headers_that_are_there_are_taken(tmp_path: Path) -> None:
+    text = "i = []\nif find():\n    i += ['csrc', 'no', '/usr/include']\n"
+    text += "if find():\n    i.append(os.path.abspath('csrc/deep'))\n"
+    (found,) = extensions(tmp_path, f"{text}CppExtension('e', ['csrc/a.cpp'], include_dirs=i)\n")
+    assert found.include == ("csrc/deep",)
+    assert found.conditional == ("['csrc', 'no', '/usr/include']",)
+
+
 def test_flags_under_keys_and_conditions(tmp_path: Path) -> None:
     text = """
 args = {"cxx": ["-O3", "-std=c++17", "-fopenmp"]}
