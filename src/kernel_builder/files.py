@@ -142,7 +142,12 @@ def _open_beside(target: Path, mode: int) -> tuple[int, str]:
     while True:
         name = f"{target.parent}/.{target.name[:40]}.{os.urandom(4).hex()}"
         with contextlib.suppress(FileExistsError):
-            return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode), name
+            try:
+                return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode), name
+            except FileExistsError:
+                raise
+            except OSError as error:  # people know the file that they asked for
+                raise type(error)(error.errno, error.strerror, str(target)) from None
 
 
 def _mode(target: Path) -> int | None:

@@ -40,6 +40,7 @@ def test_a_path_alone_names_the_kernel_after_its_last_part(here: Path, capsys: p
     out, err = capsys.readouterr()
     assert out.splitlines()[0] == f"Initialized `my-kernel` at {here / 'kernels' / 'My_Kernel'}"
     assert err.startswith("note: the kernel is called 'my-kernel'")
+    assert "for the repository kernels/My_Kernel of the Hub, run kernel-builder init --name" in err
     text = (here / "kernels" / "My_Kernel" / "build.toml").read_text()
     assert 'name = "my-kernel"' in text
     assert '# repo-id = "OWNER/my-kernel"' in text

@@ -107,3 +107,10 @@ def test_a_file_that_people_write_is_small(tmp_path: Path) -> None:
     assert PublicPackage(tmp_path).module("__init__") is None
     (tmp_path / "a").write_bytes(b"12")
     assert read_small(tmp_path / "a", 2) == b"12"
+
+
+def test_a_file_that_cannot_be_written_is_named_and_not_the_one_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file/new") as caught:
+        write_text(tmp_path / "file" / "new.txt", "")
+    assert caught.value.filename == str(tmp_path / "file" / "new.txt")

@@ -49,7 +49,8 @@ def check_space(output: Path, needed: int) -> None:
     except OSError as error:
         raise MachineError(
             f"cannot write to {output}: {existing} takes no new directory ({os.strerror(error.errno or errno.EIO)})",
-            hint="pass a directory that you can write to: kernel-builder build --output DIR",
+            hint="pass a directory that you can write to: kernel-builder build --output DIR; other commands need a copy"
+            " of the project",
         ) from error
     usage = shutil.disk_usage(existing)
     free = usage.free

@@ -193,7 +193,7 @@ def _from_os_error(error: OSError) -> MachineError:
         return MachineError(f"cannot write the output: {error.strerror or error}")
     return MachineError(
         f"cannot use {name}: {error.strerror or error}",
-        hint="check that the path exists and is writable (KERNEL_BUILDER_CACHE moves the toolchain store)",
+        hint="check that its directory exists and can be written to (KERNEL_BUILDER_CACHE moves the toolchain store)",
     )
 
 

@@ -232,13 +232,9 @@ def _place(path: Path | None, repo_id: str | None) -> tuple[ProjectName, Path, t
         names, notes = parse_repo_id(repo_id)
         return names, (Path(names.name) if path is None else path).absolute().resolve(), notes
     root = (Path() if path is None else path).resolve()
-    if path is not None and len(path.parts) == 2 and not path.is_absolute() and not root.parent.exists():
-        raise UsageError(
-            f"{path} would be a directory {path.name} in a new directory {path.parts[0]}",
-            hint=f"run kernel-builder init --name {path} if that is the kernel's repository; else create"
-            f" {path.parts[0]} first",
-        )
     name, notes = parse_name(root.name)
+    if path is not None and len(path.parts) == 2 and not path.is_absolute() and not root.parent.exists():
+        notes += (f"{path} is a path; for the repository {path} of the Hub, run kernel-builder init --name {path}",)
     return ProjectName(name=name), root, notes
 
 

@@ -7,6 +7,7 @@ note is, which is written last; until then the lock of its name is held, and wha
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -85,7 +86,8 @@ class Environments:
         found = _read(self.root / name)
         if not found.complete or not os.access(found.python, os.X_OK):
             return None
-        os.utime(found.path / NOTE)
+        with contextlib.suppress(OSError):  # a read-only store serves as well
+            os.utime(found.path / NOTE)
         return found
 
     def ensure(self, name: str, wanted: Needs, installer: Installer) -> KeptEnvironment:
