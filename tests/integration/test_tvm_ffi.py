@@ -88,8 +88,27 @@ print(json.dumps(found))
 """
 
 
-def call(*roots: Path) -> list[bool]:
-    command = [sys.executable, "-B", "-c", CALL, *map(str, roots)]
+HIDE_TORCH = """
+import importlib.machinery, sys
+class Hidden(importlib.machinery.PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] == "torch" else super().find_spec(name, path, target)
+sys.meta_path = [Hidden if one is importlib.machinery.PathFinder else one for one in sys.meta_path]
+"""
+"""Makes an interpreter one without torch, for what is imported from here on."""
+WITHOUT_TORCH = (
+    HIDE_TORCH
+    + CALL.partition("import torch\n")[0]
+    + """
+found.append("torch" not in sys.modules and not kernels.compat.has_torch)
+print(json.dumps(found))
+"""
+)
+
+
+def call(*roots: Path, script: str = CALL) -> list[bool]:
+    command = [sys.executable, "-B", "-c", script, *map(str, roots)]
     found: list[bool] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     return found
 
@@ -114,6 +133,7 @@ def test_a_kernel_is_built_checked_and_called_and_two_versions_live_together(
     assert files == {f"{metadata['id']}.so", "__init__.py", "_ops.py", "metadata.json", "negate_it"}
     assert functions_of_library(first / "build" / VARIANT / f"{metadata['id']}.so") == ("negate",)
     assert call(first, second) == [True] * 4
+    assert call(first, second, script=WITHOUT_TORCH) == [True] * 4
     checked = tool("check", first / "build", "--strict")
     assert (checked.code, "no warnings" in checked.stdout) == (0, True), checked.stdout
 
