@@ -137,7 +137,7 @@ class _Place(PathName):
     "extension",
     metavar="DIR",
     type=PathName(exists=True, file_okay=False),
-    help="Convert the C++ extension whose setup.py is in DIR, which is read and never run.",
+    help="Convert the C++ extension in DIR, whose setup.py is read and never run.",
 )
 @click.option(
     "--overwrite",

@@ -34,6 +34,8 @@ _STEPS = 100_000
 """Statements and expressions that are looked at, at most: a file that builds lists of all sizes comes to an end."""
 _DEEPEST = 24
 """Calls of the file's own functions within each other."""
+_SYSTEM = re.compile(r"\bos\.name\b|platform|windows|darwin|macos|__name__", re.IGNORECASE)
+"""What asks for the system: what is for another one is left out."""
 _LONGEST_LOOP = 2_000
 _LONGEST_LIST = 20_000
 _LONGEST_TEXT = 100_000
@@ -135,8 +137,10 @@ class Script:
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
         return name in self.special or isinstance(scope.values.get(name), Special)
 
-    def _is_special_inside(self, node: ast.FunctionDef) -> bool:
-        names = {getattr(one, "attr", getattr(one, "id", "")) for one in ast.walk(node)}
+    def _is_special_inside(self, node: ast.stmt) -> bool:
+        """Whether it calls a special function, by its own name."""
+        calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
+        names = {getattr(one, "attr", getattr(one, "id", "")) for one in calls}
         return not names.isdisjoint(self.special)
 
     # --- statements ---
@@ -200,11 +204,17 @@ class Script:
             self._unsure(node.orelse, scope)
             return
         self._statements(node.body if known else node.orelse, scope)
-        self._left_out(node.orelse if known else node.body, scope)
+        other = node.orelse if known else node.body
+        if _SYSTEM.search(ast.unparse(node.test)) is None and any(map(self._is_special_inside, other)):
+            self._unsure(other, scope)  # an extension that is not built unless somebody asks for it
+        else:
+            self._left_out(other, scope)
 
     def _left_out(self, body: Iterable[ast.stmt], scope: _Scope) -> None:
         """Statements that do not run in the usual build: what they would add to lists that there are is noted."""
         for node in (one for statement in body for one in ast.walk(statement)):
+            if isinstance(node, ast.Call):
+                self.seen_calls.add(id(node))
             target, added = _added(node)
             if isinstance(target, ast.Name | ast.Subscript) and added is not None:
                 value = self.value(target, scope)

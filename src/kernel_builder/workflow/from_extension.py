@@ -18,7 +18,7 @@ from pathlib import Path
 import jinja2
 
 from kernel_builder.config.backends import Backend, Role
-from kernel_builder.config.known import spdx_of
+from kernel_builder.config.known import dependencies, spdx_of
 from kernel_builder.errors import ConfigError, Diagnostic, Level
 from kernel_builder.interface.extension import ExtensionModule, SetupFile, read_setup
 from kernel_builder.interface.native import SUFFIXES, NativeText, closing, literal_at, read_native
@@ -120,7 +120,9 @@ def convert(
         **package,
         **tests,
         "torch-ext/torch_binding.cpp": _binding(setup, functions, is_fragment=bool(spaces)),
-        "build.toml": _configuration(setup, name, repo_id, native, license_id or "other", decisions),
+        "build.toml": _configuration(
+            setup, name, repo_id, native, license_id or "other", _python_depends(package), decisions
+        ),
         ".gitignore": "__pycache__/\n/build/\n/.kernel-builder/\n/compile_commands.json\n",
         **_texts_of(source, ("LICENSE", "LICENSE.txt", "LICENSE.md", "README.md")),
     }
@@ -372,8 +374,28 @@ def _adapter(function: BoundFunction) -> str:
     return f"{function.returns.native} {function.name}({given}) {{ {checks}{returned}{called}({passed}); }}"
 
 
+def _python_depends(package: Mapping[str, str]) -> tuple[str, ...]:
+    """The packages that its Python modules import, of those that a kernel may declare for every backend."""
+    known = {entry.module: name for name, entry in dependencies().python_table(None).items() if entry.module}
+    found: set[str] = set()
+    for text in package.values():
+        with contextlib.suppress(SyntaxError, ValueError):
+            for node in ast.walk(ast.parse(text)):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom) and node.level == 0:
+                    names = [node.module or ""]
+                found |= {known[name.split(".")[0]] for name in names if name.split(".")[0] in known}
+    return tuple(sorted(found))
+
+
 def _configuration(
-    setup: SetupFile, name: str, repo_id: str | None, native: Mapping[str, str], license_id: str, decisions: list[str]
+    setup: SetupFile,
+    name: str,
+    repo_id: str | None,
+    native: Mapping[str, str],
+    license_id: str,
+    python_depends: tuple[str, ...],
+    decisions: list[str],
 ) -> str:
     include = sorted({path for extension in setup.extensions for path in extension.include if _has(native, path)})
     sections = []
@@ -407,6 +429,7 @@ def _configuration(
         repo_id=repo_id,
         version=int(re.match(r"\d+", setup.version or "")[0]) or 1 if re.match(r"\d+", setup.version or "") else 1,  # type: ignore[index]
         license=license_id,
+        python_depends=python_depends,
         include=include,
         sections=sections,
     )

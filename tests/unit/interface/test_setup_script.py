@@ -88,6 +88,15 @@ def test_kinds_that_conditions_choose_between_all_count(tmp_path: Path) -> None:
     assert [(one.name, set(one.backends)) for one in found] == [("e", {CPU, CUDA})]
 
 
+def test_an_extension_that_is_built_on_demand_is_found(tmp_path: Path) -> None:
+    text = "m = [CppExtension('a', ['csrc/a.cpp'])]\nif os.getenv('WITH_K', '0') == '1':\n"
+    text += "    f = ['-fa']\n    f += ['-fb']\n"
+    text += "    m.append(CUDAExtension('k', ['csrc/k.cu'], extra_compile_args=f))\n"
+    text += "if os.name == 'nt':\n    m.append(CppExtension('w', ['csrc/b.cpp']))\n"
+    found = extensions(tmp_path, text)
+    assert [(one.name, dict(one.flags)) for one in found] == [("a", {}), ("k", {"cxx": ("-fa", "-fb")})]
+
+
 def test_directories_of_headers_that_are_there_are_taken(tmp_path: Path) -> None:
     text = "i = []\nif find():\n    i += ['csrc', 'no', '/usr/include']\n"
     text += "if find():\n    i.append(os.path.abspath('csrc/deep'))\n"

@@ -114,6 +114,16 @@ def test_what_check_config_finds_is_left_to_decide(tmp_path: Path, capsys: pytes
     assert str(tmp_path) not in listed
 
 
+def test_packages_that_a_kernel_may_declare_are_declared(tmp_path: Path) -> None:
+    code = "import torch\nfrom einops.layers import torch as layers\nimport numpy\n"
+    source, root = write(tmp_path / "ext", {**FILES, "my_ext/sub/__init__.py": code}), tmp_path / "new"
+    assert run(["init", str(root), "--from-extension", str(source)]) == ExitCode.OK
+    assert tomllib.loads((root / "build.toml").read_text())["general"]["python-depends"] == ["einops"]
+    listed = (root / "CONVERSION.md").read_text()
+    assert "KB312: import numpy" in listed
+    assert "einops" not in listed
+
+
 def test_the_extension_itself_stays_as_it_is(tmp_path: Path) -> None:
     source = write(tmp_path / "ext", FILES)
     before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file()}
