@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernel_builder.files import open_to_hash
+from kernel_builder.files import open_to_hash, parse_json
 
 METADATA = "metadata.json"
 SIGNATURE = f"{METADATA}.sigstore"
@@ -42,3 +42,14 @@ def hash_variant(directory: Path) -> dict[str, str]:
         with open_to_hash(path) as file:
             found[relative] = base64.b64encode(hashlib.file_digest(file, "sha256").digest()).decode("ascii")
     return dict(sorted(found.items(), key=lambda item: os.fsencode(item[0])))
+
+
+def files_told(directory: Path) -> dict[str, str]:
+    """Path -> base64 SHA-256 of every file, as the variant's own metadata tell. Raises ``OSError`` and ``ValueError``
+    where they tell none.
+    """
+    try:
+        digest = parse_json((directory / METADATA).read_text(encoding="utf-8"))["digest"]
+        return {str(path): str(text) for path, text in digest["files"].items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{directory / METADATA} tells no digests") from error

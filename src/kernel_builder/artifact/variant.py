@@ -79,15 +79,12 @@ def stage_for(name: str, output: Path) -> Iterator[Path]:
             shutil.rmtree(stage, ignore_errors=True)
 
 
-@contextmanager
-def staged(plan: VariantPlan, places: Places) -> Iterator[Path]:
-    """A directory beside ``plan.name`` in the output directory that holds the whole variant, metadata included; see
-    :func:`stage_for`.
+def fill(stage: Path, plan: VariantPlan, places: Places) -> None:
+    """Put the whole variant into ``stage``, an empty directory of :func:`stage_for`: metadata included. Raises what
+    that does, and :class:`BuildError` where something to install is gone.
     """
-    with stage_for(plan.name, places.output) as stage:
-        with _disk_errors(places.output):
-            _fill(stage, plan, places)
-        yield stage
+    with _disk_errors(places.output):
+        _fill(stage, plan, places)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from kernel_builder.artifact.digest import hash_variant
 from kernel_builder.check.behaviour import OP_CRASHED
 from kernel_builder.check.behaviour import RULES as BEHAVIOUR
 from kernel_builder.check.loaded import (
@@ -34,6 +35,7 @@ from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.subject import VariantDir, is_library_name
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import dependencies
+from kernel_builder.errors import BuildError
 from kernel_builder.files import LARGEST_FILE
 from kernel_builder.load.client import (
     Environment,
@@ -46,6 +48,8 @@ from kernel_builder.load.client import (
     what_is_missing,
 )
 from kernel_builder.load.evidence import CallStatus, LoadResult, LoadStatus
+from kernel_builder.load.proofs import Proofs
+from kernel_builder.load.proving import prove
 from kernel_builder.toml.nodes import printable
 
 TOGETHER = rule(
@@ -113,11 +117,22 @@ def load(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
             yield NOT_LOADED.at(variant, environment.reason)
             return
         log = settings.logs / f"{variant.name}-{ops_id}.log" if settings.logs is not None else None
-        result = load_variant(kernel, environment, log=log)
+        result = _proof(kernel, environment, settings, log)
         yield from judge(variant, result, ops_id=ops_id, backend=backend)
         if result.loaded:
             yield from _second_version(variant, kernel, result, environment, log)
             yield from _calls(variant, kernel, result, environment)
+
+
+def _proof(kernel: Loadable, environment: Environment, settings: Settings, log: Path | None) -> LoadResult:
+    """What loading ``kernel`` shows, or showed whoever loaded the very same."""
+    try:
+        files = hash_variant(kernel.directory) if settings.proofs is not None else None
+    except (OSError, BuildError):
+        files = None  # other rules say what is wrong with its files
+    if settings.proofs is None or files is None:
+        return load_variant(kernel, environment, log=log)
+    return prove(kernel, environment, Proofs(settings.proofs), files, log=log)
 
 
 def loadable(variant: VariantDir) -> Loadable | None:

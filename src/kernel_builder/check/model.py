@@ -127,8 +127,8 @@ class Settings:
     not known. ``hash_files`` says that digests are compared with the files, ``required`` that all required variants
     must be there. ``load`` says that variants are loaded, too, by the interpreter ``python`` (``None``: the first that
     has torch and the client of those that the variables ``environ`` lead to). ``logs`` is the directory for
-    what failures said; ``evidence`` is what loading showed
-    already, by the name of the variant; these are not loaded again. ``sources_of`` gives what a build of a project as
+    what failures said, ``proofs`` that for what loading showed: the very same is not loaded again. ``evidence`` is what
+    it showed already, by the name of the variant; these are not loaded at all. ``sources_of`` gives what a build of a project as
     it is now, with its variants in a directory, would record of its sources; ``None`` compares nothing.
     ``follow_links`` raises ``ConfigError`` for links that a project's sources are read through and that lead out of it.
     """
@@ -145,6 +145,7 @@ class Settings:
     python: Path | None = None
     environ: Mapping[str, str] = field(default_factory=dict, hash=False)
     logs: Path | None = None
+    proofs: Path | None = None
     evidence: Mapping[str, LoadResult] = field(default_factory=dict, hash=False)
     sources_of: Callable[[Project, Path], Mapping[str, str] | None] | None = None
     follow_links: Callable[[Project], None] | None = None

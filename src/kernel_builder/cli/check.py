@@ -76,12 +76,15 @@ def command(
     if python is not None and not load:
         raise UsageError("--python needs --load", hint="run kernel-builder check --load --python FILE")
     if load:
-        from kernel_builder.store.cache import default_root  # noqa: PLC0415  (start-up time)
+        from kernel_builder.load.proofs import FOLDER as PROOFS  # noqa: PLC0415  (start-up time)
+        from kernel_builder.store.cache import default_root  # noqa: PLC0415
 
         # Not resolved: a virtual environment's python is a link, and what it is depends on where it lies.
         chosen = Path(os.path.abspath(python)) if python is not None else None  # noqa: PTH100
-        logs = default_root(environment()) / "logs"
-        settings = replace(settings, load=True, python=chosen, environ=environment(), logs=logs)
+        root = default_root(environment())
+        settings = replace(
+            settings, load=True, python=chosen, environ=environment(), logs=root / "logs", proofs=root / PROOFS
+        )
     return run_check(
         paths or (project_directory(None),),
         settings,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from kernel_builder.actions.host import MODULE_SOURCE
 from kernel_builder.actions.model import Action, ActionKind
 from kernel_builder.engine.cache import ActionCache
 from kernel_builder.engine.elsewhere import HERE, LostError, Station
@@ -41,6 +42,10 @@ _HURRY_SECONDS = 1.0
 _TRIES = 3
 """How many machines may be lost with one action before it is to blame."""
 _ANY_NUMBER = 1 << 20
+_LOOK_UP_SECONDS = 0.5
+"""Whatever takes longer is not found in a cache."""
+_SPARE_MEMORY = 1 << 30
+"""About what torch takes once it is imported, in bytes."""
 
 
 class LocalEngine:
@@ -137,6 +142,8 @@ class _Run:
         self._ready: set[str] = set()
         self._running: dict[str, Running] = {}
         self._noticed: dict[str, float] = {}
+        self._since: dict[str, float] = {}
+        self._renewed: set[str] = set()
         self._begun: dict[str, float] = {}
         self._threads: list[threading.Thread] = []
         self._ended: queue.SimpleQueue[_Ended | Callable[[], None]] = queue.SimpleQueue()
@@ -179,6 +186,7 @@ class _Run:
                 self._consider(name)
         while self._ready or self._running:
             self._start()
+            self._tell_spare()
             self._hand_over()
             if not self._running:
                 if self._elsewhere is None or not self._ready:
@@ -294,6 +302,19 @@ class _Run:
                 need = Running(variant=action.variant, threads=1, memory=self._memory[name])
                 passed = not may_pass(need, self._running.values())
 
+    def _tell_spare(self) -> None:
+        """Tell of a variant that something new is made of, where nothing waits for the room that there is."""
+        spare, now = self._options.spare, time.monotonic()
+        more = Running(variant="", threads=1, memory=_SPARE_MEMORY)
+        here = [one for one in self._running.values() if one.site == HERE]
+        if spare is None or self._ready or self._stopped or self._is_interrupted or not fits(more, here, self._here):
+            return
+        # What was recalled, or is about to be, most likely comes to what is known already.
+        slow = {self._actions[name].variant for name, since in self._since.items() if now - since > _LOOK_UP_SECONDS}
+        renewed = {one.variant for one in self._running.values()} & (self._renewed | slow)
+        if renewed:
+            spare(min(renewed, key=self._turns.index))
+
     def _place_for(self, action: Action) -> tuple[Running, Station | None] | None:
         """Where the action may start now, and what it takes there; ``None`` as a site stands for this machine."""
         for site, bounds in self._places_for(action):
@@ -338,7 +359,7 @@ class _Run:
             if not path.exists():
                 raise BuildError(f"{path} is missing, which {action.source} needs", hint="run the build again")
         self._running[action.id] = need
-        self._noticed[action.id] = time.monotonic()
+        self._noticed[action.id] = self._since[action.id] = time.monotonic()
         self._begun[action.id] = time.time()
         self._options.reporter.emit(StepStarted(description=action.description))
         arguments = (action, environment_of(action, self._options.environ, need.threads), site, need.threads)
@@ -366,7 +387,7 @@ class _Run:
                 ended()
             return
         name, done, record = ended.name, ended.done, ended.record
-        del self._running[name], self._noticed[name]
+        del self._running[name], self._noticed[name], self._since[name]
         if isinstance(done, LostError):
             self._try_again(name, done)
             return
@@ -378,6 +399,8 @@ class _Run:
         self._finished.append(name)
         result = _result(self._plan, action, done)
         self._timeline.add(_span(result, done, self._begun[name], self._needs[name]))
+        if result.status is ActionStatus.DONE and action.source != MODULE_SOURCE:
+            self._renewed.add(action.variant)
         is_check = action.kind is ActionKind.INSPECT  # nothing else waits for what a check finds
         self._stopped |= result.status is ActionStatus.FAILED and not self._options.keep_going and not is_check
         self._settle(result)

@@ -27,6 +27,8 @@ class EngineOptions:
     ``over`` is called with the name of each variant none of whose actions is left, and their results, as soon as that
     is so. Other variants' actions go on meanwhile, and it is never called twice at once; what it raises ends the run,
     and so does a signal while it works.
+    ``spare`` is called, now and then, with the name of a variant of which something new is being made, while fewer
+    actions can run than may: there is room for something that will be needed when it is over. It must return at once.
     """
 
     environ: Mapping[str, str]
@@ -40,6 +42,7 @@ class EngineOptions:
     verbose: bool = False
     elsewhere: OtherMachines | None = None
     over: Callable[[str, tuple[ActionResult, ...]], None] | None = None
+    spare: Callable[[str], None] | None = None
 
 
 class ActionStatus(StrEnum):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kernel_builder.artifact.built import stale_text, stale_variants
+from kernel_builder.artifact.digest import hash_variant
 from kernel_builder.check.engine import check_found, check_paths, select_rules
 from kernel_builder.check.formats import as_texts, head
 from kernel_builder.check.load import loadable
@@ -19,9 +20,10 @@ from kernel_builder.errors import BuildError
 from kernel_builder.events import Notice, Reporter
 from kernel_builder.hub.local import UploadSource, variant_files
 from kernel_builder.hub.plan import LocalFile
-from kernel_builder.load.client import find_environment, prove
+from kernel_builder.load.client import find_environment
 from kernel_builder.load.evidence import LoadResult, LoadStatus
 from kernel_builder.load.proofs import Proofs
+from kernel_builder.load.proving import prove
 from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.names import Variant
 from kernel_builder.variants.support import VariantSet, load_support
@@ -123,9 +125,8 @@ def _evidence(
     for variant in source.variants:
         kernel = loadable(VariantDir(variant.path, variant.name))
         if kernel is not None:
-            found[variant.name] = prove(
-                kernel, environment, proofs, log=proving.proofs / f"{variant.name}-{kernel.ops_id}.log"
-            )
+            log = proving.proofs / f"{variant.name}-{kernel.ops_id}.log"
+            found[variant.name] = prove(kernel, environment, proofs, hash_variant(variant.path), log=log)
     unproven: dict[str, list[str]] = {}
     for name, load in found.items():
         if load.status is LoadStatus.NOT_LOADED:

@@ -26,6 +26,7 @@ from typing import Any
 from kernel_builder.files import parse_json, write_text
 from kernel_builder.load.client import Environment, Loadable, NoEnvironment
 from kernel_builder.load.evidence import NOT_AGAIN, LoadResult
+from kernel_builder.load.proofs import ran_in
 from kernel_builder.walking import BYTECODE
 
 _FILE = "proven.json"
@@ -74,7 +75,7 @@ def carried(kernel: Loadable, native: str, environment: Environment | NoEnvironm
         if known["key"] != environment.proof_key(native) or known["metadata"] != _metadata(kernel):
             return None
         before, now = known["files"], _files(kernel)
-        ran = frozenset((str(file), int(line), str(name)) for file, line, name in known["ran"])
+        ran = ran_in(known) or frozenset()
         if before.keys() != now.keys():
             return None
         changed = sorted(path for path, text in now.items() if text != before[path])

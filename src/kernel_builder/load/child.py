@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kernel_builder.load.cause import cause_of
 from kernel_builder.load.confinement import Sandbox, clean_environment, make_home
-from kernel_builder.load.process import ChildResult, run_child, scratch
+from kernel_builder.load.process import Child, ChildResult, scratch
 from kernel_builder.variants.names import Machine, Platform, System
 
 _PROBE = Path(__file__).with_name("probe") / "__main__.py"
@@ -24,6 +25,10 @@ _CALLS = "kernel-builder-calls: "
 _BEHAVES = "kernel-builder-behaves: "
 _RAN = "kernel-builder-ran: "
 _REGISTERED = "kernel-builder-registered: "
+_HEARD = "kernel-builder-heard: "
+_WAIT = "wait"
+_PIPE = 60_000
+"""Bytes: what is written into a pipe that nobody reads yet, without waiting."""
 _TIMEOUT = "Timeout ("
 """What Python's faulthandler writes when it ends a process."""
 _SECONDS = 300
@@ -93,30 +98,114 @@ def ask(
 ) -> Reply:
     """Run the probe's ``task`` in ``python``, with what loading needs of the variables ``environ``.
 
-    This is the only place where a kernel's code is run: with an empty home, in ``sandbox``, where it can read the paths
-    ``readable``.
+    Here and in :class:`Waiting` alone a kernel's code is run: with an empty home, in ``sandbox``, where it can read the
+    paths ``readable``.
     """
+    try:
+        with _started(python, environ, (task, json.dumps(request)), sandbox, readable) as started:
+            return _reply(started.ended(), started.shown)
+    except _CannotRunError as error:
+        return Reply(problem=str(error))
+
+
+class Waiting:
+    """A Python that imports torch and the client, and then waits to be asked: once, about what is in ``folders``.
+
+    It is as good as one that is started to be asked: nothing of a kernel is in it before.
+    """
+
+    def __init__(self, started: _Started, folders: Collection[Path]) -> None:
+        self._started, self._folders = started, frozenset(folders)
+        self._spent = False
+
+    def ask(self, task: str, request: Mapping[str, object], readable: Iterable[Path]) -> Reply | None:
+        """What :func:`ask` gives; ``None`` where another process must be asked: this one was, or has ended by itself,
+        or it cannot read all of that.
+        """
+        words = json.dumps([task, request])
+        if self._spent or not self._folders.issuperset(readable) or len(words) > _PIPE:
+            return None
+        self._spent = True
+        self._started.child.say(f"{words}\n")
+        try:
+            ended = self._started.ended()
+        except _CannotRunError:
+            return None
+        return _reply(ended, self._started.shown) if _HEARD in ended.stdout.splitlines() else None
+
+
+@contextmanager
+def waiting(
+    python: Path, environ: Mapping[str, str], folders: Collection[Path], *, sandbox: Sandbox | None = None
+) -> Iterator[Waiting | None]:
+    """Have ``python`` import torch meanwhile, to be asked about what will be in ``folders``; it ends with this context.
+    ``None`` where it cannot be started.
+    """
+    with ExitStack() as stack:
+        try:
+            started = stack.enter_context(_started(python, environ, (_WAIT, "{}"), sandbox, folders, listens=True))
+        except _CannotRunError:
+            yield None
+        else:
+            yield Waiting(started, folders)
+
+
+class _CannotRunError(Exception):
+    """The interpreter cannot be started here. The message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Started:
+    """A probe that runs; ``shown`` is its command without the request, for people."""
+
+    python: Path
+    child: Child
+    shown: str
+    seconds: float
+
+    def ended(self) -> ChildResult:
+        """How it ends, which is waited for. Raises :class:`_CannotRunError`."""
+        try:
+            return self.child.result(self.seconds)
+        except OSError as error:
+            raise _CannotRunError(f"{self.python} does not run: {error.strerror}") from error
+
+
+@contextmanager
+def _started(
+    python: Path,
+    environ: Mapping[str, str],
+    words: Sequence[str],
+    sandbox: Sandbox | None,
+    readable: Iterable[Path],
+    *,
+    listens: bool = False,
+) -> Iterator[_Started]:
+    """Run the probe with ``words`` while this context is open. Raises :class:`_CannotRunError`."""
     before = launcher(python, environ)
     if isinstance(before, str):
-        return Reply(problem=before)
+        raise _CannotRunError(before)
     seconds = _SECONDS * (_EMULATION_FACTOR if before else 1)
-    command = [*before, str(python), "-I", "-B", str(_PROBE), task, json.dumps(request)]
-    with scratch() as home:
+    command = [*before, str(python), "-I", "-B", str(_PROBE), *words]
+    with ExitStack() as stack:
+        home = stack.enter_context(scratch())
         make_home(home)
         confined = (sandbox or Sandbox()).command(command, home=home, readable=(_PROBE.parent, *readable))
+        child = Child(confined, environ=clean_environment(environ, home), cwd=home, listens=listens)
         try:
-            completed = run_child(confined, environ=clean_environment(environ, home), cwd=home, seconds=seconds)
+            stack.enter_context(child)
         except OSError as error:
-            return Reply(problem=f"{python} does not run: {error.strerror}")
-    return _reply(completed, command)
+            raise _CannotRunError(f"{python} does not run: {error.strerror}") from error
+        yield _Started(python=python, child=child, shown=" ".join(command[:-1]), seconds=seconds)
 
 
-def _reply(completed: ChildResult, command: list[str]) -> Reply:
+def _reply(completed: ChildResult, shown: str) -> Reply:
     lines = completed.stdout.splitlines()
     told, registered = _told(lines, _BEHAVES), _told(lines, _REGISTERED)
     ran = next(iter(_told(lines, _RAN)), None)
-    written = "\n".join(line for line in lines if not line.startswith((_ANSWER, _BEHAVES, _REGISTERED, _RAN)))
-    log = f"{' '.join(command[:-1])}\n{written}\n{completed.stderr}"
+    own = (_ANSWER, _BEHAVES, _REGISTERED, _RAN, _HEARD)
+    written = "\n".join(line for line in lines if not line.startswith(own))
+    log = f"{shown}\n{written}\n{completed.stderr}"
     calls = [line.removeprefix(_CALLS) for line in lines if line.startswith(_CALLS)]
     calling = calls[-1] if calls and calls[-1] not in {one["op"] for one in told} else None
     code = completed.code

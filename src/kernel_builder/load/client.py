@@ -11,7 +11,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from kernel_builder.config.backends import Backend
 from kernel_builder.errors import UsageError
 from kernel_builder.files import write_text
 from kernel_builder.load.cause import without_native_frames
-from kernel_builder.load.child import Reply, ask, launcher, platform_of
+from kernel_builder.load.child import Reply, Waiting, ask, launcher, platform_of, waiting
 from kernel_builder.load.confinement import Sandbox, clean_environment, find_sandbox
 from kernel_builder.load.evidence import (
     Behaviour,
@@ -36,7 +37,6 @@ from kernel_builder.load.evidence import (
     LoadStatus,
     Undefined,
 )
-from kernel_builder.load.proofs import Proofs
 from kernel_builder.load.standins import stand_ins_for
 from kernel_builder.seen import Memory, Sighting, environment_digest
 from kernel_builder.variants.names import Abi, ArchVariant, Platform, StableAbiTag, System, TorchTag, TvmFfiTag, Variant
@@ -64,7 +64,8 @@ class Environment:
     that it was built with (``""`` for backends without one); ``devices`` how many devices the drivers offer, for the
     backends whose driver can be asked. ``platform`` is what the interpreter is a program for, ``environ`` the
     environment variables, of which it gets those that loading needs. ``sandbox`` confines it while it runs a kernel's
-    code. ``seen`` is what all of this rests on; ``None`` where that cannot be told, or changed just now.
+    code. ``seen`` is what all of this rests on; ``None`` where that cannot be told, or changed just now. ``ahead`` is
+    one that was started before, and is asked first.
     """
 
     python: Path
@@ -78,10 +79,22 @@ class Environment:
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     sandbox: Sandbox = field(default_factory=Sandbox)
     seen: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    ahead: Waiting | None = field(default=None, repr=False, compare=False)
 
     def ask(self, task: str, request: Mapping[str, object], *readable: Path) -> Reply:
         """What the probe answers about the kernels in ``readable``."""
+        reply = self.ahead.ask(task, request, readable) if self.ahead is not None else None
+        if reply is not None:
+            return reply
         return ask(self.python, self.environ, task, request, sandbox=self.sandbox, readable=readable)
+
+    @contextmanager
+    def ahead_of(self, folder: Path) -> Iterator[Environment]:
+        """This environment, with a Python that imports torch from now on, for a kernel that will be in ``folder``. It
+        ends with this context, used or not.
+        """
+        with waiting(self.python, self.environ, (folder,), sandbox=self.sandbox) as ahead:
+            yield replace(self, ahead=ahead)
 
     @property
     def release(self) -> tuple[int, int]:
@@ -291,10 +304,10 @@ def _toolkits(
 
 def why_not_loadable(variant: Variant, environment: Environment) -> str | None:
     """The reason why ``environment`` cannot load ``variant``; ``None`` when it can (contract 5.2)."""
-    return _why_not_at_all(variant, environment) or what_is_missing(variant, environment)
+    return why_not_at_all(variant, environment) or what_is_missing(variant, environment)
 
 
-def _why_not_at_all(variant: Variant, environment: Environment) -> str | None:
+def why_not_at_all(variant: Variant, environment: Environment) -> str | None:
     """Why not even stand-ins help: another platform, torch release or ABI."""
     here = f"{environment.label} is installed here"
     if not isinstance(variant, ArchVariant):
@@ -412,7 +425,7 @@ def load_variant(
     """
     if isinstance(environment, NoEnvironment):
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=environment.reason)
-    reason = _why_not_at_all(kernel.variant, environment)
+    reason = why_not_at_all(kernel.variant, environment)
     if reason is not None:
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=reason)
     called = call and environment.has_device(kernel.variant.backend)
@@ -426,51 +439,29 @@ def _foreign(reply: Reply) -> tuple[Foreign, ...]:
 
 
 def _called(kernel: Loadable, environment: Environment, result: LoadResult, reply: Reply) -> LoadResult:
-    """``result`` with what ``reply`` tells of the ops that were called. Those after one that ended the process are
-    called in another, up to three times.
+    """``result`` with what ``reply`` tells of the ops that were called. Where one ended the process, the others are
+    called in another, up to three times: what they had registered elsewhere by then, it did not tell.
     """
-    found = [Behaviour.from_json(one) for one in reply.behaviour]
-    foreign = {*result.foreign}
-    ended = 0
+    found = {one.op: one for one in map(Behaviour.from_json, reply.behaviour)}
+    foreign, ended = {*result.foreign}, list[str]()
     while reply.calling is not None and reply.answer is not None:
-        ended += 1
+        ended.append(reply.calling)
         crashed = "died of signal" in reply.ended
-        found.append(Behaviour(op=reply.calling, problem=reply.ended, crashed=crashed))
-        if ended == _MOST_CRASHES:
+        found[reply.calling] = Behaviour(op=reply.calling, problem=reply.ended, crashed=crashed)
+        if len(ended) == _MOST_CRASHES:
             break
-        request = kernel.request(call=True, skip=[one.op for one in found])
-        reply = environment.ask("load", request, kernel.directory)
-        found += [Behaviour.from_json(one) for one in reply.behaviour]
+        reply = environment.ask("load", kernel.request(call=True, skip=ended), kernel.directory)
+        for one in map(Behaviour.from_json, reply.behaviour):
+            found.setdefault(one.op, one)
         foreign |= {*_foreign(reply)}
     listed = sorted(foreign, key=lambda one: (one.kind, one.namespace, one.name))
     # Devices have threads of their own, which nothing tells of; neither do processes that ended early.
     ran = result.ran if not ended and kernel.variant.backend.is_host else None
-    return replace(result, behaviour=tuple(found), foreign=tuple(listed), ran=ran)
+    return replace(result, behaviour=tuple(found.values()), foreign=tuple(listed), ran=ran)
 
 
 def _ran(reply: Reply) -> frozenset[tuple[str, int, str]] | None:
     return None if reply.ran is None else frozenset((str(file), int(line), str(name)) for file, line, name in reply.ran)
-
-
-def prove(
-    kernel: Loadable, environment: Environment | NoEnvironment, proofs: Proofs, *, log: Path | None = None
-) -> LoadResult:
-    """:func:`load_variant`, unless ``proofs`` know that the very same was loaded before.
-
-    Metadata hold the digest of every file, so equal metadata mean an equal variant. Where it is not known what the
-    environment rests on, nothing is remembered.
-    """
-    fingerprint = hashlib.sha256((kernel.directory / "metadata.json").read_bytes()).hexdigest()
-    key = None
-    if isinstance(environment, Environment) and environment.seen is not None:
-        key = environment.proof_key(fingerprint)
-    known = proofs.recall(key) if key is not None else None
-    if known is not None:
-        return known
-    result = load_variant(kernel, environment, log=log)
-    if key is not None:
-        proofs.keep(key, result)
-    return result
 
 
 def load_together(

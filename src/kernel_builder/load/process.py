@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from kernel_builder.load.reaper import CANNOT_RUN, NOT_STARTED, kill_tree
 
@@ -47,30 +47,64 @@ def scratch() -> Iterator[Path]:
             raise
 
 
-def run_child(command: Sequence[str], *, environ: Mapping[str, str], cwd: Path, seconds: float) -> ChildResult:
-    """Run ``command`` for at most ``seconds``. All that it started ends with it, however it was started.
+class Child:
+    """A command that runs while this context is open, in the directory ``cwd``. All that it started ends with it,
+    however it was started. One that ``listens`` reads what :meth:`say` tells it, and nothing otherwise.
 
     Raises ``OSError`` when no process can be started.
     """
-    # Files instead of pipes: what the child leaves behind may hold a pipe open forever.
-    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
-        with subprocess.Popen(
-            [sys.executable, "-I", "-S", "-B", _REAPER, *command],
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            cwd=cwd,
-            env=dict(environ),
-            start_new_session=True,
-        ) as process:
-            try:
-                stopped = _wait(process, (stdout, stderr), seconds)
-            finally:
-                _end(process)
-        code, words = process.returncode, _text(stderr)
+
+    def __init__(self, command: Sequence[str], *, environ: Mapping[str, str], cwd: Path, listens: bool = False) -> None:
+        self._command = [sys.executable, "-I", "-S", "-B", str(_REAPER), *command]
+        self._environ, self._cwd, self._listens = dict(environ), cwd, listens
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            # Files instead of pipes: what the child leaves behind may hold a pipe open forever.
+            self._stdout = stack.enter_context(tempfile.TemporaryFile())
+            self._stderr = stack.enter_context(tempfile.TemporaryFile())
+            self._process = stack.enter_context(
+                subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.PIPE if self._listens else subprocess.DEVNULL,
+                    stdout=self._stdout,
+                    stderr=self._stderr,
+                    cwd=self._cwd,
+                    env=self._environ,
+                    start_new_session=True,
+                )
+            )
+            stack.callback(_end, self._process)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stack.close()
+
+    def say(self, text: str) -> None:
+        """Tell it ``text``, which is all that it hears. One that has ended hears nothing."""
+        assert self._process.stdin is not None  # noqa: S101  (it listens)
+        with contextlib.suppress(OSError), self._process.stdin as ear:
+            ear.write(text.encode("utf-8", "surrogateescape"))
+
+    def result(self, seconds: float) -> ChildResult:
+        """Wait for its end, for at most ``seconds``, then end it. Raises ``OSError`` where it could not be started."""
+        try:
+            stopped = _wait(self._process, (self._stdout, self._stderr), seconds)
+        finally:
+            _end(self._process)
+        code, words = self._process.returncode, _text(self._stderr)
         if code == NOT_STARTED and words.startswith(CANNOT_RUN):
             raise OSError(code, words.removeprefix(CANNOT_RUN).strip())
-        return ChildResult(code=128 - code if code > 128 else code, stdout=_text(stdout), stderr=words, stopped=stopped)
+        return ChildResult(
+            code=128 - code if code > 128 else code, stdout=_text(self._stdout), stderr=words, stopped=stopped
+        )
+
+
+def run_child(command: Sequence[str], *, environ: Mapping[str, str], cwd: Path, seconds: float) -> ChildResult:
+    """Run ``command`` for at most ``seconds``, as a :class:`Child`. Raises ``OSError`` when it cannot be started."""
+    with Child(command, environ=environ, cwd=cwd) as child:
+        return child.result(seconds)
 
 
 def _wait(process: subprocess.Popen[bytes], outputs: Sequence[IO[bytes]], seconds: float) -> str | None:

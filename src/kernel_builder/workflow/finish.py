@@ -11,8 +11,8 @@ from pathlib import Path
 from kernel_builder.actions.host import MODULE_SOURCE
 from kernel_builder.actions.model import ActionKind
 from kernel_builder.artifact.built import variants_in
-from kernel_builder.artifact.digest import METADATA
-from kernel_builder.artifact.variant import publish, staged
+from kernel_builder.artifact.digest import METADATA, files_told
+from kernel_builder.artifact.variant import fill, publish
 from kernel_builder.binary.stable_abi import stable_header_roots
 from kernel_builder.config.headers import what_to_add
 from kernel_builder.config.known import dependencies
@@ -22,16 +22,18 @@ from kernel_builder.engine.own_names import OwnNames
 from kernel_builder.engine.protocol import ActionResult, ActionStatus
 from kernel_builder.errors import BuildError, ConfigError
 from kernel_builder.events import Notice, Reporter
-from kernel_builder.load.carried import carried, keep
-from kernel_builder.load.client import Environment, Loadable, NoEnvironment, prove
+from kernel_builder.load.client import Environment, Loadable, NoEnvironment
 from kernel_builder.load.evidence import LoadResult, LoadStatus
 from kernel_builder.load.proofs import FOLDER as PROOFS
 from kernel_builder.load.proofs import Proofs
+from kernel_builder.load.proving import Former, prove
 from kernel_builder.plan.model import VariantPlan
 from kernel_builder.toolchain.host import variable_with
 from kernel_builder.variants.matrix import stable_target
+from kernel_builder.workflow.ahead import Ahead
 from kernel_builder.workflow.conformance import Conformance
 from kernel_builder.workflow.evidence import with_headers_read
+from kernel_builder.workflow.native import native_digest
 from kernel_builder.workflow.outcome import VariantOutcome, VariantStatus
 from kernel_builder.workflow.prepare import Prepared
 from kernel_builder.workflow.slim import with_headers_told
@@ -42,12 +44,12 @@ _NO_SUCH_FILE = re.compile(r"fatal error: (\S+): No such file or directory")
 
 @dataclass(frozen=True, kw_only=True)
 class Finisher:
-    """Finishes the variants of one build: ``environment`` loads them, ``conformance`` judges them. ``environ`` is the
+    """Finishes the variants of one build: ``ahead`` has what loads them, ``conformance`` judges them. ``environ`` is the
     user's. ``sandboxed``: what made them ran in a sandbox, which their metadata then say.
     """
 
     prepared: Prepared
-    environment: Environment | NoEnvironment
+    ahead: Ahead
     conformance: Conformance
     reporter: Reporter
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -55,6 +57,11 @@ class Finisher:
 
     def finish(self, variant: VariantPlan, results: tuple[ActionResult, ...]) -> VariantOutcome:
         """Install and load one variant whose actions ended with ``results``."""
+        outcome = self._finish(variant, results)
+        self.ahead.give_up(variant.name)
+        return outcome
+
+    def _finish(self, variant: VariantPlan, results: tuple[ActionResult, ...]) -> VariantOutcome:
         compiled = _sources(results, ActionStatus.DONE, ActionStatus.FAILED)
         failures = [result for result in results if result.status is ActionStatus.FAILED]
         if failures:
@@ -164,10 +171,11 @@ class Finisher:
 
     def _install(self, variant: VariantPlan, compiled: tuple[str, ...]) -> VariantOutcome:
         plan = self.prepared.plan
-        with staged(variant, plan.places) as stage:
+        with self.ahead.place_for(variant) as (stage, environment):
+            fill(stage, variant, plan.places)
             # The metadata hold the digest of every file, so equal metadata mean an equal variant.
             fingerprint = hashlib.sha256((stage / METADATA).read_bytes()).hexdigest()
-            load = self._load(variant, stage)
+            load = self._load(variant, stage, environment)
             problem = _load_problem(load, variant) or self.conformance.check_variant(
                 stage, variant.name, fingerprint, load, self.reporter
             )
@@ -195,8 +203,8 @@ class Finisher:
             now = f"one with {build_type.options}" if not build_type.is_release else "the release build"
             self.reporter.emit(Notice(message=f"{place.name}: {told} is replaced by {now}", once=True))
 
-    def _load(self, variant: VariantPlan, stage: Path) -> LoadResult:
-        """Load what is in ``stage``, unless the very same was loaded before, or what would do the very same."""
+    def _load(self, variant: VariantPlan, stage: Path, environment: Environment | NoEnvironment) -> LoadResult:
+        """What loading what is in ``stage`` shows."""
         plan = self.prepared.plan
         folder = plan.places.work / variant.name
         kernel = Loadable(
@@ -206,24 +214,15 @@ class Finisher:
             python_name=plan.python_name,
             depends=_modules(variant),
         )
-        proofs = Proofs(plan.places.store / PROOFS)
-        native = self._native(variant)
-        if native is None:
-            return prove(kernel, self.environment, proofs, log=folder / "load.log")
-        result = carried(kernel, native, self.environment, folder)
-        if result is None:
-            result = prove(kernel, self.environment, proofs, log=folder / "load.log")
-            keep(kernel, native, self.environment, result, folder)
-        return result
-
-    def _native(self, variant: VariantPlan) -> str | None:
-        """A digest of all that is not Python in a variant; ``None`` where its name may be anywhere in the library."""
-        if variant.library is None:
-            return "no library"
-        if variant.linked_as == variant.ops_id:
-            return None
-        with self.prepared.plan.places.path(variant.library).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        native = native_digest(variant, plan.places)
+        return prove(
+            kernel,
+            environment,
+            Proofs(plan.places.store / PROOFS),
+            files_told(stage),
+            former=None if native is None else Former(folder=folder, native=native),
+            log=folder / "load.log",
+        )
 
 
 def _sources(results: Iterable[ActionResult], *statuses: ActionStatus) -> tuple[str, ...]:

@@ -41,6 +41,10 @@ class Installing:
         self._outcomes: dict[str, VariantOutcome] = {}
         self.stages: list[Stage] = []
 
+    def prepare(self, name: str) -> None:
+        """Get ready to finish a variant whose last actions run, while a processor is free."""
+        self._finisher.ahead.begin(self._variants[name])
+
     def finish_early(self, name: str, results: tuple[ActionResult, ...]) -> None:
         """Finish a variant whose actions ended with ``results``, while others are worked on, and tell people: see
         :class:`~kernel_builder.engine.protocol.EngineOptions`. Raises what ``refuse`` does.

@@ -25,6 +25,7 @@ from kernel_builder.plan.model import BuildPlan, VariantPlan
 from kernel_builder.seen import Sighting
 from kernel_builder.toolchain.sanitizers import sanitizer_runtimes, sanitizer_variables
 from kernel_builder.toolchain.torch_slim import provide_slim_headers
+from kernel_builder.workflow.ahead import Ahead
 from kernel_builder.workflow.basis import basis_of
 from kernel_builder.workflow.build import BuildRequest, SandboxUse
 from kernel_builder.workflow.caching import open_cache
@@ -116,9 +117,10 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
         sandbox=None if bubblewrap is None else ActionSandbox(program=bubblewrap, plan=plan),
         verbose=request.verbose,
     )
+    ahead = Ahead(environment, places.output)
     finisher = Finisher(
         prepared=prepared,
-        environment=environment,
+        ahead=ahead,
         conformance=conformance,
         reporter=run.reporter,
         environ=run.environ,
@@ -130,8 +132,8 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
         places.work.mkdir(exist_ok=True)
         recover(places.output, tuple(variant.name for variant in plan.variants))
         began = time.time()
-        with _elsewhere(prepared, request, run) as elsewhere:
-            options = replace(options, over=installing.finish_early, elsewhere=elsewhere)
+        with _elsewhere(prepared, request, run) as elsewhere, ahead:
+            options = replace(options, over=installing.finish_early, spare=installing.prepare, elsewhere=elsewhere)
             try:
                 result = LocalEngine().run(plan, options)
                 outcomes = installing.finish_all(result)

@@ -3,13 +3,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from kernel_builder.actions.places import Places
 from kernel_builder.artifact import variant as artifact
-from kernel_builder.artifact.variant import check_space, publish, recover, staged
+from kernel_builder.artifact.variant import check_space, fill, publish, recover, stage_for
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import MachineError
 from kernel_builder.plan.model import InstalledFile, VariantPlan
@@ -32,6 +34,13 @@ def plan(content: str) -> VariantPlan:
 
 def places(output: Path) -> Places:
     return Places(root=output.parent, work=output.parent / "work", output=output, store=output.parent / "store")
+
+
+@contextmanager
+def staged(variant: VariantPlan, at: Places) -> Iterator[Path]:
+    with stage_for(variant.name, at.output) as stage:
+        fill(stage, variant, at)
+        yield stage
 
 
 def install(content: str, output: Path) -> bool:

@@ -19,6 +19,8 @@ TASKS = {
     "call": "calls",
 }
 """Task -> the module that has it, as a function of that name."""
+WAIT = "wait"
+"""In the place of a task: it comes later, with its request, in a line of stdin."""
 
 
 def open_package() -> None:
@@ -32,6 +34,8 @@ def open_package() -> None:
 
 if __name__ == "__main__":
     open_package()
-    task = sys.argv[1]
-    getattr(importlib.import_module(f"{NAME}.{TASKS[task]}"), task)(json.loads(sys.argv[2]))
+    task, request = sys.argv[1], json.loads(sys.argv[2])
+    if task == WAIT:
+        task, request = importlib.import_module(f"{NAME}.waiting").heard()
+    getattr(importlib.import_module(f"{NAME}.{TASKS[task]}"), task)(request)
     importlib.import_module(f"{NAME}.answers").leave()

@@ -16,6 +16,7 @@ CALLING = "kernel-builder-calls: "
 BEHAVES = "kernel-builder-behaves: "
 REGISTERED = "kernel-builder-registered: "
 RAN = "kernel-builder-ran: "
+HEARD = "kernel-builder-heard: "
 _MOST_CAUSES = 5
 
 
@@ -41,6 +42,11 @@ def tell_foreign(foreign: list[dict[str, str]]) -> None:
 def tell_ran(codes: list[tuple[str, int, str]]) -> None:
     """Say which code of the kernel ran: its file, the first line and the name."""
     print(RAN + json.dumps(codes), flush=True)
+
+
+def tell_heard() -> None:
+    """Say that the task has come: what happens from now on is its doing."""
+    print(HEARD, flush=True)
 
 
 def answer_failure(error: BaseException, root: str, foreign: list[dict[str, str]]) -> None:

@@ -21,7 +21,6 @@ from .search import Search
 SEARCH_SECONDS = 5
 OP_SECONDS = 30
 ALL_SECONDS = 60
-LOOK_SECONDS = 1
 # Of an op's words and flags, so many are tried besides those that it took at first.
 MOST_WORDS = 6
 MOST_FLAGS = 8
@@ -283,11 +282,9 @@ def schema_that_writes(schema: Any, name: str) -> str:
     return f"{head}({', '.join(parts)}{arrow}{results}"
 
 
-def tell_all(judges: dict[str, Callable[[], list[dict[str, str]]]], look: Callable[[], None]) -> None:
-    """Tell how everything named behaves, as its judge finds out by calling it. ``look`` tells what the calls left
-    behind; after every one, for the next may end the process, but for as long as that takes little time.
-    """
-    ends, looked = time.monotonic() + ALL_SECONDS, 0.0
+def tell_all(judges: dict[str, Callable[[], list[dict[str, str]]]]) -> None:
+    """Tell how everything named behaves, as its judge finds out by calling it."""
+    ends = time.monotonic() + ALL_SECONDS
     for name, find_out in judges.items():
         if time.monotonic() > ends:
             tell_behaviour(op=name, problem=f"no time was left after {ALL_SECONDS} s", deviations=[])
@@ -304,12 +301,6 @@ def tell_all(judges: dict[str, Callable[[], list[dict[str, str]]]], look: Callab
         finally:
             faulthandler.cancel_dump_traceback_later()
         tell_behaviour(op=name, problem=problem, deviations=deviations)
-        if looked < LOOK_SECONDS:
-            began = time.monotonic()
-            look()
-            looked += time.monotonic() - began
-    if judges and looked >= LOOK_SECONDS:
-        look()
 
 
 def overload_named(name: str) -> Any:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.abc
 import importlib.util
 import sys
@@ -38,11 +39,21 @@ def missing_dependencies(request: dict[str, Any]) -> str:
     return f"its Python dependency {', '.join(missing)} is not installed" if missing else ""
 
 
+def import_torch() -> None:
+    """Import torch, the client, and what the client imports when it looks for a variant. Raises what they raise."""
+    import kernels  # noqa: F401
+    import torch  # noqa: F401
+
+    # It says itself what is wrong with it, where the client asks for it. Here, nothing watches yet: each library that
+    # may register with torch costs two looks at all that is registered.
+    with contextlib.suppress(Exception):
+        import tvm_ffi  # noqa: F401
+
+
 def torch_is_here(request: dict[str, Any]) -> bool:
     """Whether torch and the client can be imported; they are now. An answer is given if not."""
     try:
-        import kernels  # noqa: F401
-        import torch  # noqa: F401  (first, as a user's program does)
+        import_torch()
     except Exception as error:
         answer(status="unavailable", reason=f"torch and kernels cannot be imported: {error}")
         return False

@@ -80,7 +80,10 @@ def load_all(request: dict[str, Any], versions: list[dict[str, str]]) -> None:
         layers = layers_of(sys.modules.get(namespace))
         judges.update({name: partial(judge_layer, layer, namespace, device) for name, layer in layers.items()})
         wanted_now = {name: judge for name, judge in judges.items() if name not in request["skip"]}
-        tell_all(wanted_now, lambda: tell_foreign(seen.foreign(namespace)))
+        tell_all(wanted_now)
+        if wanted_now:
+            # Once: a look takes as long as many calls. Where one ends the process, the others are called again.
+            tell_foreign(seen.foreign(namespace))
     ran.tell()
 
 
