@@ -128,8 +128,8 @@ class Settings:
     must be there. ``load`` says that variants are loaded, too, by the interpreter ``python`` (``None``: the first that
     has torch and the client of those that the variables ``environ`` lead to). ``logs`` is the directory for
     what failures said, ``proofs`` that for what loading showed: the very same is not loaded again. ``evidence`` is what
-    it showed already, by the name of the variant; these are not loaded at all. ``sources_of`` gives what a build of a project as
-    it is now, with its variants in a directory, would record of its sources; ``None`` compares nothing.
+    it showed already, by the name of the variant; these are not loaded at all. ``sources_of`` gives what a build of a
+    project as it is now, with its variants in a directory, would record of its sources; ``None`` compares nothing.
     ``follow_links`` raises ``ConfigError`` for links that a project's sources are read through and that lead out of it.
     """
 

@@ -98,7 +98,7 @@ def ask(
 ) -> Reply:
     """Run the probe's ``task`` in ``python``, with what loading needs of the variables ``environ``.
 
-    Here and in :class:`Waiting` alone a kernel's code is run: with an empty home, in ``sandbox``, where it can read the
+    Here and in :class:`Standby` alone a kernel's code is run: with an empty home, in ``sandbox``, where it can read the
     paths ``readable``.
     """
     try:
@@ -108,7 +108,7 @@ def ask(
         return Reply(problem=str(error))
 
 
-class Waiting:
+class Standby:
     """A Python that imports torch and the client, and then waits to be asked: once, about what is in ``folders``.
 
     It is as good as one that is started to be asked: nothing of a kernel is in it before.
@@ -137,7 +137,7 @@ class Waiting:
 @contextmanager
 def waiting(
     python: Path, environ: Mapping[str, str], folders: Collection[Path], *, sandbox: Sandbox | None = None
-) -> Iterator[Waiting | None]:
+) -> Iterator[Standby | None]:
     """Have ``python`` import torch meanwhile, to be asked about what will be in ``folders``; it ends with this context.
     ``None`` where it cannot be started.
     """
@@ -147,7 +147,7 @@ def waiting(
         except _CannotRunError:
             yield None
         else:
-            yield Waiting(started, folders)
+            yield Standby(started, folders)
 
 
 class _CannotRunError(Exception):

@@ -25,7 +25,7 @@ from kernel_builder.config.backends import Backend
 from kernel_builder.errors import UsageError
 from kernel_builder.files import write_text
 from kernel_builder.load.cause import without_native_frames
-from kernel_builder.load.child import Reply, Waiting, ask, launcher, platform_of, waiting
+from kernel_builder.load.child import Reply, Standby, ask, launcher, platform_of, waiting
 from kernel_builder.load.confinement import Sandbox, clean_environment, find_sandbox
 from kernel_builder.load.evidence import (
     Behaviour,
@@ -79,7 +79,7 @@ class Environment:
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     sandbox: Sandbox = field(default_factory=Sandbox)
     seen: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
-    ahead: Waiting | None = field(default=None, repr=False, compare=False)
+    ahead: Standby | None = field(default=None, repr=False, compare=False)
 
     def ask(self, task: str, request: Mapping[str, object], *readable: Path) -> Reply:
         """What the probe answers about the kernels in ``readable``."""

@@ -44,6 +44,8 @@ class Installing:
     def prepare(self, name: str) -> None:
         """Get ready to finish a variant whose last actions run, while a processor is free."""
         self._finisher.ahead.begin(self._variants[name])
+        if (self._finisher.prepared.project.root / CARD).is_file():
+            import kernel_builder.interface.card  # noqa: F401, PLC0415  (it is needed at the end, when nothing else runs)
 
     def finish_early(self, name: str, results: tuple[ActionResult, ...]) -> None:
         """Finish a variant whose actions ended with ``results``, while others are worked on, and tell people: see

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_builder.load.child import Waiting
+from kernel_builder.load.child import Standby
 from kernel_builder.load.client import Environment, NoEnvironment
 from kernel_builder.plan.model import VariantPlan
 from kernel_builder.variants.names import parse_variant
@@ -43,7 +43,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
         assert folder.is_dir()
         found.append(("began", folder))
         try:
-            yield replace(self, ahead=Waiting.__new__(Waiting))
+            yield replace(self, ahead=Standby.__new__(Standby))
         finally:
             found.append(("ended", folder))
 

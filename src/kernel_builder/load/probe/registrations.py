@@ -142,18 +142,16 @@ class Registrations:
         return os.sep + "torch" + os.sep in file or (file.startswith(_PYTHON) and "site-packages" not in file)
 
     def _watch_native(self, owner: Any, method: str, path_of: Any) -> None:
-        """Note what is registered while ``method`` of ``owner`` loads a library."""
+        """Note what is registered while ``method`` of ``owner`` loads a library that is not the kernel's. What its own
+        one registers is the kernel's, whoever looks next.
+        """
         original = getattr(owner, method)
         watcher = self
 
         def noting(*arguments: Any, **words: Any) -> Any:
             path = path_of(*arguments, **words)
-            if not isinstance(path, (str, os.PathLike)):
+            if not isinstance(path, (str, os.PathLike)) or os.path.realpath(path).startswith(watcher.inside):
                 return original(*arguments, **words)
-            if os.path.realpath(path).startswith(watcher.inside):
-                result = original(*arguments, **words)
-                watcher.look()
-                return result
             if not may_register(os.fspath(path)):
                 return original(*arguments, **words)
             watcher.look()
