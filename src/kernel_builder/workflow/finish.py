@@ -44,8 +44,8 @@ _NO_SUCH_FILE = re.compile(r"fatal error: (\S+): No such file or directory")
 
 @dataclass(frozen=True, kw_only=True)
 class Finisher:
-    """Finishes the variants of one build: ``ahead`` has what loads them, ``conformance`` judges them. ``environ`` is the
-    user's. ``sandboxed``: what made them ran in a sandbox, which their metadata then say.
+    """Finishes the variants of one build: ``ahead`` has what loads them, ``conformance`` judges them. ``environ`` is
+    the user's. ``sandboxed``: what made them ran in a sandbox, which their metadata then say.
     """
 
     prepared: Prepared
