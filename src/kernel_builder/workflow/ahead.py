@@ -7,7 +7,7 @@ turns out not to be needed, it ends unasked; whatever ends the build ends it, to
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from kernel_builder.artifact.variant import stage_for
@@ -25,13 +25,14 @@ class Ahead:
         self._environment, self._output = environment, output
         self._name: str | None = None
         self._place: Place | None = None
+        self._is_new = False
         self._stack = ExitStack()
 
     def __enter__(self) -> Ahead:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._stack.close()
+        self._end()
 
     def begin(self, variant: VariantPlan) -> None:
         """Get ready to load ``variant``, unless another one is waited for or this machine cannot load it."""
@@ -40,6 +41,7 @@ class Ahead:
         if why_not_at_all(variant.variant, self._environment) is not None:
             return
         self._name = variant.name
+        self._is_new = not self._output.exists()
         stage = self._stack.enter_context(stage_for(variant.name, self._output))
         self._place = stage, self._stack.enter_context(self._environment.ahead_of(stage))
 
@@ -47,7 +49,7 @@ class Ahead:
     def place_for(self, variant: VariantPlan) -> Iterator[Place]:
         """Where ``variant`` is made, and what loads it: what is ready, if it is. Both are gone afterwards."""
         if self._name == variant.name and self._place is not None:
-            place, self._name, self._place = self._place, None, None
+            place, self._name, self._place, self._is_new = self._place, None, None, False
             with self._stack.pop_all():
                 yield place
         else:
@@ -57,5 +59,12 @@ class Ahead:
     def give_up(self, name: str) -> None:
         """The variant ``name`` will not be made, whatever is ready for it."""
         if self._name == name:
-            self._name = self._place = None
-            self._stack.close()
+            self._end()
+
+    def _end(self) -> None:
+        self._name = self._place = None
+        self._stack.close()
+        if self._is_new:
+            with suppress(OSError):  # other variants are in it
+                self._output.rmdir()
+        self._is_new = False

@@ -73,14 +73,21 @@ def test_it_is_there_for_the_variant_and_gone_with_it(tmp_path: Path, started: l
 
 
 def test_a_variant_that_failed_leaves_nothing(tmp_path: Path, started: list[tuple[str, Path]]) -> None:
-    with Ahead(HERE, tmp_path) as ahead:
+    output = tmp_path / "build"
+    with Ahead(HERE, output) as ahead:
         ahead.begin(CPU)
         ahead.give_up(CUDA.name)
         assert len(started) == 1
         ahead.give_up(CPU.name)
         assert [what for what, _ in started] == ["began", "ended"]
+        assert not output.exists()
         ahead.begin(CUDA)
         assert len(started) == 3
+    assert not output.exists()
+    output.mkdir()
+    with Ahead(HERE, output) as ahead:
+        ahead.begin(CPU)
+    assert list(output.iterdir()) == []  # it was there
 
 
 def test_an_interrupt_leaves_nothing(tmp_path: Path, started: list[tuple[str, Path]]) -> None:
