@@ -115,11 +115,27 @@ def test_what_a_timeline_says(scale: Any) -> None:
         scale.jobs_of([{**base, "id": "a", "begin": 0.0, "end": 3.0, "seconds": 1.0, "worker": ""}])
 
 
+def test_what_workers_took_to_make_ready_is_told_apart_from_what_the_model_misses(scale: Any) -> None:
+    base = {"kind": "compile", "variant": "v", "received": 0, "needs": [], "sent": 0}
+
+    def run(ready: float) -> list[dict[str, Any]]:
+        """On one worker, two actions of 1 s, the first of which waits until that is ready."""
+        first = {**base, "id": "a", "worker": "w", "begin": 0.0, "end": 1 + ready, "seconds": 1.0}
+        return [first, {**base, "id": "b", "worker": "w", "begin": 1 + ready, "end": 2 + ready, "seconds": 1.0}]
+
+    jobs = scale.jobs_of(run(1.0))
+    prices = scale.prices_of(run(1.0), bandwidth=1e9, busy=0.0)
+    check = scale.check_of(jobs, prices, 1, run(3.0))
+    assert (check["measured"], check["model"], check["setup"]) == (5.0, pytest.approx(3.0), pytest.approx(3.0))
+    assert check["error"] == pytest.approx(-0.4)
+    assert check["rest"] == pytest.approx(0.0)
+
+
 def test_table_and_plot(scale: Any) -> None:
     jobs = compiles(scale, 4, 3)
     forecasts = [scale.forecast(jobs, variants, workers, free(scale)) for variants in (1, 8) for workers in (1, 2)]
-    checks = [{"workers": 1.0, "measured": 2.0, "model": 2.5, "error": 0.25}]
+    checks = [{"workers": 1.0, "measured": 2.0, "model": 2.5, "error": 0.25, "setup": 0.5, "rest": -0.02}]
     text = scale.table(forecasts, checks, free(scale))
     assert "| 1 | 2 | 3 | 0.0 | 5.0 | 5.0 | 4.0 | 0.0 | critical path |" in text
-    assert "| 1 | 2.00 | 2.50 | +25% |" in text
+    assert "| 1 | 2.00 | 2.50 | +25% | 0.5 | -2% |" in text
     assert scale.plot(forecasts).count("<polyline") == 2
