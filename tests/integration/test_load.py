@@ -14,7 +14,7 @@ import pytest
 from kernel_abi_check import ObjectFile
 from kernels_data import Digest, DigestAlgorithm, Metadata
 
-from conftest import CPU, LIKE_A_CUDA_BUILD, PROJECTS, ProjectMaker, Result, Tool, commit, copy_project
+from conftest import CPU, LIKE_A_CUDA_BUILD, PROJECTS, ProjectMaker, Result, Tool, assert_proven, commit, copy_project
 
 torch = pytest.importorskip("torch", reason="torch is not installed in this environment")
 
@@ -311,37 +311,27 @@ def test_a_declared_dependency_that_is_not_installed_is_named(tool: Tool, make_p
 VENDORED = """\
 #pragma once
 #include <Python.h>
-#define TORCH_LIBRARY_EXPAND(NAME, MODULE) TORCH_LIBRARY(NAME, MODULE)
 #define INIT_(NAME) PyInit_##NAME
 #define INIT(NAME) INIT_(NAME)
-#define TEXT_(NAME) #NAME
-#define TEXT(NAME) TEXT_(NAME)
 #define REGISTER_EXTENSION(NAME) \\
   PyMODINIT_FUNC INIT(NAME)() { \\
-    static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, TEXT(NAME), nullptr, 0, nullptr}; \\
+    static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "the project's own", nullptr, 0, nullptr}; \\
     return PyModule_Create(&module); }
 """
 
 
-def test_a_vendored_registration_header_wins(tool: Tool, make_project: ProjectMaker, tmp_path: Path) -> None:
-    source = (
-        '#include <torch/library.h>\n#include "../torch-ext/registration.h"\n'
-        "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {\n"
-        '  ops.def("seven() -> int", []() -> int64_t { return 7; });\n}\n'
-        "REGISTER_EXTENSION(TORCH_EXTENSION_NAME)\n"
-    )
-    package = "from ._ops import ops\n"
-    own = make_project("own", {"src/bind.cpp": source, "torch-ext/own/__init__.py": package})
-    (own / "torch-ext" / "registration.h").write_text(VENDORED, encoding="ascii")
-    generated = make_project("generated", {"src/bind.cpp": source, "torch-ext/generated/__init__.py": package})
-    for root in (own, generated):
-        checked(tool("build", root, "--local"))
-        code = f"""
-import json, torch, kernels
-from pathlib import Path
-print(json.dumps(kernels.get_local_kernel(Path({str(root)!r}), backend="cpu").ops.seven()))
-"""
-        assert answers(code, cwd=tmp_path) == 7
+def test_a_vendored_registration_header_wins(tool: Tool, make_project: ProjectMaker) -> None:
+    """Of sources in any directory, by any path to it; where there is none, the generated one is found the same way."""
+    sources = {
+        "src/beside.cpp": '#include "../torch-ext/registration.h"\nREGISTER_EXTENSION(TORCH_EXTENSION_NAME)\n',
+        "src/by_name.cpp": '#include "registration.h"\n#ifndef REGISTER_EXTENSION\n#error\n#endif\n',
+    }
+    for name, vendored in (("own", {"torch-ext/registration.h": VENDORED}), ("generated", {})):
+        root = make_project(name, {**sources, **vendored})
+        built = checked(tool("build", root, "--local", "--json"))
+        assert_proven(built.variant()["load"])
+        (library,) = (root / "build" / CPU).glob("*.so")
+        assert (b"the project's own" in library.read_bytes()) == (name == "own")
 
 
 def test_pybind_is_one_clear_error(tool: Tool, make_project: ProjectMaker) -> None:
