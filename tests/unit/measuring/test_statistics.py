@@ -79,5 +79,15 @@ def test_the_same_samples_give_the_same_interval_and_rounds_must_pair() -> None:
         compare([], [])
 
 
-def test_an_interval_that_holds_one_says_nothing() -> None:
-    assert Ratio(value=0.9, low=0.8, high=1.0).verdict == "no difference seen"
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (0.8, 1.0, "no difference seen"),
+        (0.985, 0.99, "no difference seen"),
+        (1.003, 1.007, "no difference seen"),
+        (0.95, 0.97, "faster"),
+        (1.03, 1.05, "slower"),
+    ],
+)
+def test_what_two_processes_of_one_build_may_differ_by_is_no_difference(low: float, high: float, verdict: str) -> None:
+    assert Ratio(value=(low + high) / 2, low=low, high=high).verdict == verdict
