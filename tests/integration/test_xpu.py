@@ -144,7 +144,8 @@ def test_a_kernel_is_compiled_with_the_compiler_of_this_machine(
     (path,) = (root / "build" / NAME).glob("*.abi3.so")
     needed = read_elf(path.read_bytes()).needed
     assert "libsycl.so.9" in needed
-    compiled, linked = calls(home)
+    text, compiled, linked = calls(home)
+    assert "-E" in text  # to look whether it was compiled before
     assert "-fsycl-link" in linked
     assert compiled[compiled.index("-c") + 1].endswith("device.cpp")
     metadata = json.loads((root / "build" / NAME / "metadata.json").read_text(encoding="utf-8"))
@@ -153,14 +154,14 @@ def test_a_kernel_is_compiled_with_the_compiler_of_this_machine(
     other = make_project("sycl-thing", FILES, toml=TOML, directory="else where")
     elsewhere = tool.apart("build", other, "--variant", NAME, "--no-cache", env=machine.environ)
     assert elsewhere.code == 0, elsewhere.stderr
-    assert len(calls(home)) == 4
+    assert len(calls(home)) == 5
     folders = (root / "build" / NAME, other / "build" / NAME)
     one, two = ({file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()} for folder in folders)
     assert one == two
 
     again = tool.apart("build", root, "--variant", NAME, "--json", env=machine.environ)
     assert again.variant(NAME)["status"] == "unchanged"
-    assert len(calls(home)) == 4
+    assert len(calls(home)) == 5
     (root / "device.h").write_text("int scaled(int x);\nint unused(int x);\n", encoding="ascii")
     again = tool.apart("build", root, "--variant", NAME, "--json", env=machine.environ)
     assert again.code == 0, again.stderr

@@ -63,10 +63,13 @@ class CudaWheels:
         if not parts:
             return answers
         projects = list(dict.fromkeys(part.project for _, part in parts))
-        release_files, *pages = run_all(
-            [partial(self._page, self._recipe.release), *(partial(self._page, project) for project in projects)],
-            cancel=self._index.cancel,
-        )
+        try:
+            release_files, *pages = run_all(
+                [partial(self._page, self._recipe.release), *(partial(self._page, project) for project in projects)],
+                cancel=self._index.cancel,
+            )
+        finally:
+            self._index.resume()  # these have ended, and there are other parts and variants to ask for
         files = dict(zip(projects, pages, strict=True))
         for pins in (*self._releases(release_files, version), {}):
             found = {
