@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -148,6 +149,34 @@ def test_edits_are_tested_and_only_what_changed_is_told(watcher: Watcher, projec
     for pid in map(int, running):
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+@pytest.mark.torch
+def test_what_it_writes_into_the_project_is_no_change(tool: Tool, project: Path, tmp_path: Path) -> None:
+    """``watch > rounds.txt``: a round that is told changes that file."""
+    told = project / "rounds.txt"
+    with told.open("w", encoding="utf-8") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kernel_builder", "watch", project],
+            stdout=out,
+            stderr=subprocess.DEVNULL,
+            env={**tool.environment, "PIDS": str(tmp_path / "pids"), "PYTHONUNBUFFERED": "1"},
+        )
+    try:
+        deadline = time.monotonic() + 120
+        while "2 passed" not in told.read_text(encoding="utf-8") and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(1.5)
+        (project / "notes.txt").write_text("a change\n", encoding="utf-8")
+        while "notes.txt" not in told.read_text(encoding="utf-8") and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert re.findall(r"^\[.*\] (.*)$", told.read_text(encoding="utf-8"), re.MULTILINE) == [
+            "first round",
+            "notes.txt",
+        ]
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_round_says_what_changed() -> None:
