@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cache
 from pathlib import Path
 
 from kernel_builder.actions.model import Action
@@ -154,6 +155,7 @@ class _Search:
         # Compilers run in the work directory.
         self._folders = tuple(dict.fromkeys(os.path.normpath(places.work / folder) for folder in told))
         self._shared = tuple(str(folder) for tool in action.tools for folder in tool.shared)
+        self._lines = cache(_lines)  # what is looked for differs, the files do not
 
     def shown(self, path: str) -> str:
         """A file of the project's as people name it."""
@@ -172,7 +174,7 @@ class _Search:
         """Where ``files`` include ``path``, or what includes it without a line."""
         found = []
         for file in files:
-            for line, text in enumerate(_lines(file), start=1):
+            for line, text in enumerate(self._lines(file), start=1):
                 match = _INCLUDE.match(text)
                 if match is not None and _means(match[1], path, file):
                     found.append(_Place(file, line))
@@ -189,7 +191,7 @@ class _Search:
         """The files of nobody's that ``__has_include`` in ``files`` finds, which decide what is compiled."""
         found: dict[str, list[_Place]] = {}
         for file in files:
-            for line, text in _whole_lines(file):
+            for line, text in _whole_lines(self._lines(file)):
                 if "__has_" in text and _CONDITION.match(text):
                     for kind, name in _ASKED.findall(text):
                         path = self._found(name, file if kind == '"' else None)
@@ -201,7 +203,7 @@ class _Search:
         """The files of nobody's that assembly in ``files`` has the assembler read, which runs in the work directory."""
         found: dict[str, list[_Place]] = {}
         for file in files:
-            for line, text in enumerate(_lines(file), start=1):
+            for line, text in enumerate(self._lines(file), start=1):
                 said = ".inc" in text and not text.lstrip().startswith(("//", "*"))
                 for name in _ASSEMBLED.findall(text) if said else ():
                     path = self._found(name, str(self._places.work / "x"))
@@ -230,10 +232,10 @@ def _means(name: str, path: str, includer: str) -> bool:
     return path.endswith(f"/{plain}")
 
 
-def _whole_lines(file: str) -> Iterator[tuple[int, str]]:
-    """The lines of a file as the preprocessor has them, continued ones in one, with the numbers of the first."""
+def _whole_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """``lines`` of a file as the preprocessor has them, continued ones in one, with the numbers of the first."""
     begun, text = 1, ""
-    for number, line in enumerate(_lines(file), start=1):
+    for number, line in enumerate(lines, start=1):
         begun = begun if text else number
         if line.endswith("\\"):
             text += f"{line[:-1]} "
