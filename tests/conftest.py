@@ -29,6 +29,8 @@ from hypothesis import HealthCheck, settings
 
 from kernel_builder.cli import run
 from kernel_builder.load.client import Environment, NoEnvironment, find_environment
+from kernel_builder.toolchain.host import inspect_compiler
+from kernel_builder.toolchain.model import HostCompiler
 from kernel_libraries import Workshop
 
 # How fast a busy machine makes examples says nothing about what is tested.
@@ -381,6 +383,15 @@ def copy_project(source: Path, target: Path) -> Path:
     """Copy a project without what builds left in it."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("build", ".kernel-builder", "__pycache__"))
     return target
+
+
+@pytest.fixture(scope="session")
+def host() -> HostCompiler:
+    """The g++ of this machine."""
+    found = inspect_compiler(Path("/usr/bin/g++"), os.environ)
+    if not isinstance(found, HostCompiler) or not found.target.startswith("x86_64"):
+        pytest.skip("needs g++ on x86_64")
+    return found
 
 
 @pytest.fixture(scope="session")

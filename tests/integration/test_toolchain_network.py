@@ -18,7 +18,7 @@ from kernel_builder.binary.elf import read_elf
 from kernel_builder.events import Recorder
 from kernel_builder.store.cache import Store
 from kernel_builder.toolchain.choice import ToolchainRequest
-from kernel_builder.toolchain.host import HostCompilers, inspect_compiler
+from kernel_builder.toolchain.host import HostCompilers
 from kernel_builder.toolchain.model import HostCompiler
 from kernel_builder.toolchain.provide import Toolchains
 from kernel_builder.toolchain.settings import INDEX, ToolchainSettings
@@ -58,14 +58,6 @@ __global__ void twice(float* x, int n) {
 }
 void launch(float* x, int n, cudaStream_t stream) { twice<<<(n + 255) / 256, 256, 0, stream>>>(x, n); }
 """
-
-
-@pytest.fixture(scope="module")
-def host() -> HostCompiler:
-    found = inspect_compiler(Path("/usr/bin/g++"), os.environ)
-    if not isinstance(found, HostCompiler) or not found.target.startswith("x86_64"):
-        pytest.skip("needs g++ on x86_64")
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from kernel_builder.store.cache import Store
 from kernel_builder.store.index import SimpleIndex
 from kernel_builder.store.transport import Transport
 from kernel_builder.toolchain.choice import ToolchainRequest
-from kernel_builder.toolchain.host import HostCompilers, inspect_compiler
+from kernel_builder.toolchain.host import HostCompilers
 from kernel_builder.toolchain.model import HostCompiler
 from kernel_builder.toolchain.provide import Toolchains
 from kernel_builder.toolchain.recipe import WheelPart, default_recipe
@@ -44,14 +44,6 @@ case $1 in
 *) echo 'Cuda compilation tools, release 13.0, V13.0.88' ;;
 esac
 """
-
-
-@pytest.fixture(scope="module")
-def host() -> HostCompiler:
-    found = inspect_compiler(Path("/usr/bin/g++"), os.environ)
-    if not isinstance(found, HostCompiler) or not found.target.startswith("x86_64"):
-        pytest.skip("needs g++ on x86_64")
-    return found
 
 
 def library(folder: Path, soname: str, source: str) -> bytes:

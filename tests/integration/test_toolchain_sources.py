@@ -21,7 +21,7 @@ from kernel_builder.errors import NetworkError, ToolchainError
 from kernel_builder.events import Notice, Recorder
 from kernel_builder.store.cache import Store
 from kernel_builder.toolchain.choice import ToolchainRequest
-from kernel_builder.toolchain.host import HostCompilers, inspect_compiler
+from kernel_builder.toolchain.host import HostCompilers
 from kernel_builder.toolchain.model import HostCompiler
 from kernel_builder.toolchain.provide import Toolchains
 from kernel_builder.toolchain.recipe import default_recipe
@@ -47,14 +47,6 @@ case "$*" in
 *) echo 'Cuda compilation tools, release 12.4, V12.4.131' ;;
 esac
 """
-
-
-@pytest.fixture(scope="module")
-def host() -> HostCompiler:
-    found = inspect_compiler(Path("/usr/bin/g++"), os.environ)
-    if not isinstance(found, HostCompiler) or not found.target.startswith("x86_64"):
-        pytest.skip("needs g++ on x86_64")
-    return found
 
 
 def library(folder: Path, soname: str, source: str, *, abi: int = 1) -> bytes:

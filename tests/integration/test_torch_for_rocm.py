@@ -4,7 +4,6 @@ made of another build's. Wheels and ROCm are made up, the index is on loopback, 
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from kernel_builder.errors import NetworkError, ToolchainError
 from kernel_builder.events import Recorder
 from kernel_builder.store.cache import Store
 from kernel_builder.toolchain.choice import ToolchainRequest
-from kernel_builder.toolchain.host import HostCompilers, inspect_compiler
+from kernel_builder.toolchain.host import HostCompilers
 from kernel_builder.toolchain.model import HostCompiler, Toolkit
 from kernel_builder.toolchain.provide import Toolchains
 from kernel_builder.toolchain.recipe import default_recipe
@@ -43,14 +42,6 @@ def hipify(*, project_directory, **_):
 '''
 CLANG = "#!/bin/sh\nprintf '\\tgfx90a\\n\\tgfx1100\\n' >&2\n"
 FILE = "torch-{}-cp312-cp312-manylinux_2_28_x86_64.whl"
-
-
-@pytest.fixture(scope="module")
-def host() -> HostCompiler:
-    found = inspect_compiler(Path("/usr/bin/g++"), os.environ)
-    if not isinstance(found, HostCompiler) or not found.target.startswith("x86_64"):
-        pytest.skip("needs g++ on x86_64")
-    return found
 
 
 def library(folder: Path, soname: str, source: str) -> bytes:
