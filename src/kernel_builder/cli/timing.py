@@ -145,9 +145,10 @@ def _summary(figures: Figures) -> list[str]:
     wall, engine, floor, busy = map(seconds, (figures.wall, figures.engine, figures.floor, figures.busy))
     cached = f"; the cache saved {seconds(figures.saved)}" if figures.recalled else ""
     chain = " -> ".join(f"{link.bar.span.kind} {link.bar.span.source}" for link in figures.critical[-_SHOWN:])
+    spent = f"; {seconds(figures.processor)} of processors" if figures.processor else ""
     lines = [
         f"build: {wall}, {engine} of it in actions, {figures.jobs} at once{cached}",
-        f"floor: {floor} (all actions {busy}, longest chain {seconds(figures.longest)})",
+        f"floor: {floor} (all actions {busy}, longest chain {seconds(figures.longest)}{spent})",
         f"critical path: {chain}",
     ]
     costs = [cost for cost in figures.costs["source"] if cost.ran]

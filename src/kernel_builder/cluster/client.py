@@ -228,7 +228,7 @@ class Cluster:
     ) -> Done:
         contents: Mapping[str, bytes] = answer["contents"]
         damaged = [word for word, data in contents.items() if blob_digest(data) != answer["digests"].get(word)]
-        missing = () if damaged else performer.take(action, contents)
+        missing = () if damaged else performer.portable.take(action, contents)
         if answer["code"] == 0 and (damaged or missing):
             self._give_up(worker, f"{', '.join([*damaged, *missing])} did not come back as it was made")
             raise LostError(f"{worker.name}: {worker.trouble}")

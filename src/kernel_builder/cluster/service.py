@@ -248,7 +248,7 @@ class Service:
         return done
 
     def _answer(self, performer: Performer, action: Action, done: Done) -> dict[str, Any]:
-        contents = performer.contents(action)
+        contents = performer.portable.contents(action)
         if done.code != 0:
             log = performer.plan.places.path(action.log)
             text = log.read_text(encoding="utf-8", errors="replace").lower() if log.exists() else ""

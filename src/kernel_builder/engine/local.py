@@ -461,6 +461,7 @@ def _span(result: ActionResult, done: Done, begin: float, needs: Iterable[str]) 
         worker=done.worker,
         sent=done.sent,
         received=done.received,
+        processor=round(done.processor, 3),
     )
 
 

@@ -18,7 +18,7 @@ class Span:
     :class:`~kernel_builder.engine.protocol.ActionStatus`. ``seconds`` is what it took when it really ran, which may
     have been in another build; ``memory`` its peak then, in bytes. ``needs`` are the ids of the actions that make what
     it reads. ``worker`` is the other machine that ran it, ``sent`` and ``received`` are the bytes that went there and
-    came from there.
+    came from there. ``processor`` are the seconds that processors of this machine spent on its programs in this build.
     """
 
     id: str
@@ -36,6 +36,7 @@ class Span:
     worker: str = ""
     sent: int = 0
     received: int = 0
+    processor: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,7 +62,8 @@ class PathPart:
 class Figures:
     """All figures of a build, in seconds. ``wall`` is from its begin to its end, ``engine`` that part of it in which
     actions ran; ``busy`` the sum of all actions, ``longest`` the longest chain of actions of which each needs the one
-    before. ``critical`` is the chain that ended last, ``costs`` are by what they are grouped by.
+    before. ``critical`` is the chain that ended last, ``costs`` are by what they are grouped by. ``processor`` is what
+    processors spent on the programs of actions.
     """
 
     jobs: int
@@ -72,6 +73,7 @@ class Figures:
     wall: float
     engine: float
     busy: float
+    processor: float
     longest: float
     critical: tuple[PathPart, ...]
     costs: Mapping[str, tuple[Cost, ...]]
@@ -117,6 +119,7 @@ def figures_of(recorded: Recorded) -> Figures:
         wall=max(one.end for one in times) - began,
         engine=max(bar.end for bar in bars) - min(bar.begin for bar in bars),
         busy=sum(bar.seconds for bar in bars),
+        processor=sum(span.processor for span in spans),
         longest=_longest(bars),
         critical=_critical(bars),
         costs={name: _costs(bars, key) for name, key in _GROUPS.items()},

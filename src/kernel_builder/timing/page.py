@@ -26,6 +26,7 @@ def facts_of(figures: Figures, texts: Sequence[SourceText], remark: str | None =
             "wall": round(figures.wall, 3),
             "engine": round(figures.engine, 3),
             "busy": round(figures.busy, 3),
+            "processor": round(figures.processor, 3),
             "longest-chain": round(figures.longest, 3),
             "floor": round(figures.floor, 3),
             "saved": round(figures.saved, 3),

@@ -44,6 +44,7 @@ def _arguments(bar: Bar) -> dict[str, object]:
         "variant": span.variant,
         "status": span.status,
         "memory": span.memory,
+        "processor": span.processor,
         "saved": round(bar.saved, 3),
         **({"fell back": span.fell_back} if span.fell_back else {}),
     }

@@ -22,6 +22,7 @@ from kernel_builder.actions.model import ActionKind, GeneratedFile, Step, Thread
 from kernel_builder.engine.cache import ActionCache
 from kernel_builder.engine.protocol import ActionStatus
 from kernel_builder.engine.records import Records, headers, outdated
+from kernel_builder.engine.timeline import spans_in
 from kernel_builder.engine.work import environment_for
 from kernel_builder.errors import BuildError
 from kernel_builder.events import Event, Recorder, StepFinished, StepsPlanned, StepStarted
@@ -49,6 +50,18 @@ def test_results_and_progress_come_by_id(tmp_path: Path) -> None:
     assert log == ["/bin/sh -c 'echo words; : > good.out'", "words"]
     again = run(plan, keep_going=True)
     assert statuses(again) == {"good": "up to date", "bad": "failed", "after": "not run"}
+
+
+def test_the_timeline_tells_what_processors_spent(tmp_path: Path) -> None:
+    cache = ActionCache(tmp_path / "cache")
+    busy = action("busy", "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; : > busy.out")
+    idle = action("idle", "sleep 0.3; : > idle.out")
+    run(plan_of(tmp_path / "first", busy, idle), cache=cache)
+    spent = {span.source: span for span in spans_in(tmp_path / "first" / ".kernel-builder")}
+    assert spent["busy"].processor > 2 * spent["idle"].processor
+    assert spent["idle"].processor < 0.2 < spent["idle"].seconds
+    run(plan_of(tmp_path / "second", busy, idle), cache=cache)
+    assert {span.processor for span in spans_in(tmp_path / "second" / ".kernel-builder")} == {0}
 
 
 def test_a_failure_stops_the_rest_unless_told_to_go_on(tmp_path: Path) -> None:

@@ -21,6 +21,11 @@ def test_the_sums_and_the_floor() -> None:
     assert figures_of(replace(TWO_SLOTS, jobs=1)).floor == 16.5
 
 
+def test_what_processors_spent_is_summed_up() -> None:
+    spans = (replace(span("compile:a", 0, 4), processor=1.5), replace(span("compile:b", 0, 4), processor=2.0))
+    assert figures_of(Recorded(jobs=2, spans=spans)).processor == 3.5
+
+
 def test_what_the_cache_saved_is_what_it_took_when_it_ran() -> None:
     figures = figures_of(TWO_SLOTS)
     assert (figures.recalled, figures.saved) == (1, 19.5)
