@@ -5,16 +5,18 @@
 
 Conditions: two directories, 1 and 2 jobs, with the cache (cold, then warm) and without, in the sandbox, with another
 umask, time zone and locale, with variables that compilers and make would heed, with ccache before the compiler (with
---ccache), a year later (with --faketime, a library that tells programs another time), and as another user with a home
-and a store of their own (with --user and --user-python, a Python that they can run; as root). Every file of every
-variant is compared, and what may be done with it, but for what metadata.json says of the sandbox and of a program that
-stands for the compiler. Exits with 1 where anything differs.
+--ccache), on two workers of a dask scheduler (where the extra 'cluster' is installed), a year later (with --faketime, a
+library that tells programs another time), and as another user with a home and a store of their own (with --user and
+--user-python, a Python that they can run; as root). Every file of every variant is compared, and what may be done with
+it, but for what metadata.json says of the sandbox and of a program that stands for the compiler. Exits with 1
+where anything differs.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
@@ -22,7 +24,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -118,6 +121,7 @@ class Condition:
     variables: Mapping[str, str] = field(default_factory=dict)
     user: int | None = None
     python: str = ""
+    on_workers: bool = False
 
 
 def conditions(faketime: Path | None, user: int | None, python: str, ccache: Path | None) -> list[Condition]:
@@ -139,6 +143,8 @@ def conditions(faketime: Path | None, user: int | None, python: str, ccache: Pat
     if ccache is not None:
         for place, name in (("ten", "ccache stands for the compiler"), ("eleven", "the same again, from its cache")):
             found.append(Condition(name=name, place=place, variables={"CXX": "ccache"}))
+    if importlib.util.find_spec("distributed") is not None:
+        found.append(Condition(name="on two workers", place="twelve", options=("--no-cache",), on_workers=True))
     if faketime is not None:
         later = {"LD_PRELOAD": str(faketime), "FAKETIME": "+366d"}
         env = ("env", *(f"{name}={value}" for name, value in later.items()))
@@ -205,10 +211,41 @@ def built(
         str(output),
     ]
     command += [*condition.options, *(word for name in variants for word in ("--variant", name))]
-    done = subprocess.run(command, env=environ, cwd="/", capture_output=True, text=True, check=False)
+    with ExitStack() as stack:
+        if condition.on_workers:
+            command += ["--scheduler", stack.enter_context(_cluster(scratch / "cluster", environ))]
+        done = subprocess.run(command, env=environ, cwd="/", capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{condition.name}: {done.stderr}")
     return {path.relative_to(output).as_posix(): _digest(path) for path in sorted(output.rglob("*")) if path.is_file()}
+
+
+@contextmanager
+def _cluster(folder: Path, environ: Mapping[str, str]) -> Iterator[str]:
+    """The address of a scheduler on loopback with two workers, which end with this."""
+    folder.mkdir()
+    where = folder / "scheduler.json"
+    scheduler = ["distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    commands = [[*scheduler, "--scheduler-file", str(where)]]
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for number in range(3):
+            log = (folder / f"{number}.log").open("wb")
+            program = [sys.executable, "-m", *commands[number]]
+            started.append(subprocess.Popen(program, env=environ, stdout=log, stderr=log, cwd=folder))
+            log.close()
+            while not where.exists():
+                if started[0].poll() is not None:
+                    raise SystemExit((folder / "0.log").read_text(encoding="utf-8"))
+                time.sleep(0.1)
+            address = json.loads(where.read_text(encoding="utf-8"))["address"].removeprefix("tcp://")
+            commands.append(["kernel_builder", "worker", address, "-j", "1", "--folder", str(folder / f"w{number}")])
+        yield address
+    finally:
+        for process in reversed(started):
+            process.terminate()
+        for process in started:
+            process.wait()
 
 
 def _later(scratch: Path, faketime: Path | None) -> Path:

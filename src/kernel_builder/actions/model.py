@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -44,6 +44,14 @@ find the C library by theirs.
 """
 DECIDING_VARIABLES = ("NIX_",)
 """How names begin of variables that compilers see and that decide what they make, so their values count."""
+
+
+def seen(environ: Mapping[str, str], allowed: Iterable[str] = COMPILER_ENVIRONMENT) -> dict[str, str]:
+    """The variables of ``environ`` that ``allowed`` names; a ``*`` at the end stands for the rest of a name."""
+    names = tuple(allowed)
+    exact = frozenset(name for name in names if not name.endswith("*"))
+    prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
+    return {name: value for name, value in environ.items() if name in exact or name.startswith(prefixes)}
 
 
 class ActionKind(StrEnum):

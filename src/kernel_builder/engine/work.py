@@ -13,7 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from kernel_builder.actions.model import Action
+from kernel_builder.actions.model import Action, seen
 from kernel_builder.errors import MachineError
 from kernel_builder.events import Notice, Reporter, Waiting
 from kernel_builder.files import write_text
@@ -124,15 +124,10 @@ def write_generated(files: Iterable[tuple[Path, str]]) -> None:
 
 
 def environment_for(environ: Mapping[str, str], allowed: Iterable[str]) -> dict[str, str]:
-    """The variables of ``environ`` that ``allowed`` names (a ``*`` at the end stands for the rest of a name), and what
-    every action gets: messages in plain English, and a fixed time for ``__DATE__`` and ``__TIME__``, which would make
-    every build differ.
+    """The variables of ``environ`` that ``allowed`` names, and what every action gets: messages in plain English, and a
+    fixed time for ``__DATE__`` and ``__TIME__``, which would make every build differ.
     """
-    names = tuple(allowed)
-    exact = frozenset(name for name in names if not name.endswith("*"))
-    prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
-    kept = {name: value for name, value in environ.items() if name in exact or name.startswith(prefixes)}
-    return {**kept, "LC_ALL": "C.UTF-8", "TERM": "dumb", EPOCH: environ.get(EPOCH, "0")}
+    return {**seen(environ, allowed), "LC_ALL": "C.UTF-8", "TERM": "dumb", EPOCH: environ.get(EPOCH, "0")}
 
 
 def environment_of(action: Action, environ: Mapping[str, str], threads: int) -> dict[str, str]:

@@ -55,6 +55,7 @@ class CompiledVariant:
     headers: Headers
     differing: frozenset[str]
     build_type: BuildType
+    environ: Mapping[str, str]
 
     def plan(self, installed: tuple[InstalledFile, ...]) -> VariantPlan:
         """The variant with everything that is compiled, linked and checked for it.
@@ -160,6 +161,7 @@ class CompiledVariant:
             precompiled=self._precompiled(tuple(unit for unit in units if unit.source not in slim)),
             sources=Tree(name="project", identity=names, files=inputs.included),
             included=inputs.included,
+            environ=self.environ,
             slim=slim,
             verify=self.headers is Headers.VERIFY,
             macos=self._macos,

@@ -36,7 +36,7 @@ class Planning:
     the project's tree holds, ``identity`` how it is named. ``headers`` says which of torch's headers device code is
     compiled with; with ``complete`` what is published is proved. ``differing`` are the sources of each variant that a
     proof found to need all headers. ``narrowing`` says for which of its architectures it is built, ``build_type``
-    what for.
+    what for. ``environ`` is the user's environment, in which compilers are asked what they would do.
     """
 
     project: Project
@@ -51,6 +51,7 @@ class Planning:
     differing: Mapping[str, frozenset[str]] = field(default_factory=dict)
     narrowing: Narrowing = NOT_NARROWED
     build_type: BuildType = RELEASE
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def plan_build(planning: Planning) -> BuildPlan:
@@ -114,6 +115,7 @@ def _plan_variant(planning: Planning, kept: Kept, remarks: Remarks) -> VariantPl
         headers=uses_slim(planning.headers, toolchain.framework, complete=planning.complete),
         differing=planning.differing.get(kept.name, frozenset()),
         build_type=planning.build_type,
+        environ=planning.environ,
     )
     return variant.plan(installed)
 

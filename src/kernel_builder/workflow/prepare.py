@@ -146,6 +146,7 @@ def prepare(
         differing=known_to_differ(places.work) if slim else {},
         narrowing=narrowing,
         build_type=build_type,
+        environ=run.environ,
     )
     plan = plan_build(planning)
     refuse_unknown_architectures(plan, chosen)  # of compilers that are in the store already

@@ -99,12 +99,15 @@ class Pipeline:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What the driver is asked: ``options`` without source, object, or dependencies. ``digest`` is the compiler's."""
+    """What the driver is asked: ``options`` without source, object, or dependencies. ``digest`` is the compiler's,
+    ``environ`` what it would see where it compiled: it runs the host compiler, which may not start without.
+    """
 
     nvcc: Path
     cxx: Path
     digest: str
     options: tuple[str, ...]
+    environ: tuple[tuple[str, str], ...] = ()
 
 
 def pipeline(question: Question, *, source: str, target: str, folder: str, shown: str | None = None) -> Pipeline:
@@ -172,7 +175,7 @@ def _answer(question: Question, suffix: str) -> Pipeline:
         *question.options,
     )
     try:
-        text = ask(command, {"PATH": os.defpath}).stderr
+        text = ask(command, {"PATH": os.defpath, **dict(question.environ)}).stderr
     except (OSError, subprocess.SubprocessError) as error:
         complaint = getattr(error, "stderr", None) or str(error)
         raise UnknownStepError(f"nvcc --dryrun: {str(complaint).strip().splitlines()[-1]}") from error

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.host import GIB, HEAVY_MEMORY
-from kernel_builder.actions.model import Action, ActionKind, Step, Tool, Tree, action_id
+from kernel_builder.actions.model import Action, ActionKind, Step, Tool, Tree, action_id, seen
 from kernel_builder.actions.places import tool_word
 from kernel_builder.actions.units import Unit
 from kernel_builder.backends.cuda.driver import CICC, HOST, Invocation, Question, after, pipeline
@@ -32,7 +32,11 @@ class Splitter:
         self._source, self._target = word(layout.root / unit.source), word(target)
         self._folder = word(target.with_name(f"{target.name}.steps"))
         question = Question(
-            nvcc=toolkit.compiler, cxx=context.host.cxx, digest=toolkit.identity + context.cxx.digest, options=options
+            nvcc=toolkit.compiler,
+            cxx=context.host.cxx,
+            digest=toolkit.identity + context.cxx.digest,
+            options=options,
+            environ=tuple(sorted(seen(context.environ).items())),
         )
         self._pipeline = pipeline(
             question, source=self._source, target=self._target, folder=self._folder, shown=f"/{unit.source}"

@@ -5,6 +5,7 @@ That the steps make the object that nvcc makes is tested with real compilers, in
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,13 @@ def test_a_driver_that_fails_or_is_none_is_refused(tmp_path: Path) -> None:
         pipeline(question(nvcc(tmp_path, "nvcc fatal: bad option", code=1)), source="a.cu", target="a.o", folder="d")
     with pytest.raises(UnknownStepError, match="No such file"):
         pipeline(question(tmp_path / "none"), source="a.cu", target="a.o", folder="d")
+
+
+def test_it_is_asked_with_what_a_host_compiler_needs_to_start(tmp_path: Path) -> None:
+    program = nvcc(tmp_path, *lines_of())
+    needs = '[ "$LD_LIBRARY_PATH" = /here ] || { echo "nvcc fatal: cannot run c++" >&2; exit 1; }'
+    program.write_text(program.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\n{needs}\n"))
+    with pytest.raises(UnknownStepError, match=r"cannot run c\+\+"):
+        pipeline(question(program), source="a.cu", target="a.o", folder="d")
+    told = replace(question(program), environ=(("LD_LIBRARY_PATH", "/here"),))
+    assert pipeline(told, source="a.cu", target="a.o", folder="d").devices
