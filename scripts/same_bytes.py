@@ -239,7 +239,7 @@ def _cluster(folder: Path, environ: Mapping[str, str]) -> Iterator[str]:
                     raise SystemExit((folder / "0.log").read_text(encoding="utf-8"))
                 time.sleep(0.1)
             address = json.loads(where.read_text(encoding="utf-8"))["address"].removeprefix("tcp://")
-            commands.append(["kernel_builder", "worker", address, "-j", "1", "--folder", str(folder / f"w{number}")])
+            commands.append(["kernel_builder", "worker", address, "-j", "1", "--folder", str(folder)])
         yield address
     finally:
         for process in reversed(started):
@@ -300,6 +300,7 @@ def main() -> int:
     parser.add_argument("--user", type=int)
     parser.add_argument("--user-python", default=sys.executable)
     parser.add_argument("--store", type=Path, help="a store with toolchains to start with")
+    parser.add_argument("--only", action="append", metavar="TEXT", help="conditions that have this in their names")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     backends = options.backend or ["cpu", "cu130", "cu132"]
@@ -310,7 +311,9 @@ def main() -> int:
         if options.store is not None:
             _link_toolchains(options.store, scratch / "store")
         first: dict[str, str] = {}
-        for condition in conditions(options.faketime, options.user, options.user_python, options.ccache):
+        first_one, *others = conditions(options.faketime, options.user, options.user_python, options.ccache)
+        chosen = [one for one in others if not options.only or any(text in one.name for text in options.only)]
+        for condition in (first_one, *chosen):
             began = time.monotonic()
             variants = [VARIANTS[name] for name in backends]
             files = built(condition, scratch, variants, options.faketime, options.ccache)
