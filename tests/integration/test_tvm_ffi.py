@@ -180,3 +180,78 @@ def test_the_project_that_init_writes_passes_its_tests(tool: Tool, tmp_path: Pat
     assert (tested.code, "8 passed" in said) == (0, True), said
     checked = tool("check", tmp_path / "scale", "--strict")
     assert checked.code == 0, checked.stdout
+
+
+TESTS = """\
+from pathlib import Path
+
+import kernels
+import numpy as np
+
+kernel = kernels.get_local_kernel(Path(__file__).resolve().parent.parent, backend="cpu")
+
+
+def test_negates():
+    x = np.linspace(-2, 2, 101, dtype=np.float32)
+    assert (kernel.negate(np.empty_like(x), x) == -x).all()
+"""
+BENCHMARK = """\
+import numpy as np
+from kernels.benchmark import Benchmark
+
+
+class Negate(Benchmark):
+    seed = 1
+
+    def setup(self):
+        self.x = np.random.rand(1000).astype(np.float32)
+        self.out = np.empty_like(self.x)
+
+    def benchmark_base(self):
+        self.kernel.negate(self.out, self.x)
+
+    def verify_base(self):
+        return -self.x
+"""
+
+
+@pytest.fixture
+def without_torch(tmp_path: Path) -> Path:
+    """An interpreter with tvm-ffi, NumPy, pytest and the client, and without torch."""
+    for module in ("tvm_ffi", "numpy", "kernels"):
+        pytest.importorskip(module, reason=f"{module} is not installed in this environment")
+    home = tmp_path / "without-torch"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    [packages] = (home / "lib").glob("python*/site-packages")
+    (packages / "others.pth").write_text("\n".join(path for path in sys.path if "site-packages" in path))
+    (packages / "sitecustomize.py").write_text(HIDE_TORCH)
+    return home / "bin" / "python"
+
+
+def test_tests_benchmarks_and_shells_run_where_there_is_no_torch(
+    tool: Tool, make_project: ProjectMaker, without_torch: Path
+) -> None:
+    files = {**FILES, "tests/test_negate.py": TESTS, "benchmarks/benchmark.py": BENCHMARK}
+    root = make_project("negate-it", files, toml=TOML)
+    here = ("--python", without_torch)
+    tested = tool.apart("test", root, *here)
+    said = tested.stdout + tested.stderr
+    assert (tested.code, "1 passed" in said, "without torch" in said) == (0, True, True), said
+    measured = tool.apart("bench", root, *here, "--against", "torch", "--rounds", "5", "--json")
+    assert measured.code == 0, measured.stderr
+    [result] = json.loads(measured.stdout)["variants"]
+    [workload] = result["workloads"]
+    assert (result["machine"]["torch"], workload["size"], len(workload["sides"])) == (None, 1000, 2)
+    script = "python -c 'import negate_it, sys; print(negate_it.__all__, \"torch\" in sys.modules)'"
+    shell = tool.apart("testshell", root, *here, "-c", script)
+    assert (shell.code, shell.stdout.strip()) == (0, "['negate'] False"), shell.stderr
+    checked = tool("check", root / "build", "--load", *here)
+    assert (checked.code, "0 errors" in checked.stdout or "No errors" in checked.stdout) == (0, True), checked.stdout
+
+
+def test_what_needs_torch_does_not_run_without_it(tool: Tool, make_project: ProjectMaker, without_torch: Path) -> None:
+    tests = TESTS.replace("import numpy", "import torch\nimport numpy")
+    root = make_project("negate-it", {**FILES, "tests/test_negate.py": tests}, toml=TOML)
+    result = tool("test", root, "--python", without_torch)
+    assert result.code == 2
+    assert "its tests need torch, but tvm-ffi" in result.stderr

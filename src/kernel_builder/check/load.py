@@ -81,13 +81,15 @@ _ONE_AT_A_TIME = threading.Lock()  # torch takes memory
 
 
 @cache
-def _environment(python: Path | None, variables: frozenset[tuple[str, str]]) -> Environment | NoEnvironment:
-    return find_environment(python, dict(variables))
+def _environment(
+    python: Path | None, variables: frozenset[tuple[str, str]], *, torch: bool = True
+) -> Environment | NoEnvironment:
+    return find_environment(python, dict(variables), torch=torch)
 
 
 def confinement(settings: Settings) -> str:
     """How the code of kernels is confined where ``settings`` ask for them to be loaded."""
-    environment = _environment(settings.python, frozenset(settings.environ.items()))
+    environment = _environment(settings.python, frozenset(settings.environ.items()), torch=False)
     return f"kernels were {environment.confinement}"
 
 
@@ -112,7 +114,8 @@ def load(variant: VariantDir, settings: Settings) -> Iterator[Finding]:
         yield NOT_LOADED.at(variant, f"{printable(large)} is larger than the Hub takes")
         return
     with _ONE_AT_A_TIME:
-        environment = _environment(settings.python, frozenset(settings.environ.items()))
+        variables = frozenset(settings.environ.items())
+        environment = _environment(settings.python, variables, torch=kernel.variant.needs_torch)
         if isinstance(environment, NoEnvironment):
             yield NOT_LOADED.at(variant, environment.reason)
             return

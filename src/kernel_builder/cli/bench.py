@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Unpack
@@ -113,7 +113,7 @@ def command(
 def _text(result: BenchResult) -> Iterator[str]:
     """What was measured, as a table."""
     machine = result.machine
-    yield f"{result.variant}, torch {machine['torch']}, {machine['name']}"
+    yield f"{result.variant}, {_framework(machine)}, {machine['name']}"
     theirs = result.theirs
     head = ["workload", "here", "", *([theirs.label, "", f"here / {theirs.label}"] if theirs else []), "outliers"]
     rows = [head, *(_row(one, compared=theirs is not None) for one in result.workloads)]
@@ -129,6 +129,10 @@ def _text(result: BenchResult) -> Iterator[str]:
     for when, readings in zip(("before", "after"), result.readings, strict=False):
         told = (f"{name.partition(' [')[0]} {value}" for name, value in readings.items() if name != "uuid")
         yield f"note: {when}: {', '.join(told)}"
+
+
+def _framework(machine: Mapping[str, object]) -> str:
+    return f"torch {machine['torch']}" if machine["torch"] else "without torch"
 
 
 def _row(one: WorkloadResult, *, compared: bool) -> list[str]:
@@ -167,6 +171,6 @@ def _figure(result: BenchResult) -> dict[str, object]:
     machine = result.machine
     return {
         "title": f"{result.variant}: {machine['name']}",
-        "below": f"torch {machine['torch']}; {'; '.join(result.remarks)}",
+        "below": f"{_framework(machine)}; {'; '.join(result.remarks)}",
         "curves": [asdict(curve) for curve in curves(result)],
     }

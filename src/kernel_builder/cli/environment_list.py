@@ -36,7 +36,9 @@ def command(*, as_json: bool) -> None:
     width = max((len(entry.name) for entry in found), default=0)
     for entry in found:
         contents = (
-            ", ".join([entry.torch, *entry.requirements]) if entry.complete else "incomplete: made now, or left over"
+            ", ".join(filter(None, [entry.torch, *entry.requirements]))
+            if entry.complete
+            else "incomplete: made now, or left over"
         )
         click.echo(f"{entry.name:<{width}}  {mebibytes(entry.size):>10}  {ago(entry.last_used):<14}  {contents}")
     total = mebibytes(sum(entry.size for entry in found))

@@ -68,21 +68,33 @@ class _Worker:
     sending: threading.Lock = field(default_factory=threading.Lock)
 
 
-@contextmanager
-def connect(address: str, parcel: Parcel, reporter: Reporter, *, patience: float = PATIENCE) -> Iterator[Cluster]:
-    """The workers of the scheduler at ``address``, until the block ends.
+def require_scheduler(address: str) -> None:
+    """See that a scheduler answers at ``address``.
 
     Raises :class:`UsageError` without dask or for an address that is none, :class:`NetworkError` where none answers.
     """
     needs_dask()
     there = address_of(address)
     import dask  # noqa: PLC0415  (an extra)
-    from distributed import Client  # noqa: PLC0415
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    to_scheduler: Any = Client  # types of dask are partial, and there are none where it is not installed
     with dask.config.set(DASK_SETTINGS):
         check_scheduler(there, address, 2 * _SILENT_SECONDS)
+
+
+@contextmanager
+def connect(address: str, parcel: Parcel, reporter: Reporter, *, patience: float = PATIENCE) -> Iterator[Cluster]:
+    """The workers of the scheduler at ``address``, until the block ends.
+
+    Raises what :func:`require_scheduler` does.
+    """
+    require_scheduler(address)
+    there = address_of(address)
+    import dask  # noqa: PLC0415  (an extra)
+    from distributed import Client  # noqa: PLC0415
+
+    to_scheduler: Any = Client  # types of dask are partial, and there are none where it is not installed
+    with dask.config.set(DASK_SETTINGS):
         try:
             client = to_scheduler(there, timeout=_SILENT_SECONDS, set_as_default=False)
         except Exception as error:  # what answers there may speak anything, of which dask makes any error

@@ -24,6 +24,11 @@ class FrameworkKind(StrEnum):
     TORCH_NOARCH = "torch-noarch"
     TVM_FFI = "tvm-ffi"
 
+    @property
+    def needs_torch(self) -> bool:
+        """Whether its compiled kernels are loaded with torch."""
+        return self is not FrameworkKind.TVM_FFI
+
 
 class Suffix(StrEnum):
     """What follows the number of a capability: nothing, ``a`` (this chip only) or ``f`` (its family)."""

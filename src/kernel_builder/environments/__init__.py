@@ -1,6 +1,7 @@
 """Pythons with the torch that a variant is for: made, kept and shared; and what is run in them.
 
 wanted.py      a variant, and what tests need -> what is installed
+mentions.py     do tests, benchmarks and the kernel itself need torch?
 indexes.py     where pip and uv look for it
 install.py     pip or uv, run
 kept.py        the environments in the store's folder: made once, listed, bounded, removed

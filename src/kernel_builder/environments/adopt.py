@@ -17,6 +17,8 @@ def why_not_adopted(environment: Environment, wanted: Needs, environ: Mapping[st
     """Why ``environment`` cannot run the tests of a variant; ``None`` when it can."""
     variant = wanted.variant
     reason = why_not_loadable(variant, environment)
+    if reason is None and wanted.torch and not environment.torch:
+        reason = f"its tests need torch, but {environment.label} is installed"
     if reason is None and variant.backend not in environment.toolkits:
         reason = f"it needs torch with {variant.backend.label}, but {environment.label} is installed"
     if reason is not None:

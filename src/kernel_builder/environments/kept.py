@@ -39,8 +39,8 @@ _PREFIX = "environment:"
 
 @dataclass(frozen=True, kw_only=True)
 class KeptEnvironment:
-    """An environment that is there. ``torch`` is the requirement that was met, ``size`` in bytes, ``last_used`` a
-    time; ``complete`` is false for what a process left that was killed, or that works on it now.
+    """An environment that is there. ``torch`` is the requirement that was met (``""``: none was asked for), ``size`` in
+    bytes, ``last_used`` a time; ``complete`` is false for what a process left that was killed, or that works on it now.
     """
 
     name: str
@@ -129,9 +129,9 @@ class Environments:
     @staticmethod
     def _install(place: Path, wanted: Needs, installer: Installer) -> str:
         problems: list[str] = []
-        for torch in wanted.torch:
+        for torch in wanted.torch or ("",):
             try:
-                installer.install(place, (torch, *wanted.installed))
+                installer.install(place, (*filter(None, (torch,)), *wanted.installed))
             except NothingFitsError as error:
                 problems.append(error.message)
             else:

@@ -7,6 +7,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import dependencies
 from kernel_builder.config.model import Project
@@ -15,18 +18,19 @@ from kernel_builder.variants.names import Variant
 from kernel_builder.variants.support import SupportRow, SupportTable, VariantSet
 
 TOOLS = ("kernels", "pytest")
-"""What every environment must have besides torch."""
+"""What every environment must have besides the framework."""
 _COMFORT = ("numpy",)
 """What is installed besides into those that are made: torch warns without it."""
 _FORMAT = 1
+_TVM_FFI = "apache-tvm-ffi"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
     """What is installed to run ``variant``.
 
-    ``torch`` are requirements, any one of which will do, the best first. ``label`` is for people (``torch 2.13 for
-    CUDA 13.0``), ``python`` the oldest Python that this torch runs on.
+    ``torch`` are requirements, any one of which will do, the best first; none where it runs without torch. ``label`` is
+    for people (``torch 2.13 for CUDA 13.0``), ``python`` the oldest Python that this torch runs on.
     """
 
     variant: Variant
@@ -51,23 +55,36 @@ class Needs:
         return f"{self.label.lower().replace(' ', '-')}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
 
 
-def wanted_for(project: Project, entry: Kept, table: SupportTable, requires: Iterable[str]) -> Needs | None:
-    """What running ``entry`` of ``project`` takes, where its tests need ``requires`` besides.
+def wanted_for(
+    project: Project, entry: Kept, table: SupportTable, requires: Iterable[str], *, torch: bool = True
+) -> Needs | None:
+    """What running ``entry`` of ``project`` takes, where its tests need ``requires`` besides, and ``torch``.
 
-    A variant of Python alone runs with any torch of its backend: the newest that is required is taken. ``None``: no
-    build of torch is known for it.
+    A variant of Python alone runs with any torch of its backend: the newest that is required is taken. One for tvm-ffi
+    runs with any framework: on the host it gets torch where the tests need it, on a device always, for something must
+    hold tensors there. ``None``: no build of torch is known for it.
     """
+    requires = tuple(requires)
     row = entry.row or _newest(entry.backend, table)
     if row is None:
         return None
     toolkit = f" {row.toolkit.major}.{row.toolkit.minor}" if row.toolkit else ""
+    label, framework = f"torch {row.torch} for {row.variant.backend.label}{toolkit}", list[str]()
+    has_torch = entry.variant.needs_torch or not entry.backend.is_host or torch or any(map(_is_torch, requires))
+    if not entry.variant.needs_torch and row.tvm_ffi is not None:
+        framework = [f"{_TVM_FFI}=={row.tvm_ffi}.*"]
+        label = f"tvm-ffi {row.tvm_ffi}{f' and {label}' if has_torch else ''}"
     return Needs(
         variant=entry.variant,
-        label=f"torch {row.torch} for {row.variant.backend.label}{toolkit}",
-        torch=torch_requirements(row, table),
+        label=label,
+        torch=torch_requirements(row, table) if has_torch else (),
         python=row.python,
-        requirements=tuple(dict.fromkeys([*TOOLS, *_declared(project, entry.backend), *requires])),
+        requirements=tuple(dict.fromkeys([*TOOLS, *framework, *_declared(project, entry.backend), *requires])),
     )
+
+
+def _is_torch(requirement: str) -> bool:
+    return canonicalize_name(Requirement(requirement).name) == "torch"
 
 
 def _newest(backend: Backend, table: SupportTable) -> SupportRow | None:

@@ -120,10 +120,11 @@ def _evidence(
     """What loading each variant shows, by its name. What could not be loaded here is told."""
     if proving is None or not any(code.startswith(_LOADING) for code in select_rules((), ignore)):
         return {}
-    environment, proofs = find_environment(None, proving.environ), Proofs(proving.proofs)
+    listed = [(variant, loadable(VariantDir(variant.path, variant.name))) for variant in source.variants]
+    torch = any(kernel is not None and kernel.variant.needs_torch for _, kernel in listed)
+    environment, proofs = find_environment(None, proving.environ, torch=torch), Proofs(proving.proofs)
     found: dict[str, LoadResult] = {}
-    for variant in source.variants:
-        kernel = loadable(VariantDir(variant.path, variant.name))
+    for variant, kernel in listed:
         if kernel is not None:
             log = proving.proofs / f"{variant.name}-{kernel.ops_id}.log"
             found[variant.name] = prove(kernel, environment, proofs, hash_variant(variant.path), log=log)

@@ -21,7 +21,7 @@ from kernel_builder import __version__
 from kernel_builder.binary.elf import ElfError, read_elf_file
 from kernel_builder.binary.mangled import readable
 from kernel_builder.binary.tvm_ffi import functions_in
-from kernel_builder.config.backends import Backend
+from kernel_builder.config.backends import HOST, Backend
 from kernel_builder.errors import UsageError
 from kernel_builder.files import write_text
 from kernel_builder.load.cause import without_native_frames
@@ -57,15 +57,15 @@ _DEVICES = ("/dev", "/dev/dri")
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """A Python with torch and the ``kernels`` client.
+    """A Python with the ``kernels`` client, and with torch or tvm-ffi.
 
     ``torch`` is its full version, ``client`` that of ``kernels``, ``tvm_ffi`` that of tvm-ffi (``""``: it has none).
     ``toolkits`` are the backends that this torch has, by itself or with a plugin, each with the version of the toolkit
-    that it was built with (``""`` for backends without one); ``devices`` how many devices the drivers offer, for the
-    backends whose driver can be asked. ``platform`` is what the interpreter is a program for, ``environ`` the
-    environment variables, of which it gets those that loading needs. ``sandbox`` confines it while it runs a kernel's
-    code. ``seen`` is what all of this rests on; ``None`` where that cannot be told, or changed just now. ``ahead`` is
-    one that was started before, and is asked first.
+    that it was built with (``""`` for backends without one); the host alone where there is no torch. ``devices`` is how
+    many devices the drivers offer, for the backends whose driver can be asked. ``platform`` is what the interpreter is
+    a program for, ``environ`` the environment variables, of which it gets those that loading needs. ``sandbox``
+    confines it while it runs a kernel's code. ``seen`` is what all of this rests on; ``None`` where that cannot be
+    told, or changed just now. ``ahead`` is one that was started before, and is asked first.
     """
 
     python: Path
@@ -98,14 +98,16 @@ class Environment:
 
     @property
     def release(self) -> tuple[int, int]:
-        """torch's major and minor."""
+        """torch's major and minor; older than any where there is none."""
+        if not self.torch:
+            return 0, 0
         major, minor = self.torch.split("+")[0].split(".")[:2]
         return int(major), int(minor)
 
     @property
     def label(self) -> str:
         """For people: ``torch 2.13.0+cpu``."""
-        return f"torch {self.torch}"
+        return f"torch {self.torch}" if self.torch else f"tvm-ffi {self.tvm_ffi} without torch"
 
     @property
     def confinement(self) -> str:
@@ -183,12 +185,12 @@ def find_devices(environ: Mapping[str, str]) -> Mapping[Backend, int]:
 
 
 def find_environment(
-    chosen: Path | None, environ: Mapping[str, str], memory: Memory | None = None
+    chosen: Path | None, environ: Mapping[str, str], memory: Memory | None = None, *, torch: bool = True
 ) -> Environment | NoEnvironment:
     """The first Python with torch and ``kernels``: ``chosen`` if given, else the active environment's, ours, PATH's.
 
     ``environ`` holds the environment variables, by which it is looked for and with which it is started. What
-    ``memory`` knows of an interpreter is not asked again.
+    ``memory`` knows of an interpreter is not asked again. Without ``torch``, one that has tvm-ffi instead will do.
     Raises :class:`UsageError` when ``chosen`` has not both.
     """
     reasons: list[str] = []
@@ -202,6 +204,10 @@ def find_environment(
         if answer.get("problem") is not None:
             reasons.append(f"{python}: {answer['problem']}")
             continue
+        if not answer["torch"] and (torch or not answer["tvm_ffi"]):
+            what = "torch is not" if torch else "neither torch nor tvm-ffi is"
+            reasons.append(f"{python}: {what} installed")
+            continue
         if answer["free_threaded"]:
             reasons.append(f"{python} is free-threaded, which the limited API does not support")
             continue
@@ -212,7 +218,7 @@ def find_environment(
         return Environment(
             python=python,
             torch=str(answer["torch"]),
-            toolkits=_toolkits(answer["versions"], answer["plugins"], platform),
+            toolkits=_toolkits(answer["versions"], answer["plugins"], platform) if answer["torch"] else {HOST: ""},
             devices={Backend(name): count for name, count in answer["devices"].items()},
             client=str(answer["client"]),
             tvm_ffi=str(answer["tvm_ffi"]),
@@ -223,10 +229,10 @@ def find_environment(
             seen=basis.seen,
         )
     if chosen is not None:
-        why = reasons[0] if reasons else "no such file"
+        why, framework = reasons[0] if reasons else "no such file", "torch" if torch else _TVM_FFI
         raise UsageError(
             f"--python {chosen} cannot load kernels: {why}",
-            hint=f"run {chosen} -m pip install torch kernels, or pass a Python that has both",
+            hint=f"run {chosen} -m pip install {framework} kernels, or pass a Python that has both",
         )
     return NoEnvironment(reason=reasons[0] if reasons else "no Python was found", seen=basis.seen)
 
@@ -310,6 +316,8 @@ def why_not_loadable(variant: Variant, environment: Environment) -> str | None:
 def why_not_at_all(variant: Variant, environment: Environment) -> str | None:
     """Why not even stand-ins help: another platform, torch release or ABI."""
     here = f"{environment.label} is installed here"
+    if variant.needs_torch and not environment.torch:
+        return f"it needs torch, but {here}"
     if not isinstance(variant, ArchVariant):
         return None
     runs_on = Platform(machine=variant.machine, system=variant.system)
@@ -377,7 +385,7 @@ class Loadable:
     @property
     def functions(self) -> list[str]:
         """What its library offers through tvm-ffi, where it is for that; sorted."""
-        if not isinstance(self.variant, ArchVariant) or not isinstance(self.variant.tag, TvmFfiTag):
+        if self.variant.needs_torch:
             return []
         try:
             elf = read_elf_file(self.directory / f"{self.ops_id}.so")
@@ -393,6 +401,7 @@ class Loadable:
             "id": self.ops_id,
             "name": self.python_name,
             "depends": dict(self.depends),
+            "torch": self.variant.needs_torch,
             # The client chooses by the devices that it sees; that it is the host's it must be told.
             "backend": backend.value if backend.is_host else None,
             "device": backend.torch.device,

@@ -11,7 +11,7 @@ from kernel_builder.binary.libraries import load_allowed, stem
 from kernel_builder.binary.stable_abi import looks_like_torch
 from kernel_builder.binary.undefined import Cause, Supply, unsupplied_names
 from kernel_builder.config.backends import Backend
-from kernel_builder.variants.names import ArchVariant, TvmFfiTag, Variant
+from kernel_builder.variants.names import ArchVariant, Variant
 from kernel_builder.variants.support import load_support
 
 # Versions of the C and C++ runtimes' names: they are here, or the variant cannot run here.
@@ -47,8 +47,7 @@ def stand_ins_for(directory: Path, variant: Variant) -> StandIns:
     own = {path.name for path in libraries} | {elf.soname for elf in libraries.values()}
     exported = {symbol.name for elf in libraries.values() for symbol in elf.exports}
     needed = dict.fromkeys(name for elf in libraries.values() for name in elf.needed if name not in own)
-    tvm_ffi = isinstance(variant, ArchVariant) and isinstance(variant.tag, TvmFfiTag)
-    allowed = load_allowed().on_linux(backend.value, torch=not tvm_ffi, tvm_ffi=tvm_ffi)
+    allowed = load_allowed().on_linux(backend.value, torch=variant.needs_torch, tvm_ffi=not variant.needs_torch)
     undefined = {
         symbol.name: (symbol.name, symbol.version or "", symbol.library or "", symbol.kind)
         for elf in libraries.values()

@@ -10,6 +10,7 @@ import platform
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from kernel_builder.config.backends import SHOWN, Backend
 
@@ -162,6 +163,11 @@ class ArchVariant:
         """The compute backend."""
         return self.compute.backend
 
+    @property
+    def needs_torch(self) -> bool:
+        """Whether it is loaded with torch, and not by tvm-ffi."""
+        return not isinstance(self.tag, TvmFfiTag)
+
     def __str__(self) -> str:
         return f"{self.tag}-{self.compute}-{self.machine.value}-{self.system.value}"
 
@@ -171,6 +177,7 @@ class NoarchVariant:
     """A variant of Python code alone: ``torch-cuda``."""
 
     backend: Backend
+    needs_torch: ClassVar[bool] = True
 
     def __str__(self) -> str:
         return f"torch-{self.backend.value}"

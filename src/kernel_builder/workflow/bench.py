@@ -89,14 +89,14 @@ def bench(request: BenchRequest, run: Run) -> Iterator[Benched]:
             hint="write a class of kernels.benchmark.Benchmark into it (docs/measuring.md); 'kernel-builder init'"
             " without --minimal writes one",
         )
-    here = look_here(request.environment, run)
+    here = look_here(project, request.environment, run)
     for entry in _variants(project, request, here, run):
         yield _Bench(project=project, entry=entry, request=request, here=here, run=run, scripts=scripts).measured()
 
 
 def pythons_to_plot(request: BenchRequest, run: Run) -> tuple[Path, ...]:
     """Where matplotlib is looked for: what runs this, whose extra brings it, and what measures."""
-    active = look_here(request.environment, run).active
+    active = look_here(load_project(request.environment.root)[0], request.environment, run).active
     own = Path(sys.executable)
     return (own, active.python) if isinstance(active, Environment) else (own,)
 
@@ -287,7 +287,8 @@ class _Bench:
     def _tell(self, facts: Mapping[str, Any]) -> None:
         """How it is measured, and what may disturb it."""
         if self.entry.backend.is_host:
-            self.remarks.append(f"wall time of calls; torch uses {facts['threads']} threads")
+            threads = facts["threads"]
+            self.remarks.append(f"wall time of calls{f'; torch uses {threads} threads' if threads else ''}")
             load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # Windows has none
             if load > _BUSY * facts["processors"]:
                 message = f"the machine is busy: load {load:.1f} on {facts['processors']} processors"

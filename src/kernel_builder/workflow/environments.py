@@ -14,6 +14,7 @@ from kernel_builder.environments.adopt import missing_packages, why_not_adopted
 from kernel_builder.environments.indexes import installer_variables
 from kernel_builder.environments.install import find_installer
 from kernel_builder.environments.kept import Environments
+from kernel_builder.environments.mentions import wants_torch
 from kernel_builder.environments.wanted import Needs, wanted_for
 from kernel_builder.errors import ToolchainError, UsageError
 from kernel_builder.events import Notice
@@ -62,9 +63,9 @@ class Here:
         return f"no {backend.label} device was found here"
 
 
-def look_here(request: EnvironmentRequest, run: Run) -> Here:
-    """Ask the machine. Raises :class:`UsageError` when ``request.python`` cannot load kernels."""
-    active = find_environment(request.python, run.environ, run.memory)
+def look_here(project: Project, request: EnvironmentRequest, run: Run) -> Here:
+    """Ask the machine. Raises :class:`UsageError` when ``request.python`` cannot load kernels such as ``project``."""
+    active = find_environment(request.python, run.environ, run.memory, torch=project.framework.kind.needs_torch)
     known = active.devices if isinstance(active, Environment) else None
     return Here(active=active, devices=find_devices(run.environ) if known is None else known)
 
@@ -120,11 +121,11 @@ def _of_active(
         return ()
     if any(why_not_loadable(entry.variant, active) is None for entry in required):
         return ()
-    settings, support = run.settings(project.root), load_support()
+    settings, support, torch = run.settings(project.root), load_support(), wants_torch(project)
     found = []
     for entry in select_variants(project, Selection(within=VariantSet.ALL), run).kept:
         if here.why_not(entry) is None and why_not_loadable(entry.variant, active) is None:
-            wanted = wanted_for(project, entry, support, settings.requires)
+            wanted = wanted_for(project, entry, support, settings.requires, torch=torch)
             if wanted is not None and why_not_adopted(active, wanted, run.environ) is None:
                 found.append(entry)
     return tuple(found)
@@ -154,7 +155,8 @@ def provide_environment(
     Raises :class:`UsageError` when the one that was asked for does not, :class:`ToolchainError` when none can be made.
     """
     settings = run.settings(project.root)
-    wanted = wanted_for(project, entry, load_support(), (*settings.requires, *requires))
+    support, packages = load_support(), (*settings.requires, *requires)
+    wanted = wanted_for(project, entry, support, packages, torch=wants_torch(project))
     if wanted is None:
         raise ToolchainError(
             f"no build of torch is known for {entry.name}",
@@ -207,7 +209,7 @@ def _made(entry: Kept, wanted: Needs, settings: ToolchainSettings, run: Run, why
                 hint="run it once with network access, or pass a Python: kernel-builder test --python FILE",
             ) from error
         raise
-    environment = find_environment(found.python, run.environ, run.memory)
+    environment = find_environment(found.python, run.environ, run.memory, torch=bool(wanted.torch))
     reason = (
         environment.reason
         if isinstance(environment, NoEnvironment)

@@ -83,6 +83,10 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
     """
     sighting, started = Sighting(), time.time()
     bubblewrap = _bubblewrap(request, run)
+    if request.scheduler is not None:
+        from kernel_builder.cluster.client import require_scheduler  # noqa: PLC0415  (an extra)
+
+        require_scheduler(request.scheduler)
     noting = Noting(run.reporter)
     run = replace(run, reporter=noting)
     prepared = prepared_for(request, run)
@@ -92,7 +96,10 @@ def make(request: BuildRequest, run: Run) -> BuildOutcome:
     conformance = prepared.conformance
     check_space(places.output, _space_needed(prepared.plan))
     variables = _runtimes(prepared, request, run)
-    environment = _environment(request, replace(run, environ={**run.environ, **variables}) if variables else run)
+    torch = prepared.project.framework.kind.needs_torch
+    environment = _environment(
+        request, replace(run, environ={**run.environ, **variables}) if variables else run, torch=torch
+    )
     if request.verbose:
         run.reporter.emit(Notice(message=f"variants are {environment.confinement}"))
     conformance.remember_sources(prepared.identity.unique)
@@ -203,10 +210,10 @@ def _runtimes(prepared: Prepared, request: BuildRequest, run: Run) -> dict[str, 
     return sanitizer_variables(next(iter(found), ()), sanitizers, run.environ, python=request.python)
 
 
-def _environment(request: BuildRequest, run: Run) -> Environment | NoEnvironment:
+def _environment(request: BuildRequest, run: Run, *, torch: bool) -> Environment | NoEnvironment:
     """What loads the variants, or why nothing does."""
     if request.load:
-        return find_environment(request.python, run.environ, run.memory)
+        return find_environment(request.python, run.environ, run.memory, torch=torch)
     message = "--no-load: variants are installed without the proof that the kernels client can load them"
     if not request.loaded_next:
         run.reporter.emit(Notice(message=message, warning=True))

@@ -91,7 +91,7 @@ def select_variants(project: Project, selection: Selection, run: Run) -> Matrix:
             hint=_other_platform(everything, wrong) or _what_there_is(everything, wrong),
         )
     if selection.local:
-        return _local(everything, selection, run)
+        return _local(project, everything, selection, run)
     within = selection.within or (VariantSet.ALL if selection.patterns else VariantSet.REQUIRED)
     matrix = choose(everything, patterns=selection.patterns, backends=selection.backends, within=within)
     if not matrix.kept:
@@ -196,15 +196,17 @@ def _other_platform(matrix: Matrix, patterns: tuple[str, ...]) -> str | None:
     return f"run the same command with --platform {platforms[0]} to build for it" if len(platforms) == 1 else None
 
 
-def _local(everything: Matrix, selection: Selection, run: Run) -> Matrix:
+def _local(project: Project, everything: Matrix, selection: Selection, run: Run) -> Matrix:
     """What the client loads by default in the active environment, and, where that needs a device that is not there,
     what this machine can run.
     """
-    environment = find_environment(selection.python, run.environ, run.memory)
+    kind = project.framework.kind
+    environment = find_environment(selection.python, run.environ, run.memory, torch=kind.needs_torch)
     if isinstance(environment, NoEnvironment):
+        name, package = ("torch", "torch") if kind.needs_torch else ("tvm-ffi", "apache-tvm-ffi")
         raise UsageError(
-            f"--local builds for the torch of the active environment: {environment.reason}",
-            hint="run 'pip install torch kernels' there, or kernel-builder build --local --python FILE",
+            f"--local builds for the {name} of the active environment: {environment.reason}",
+            hint=f"run 'pip install {package} kernels' there, or kernel-builder build --local --python FILE",
         )
     candidates = choose(everything, patterns=selection.patterns, backends=selection.backends)
     fitting = [

@@ -56,7 +56,7 @@ def set_up_shell(request: ShellRequest, run: Run) -> ShellSetting:
     """Provide the environment and what else the shell has. Raises what providing and building raise."""
     root = request.environment.root
     project = load_project(root)[0]
-    here = look_here(request.environment, run)
+    here = look_here(project, request.environment, run)
     # Compilers are of use without a device too, where a variant was asked for.
     entry = best_variant(project, request.environment, here, run, to_run=request.built)
     workplace = provide_environment(project, entry, request.environment, here, run)

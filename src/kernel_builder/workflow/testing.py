@@ -123,7 +123,7 @@ def run_trials(request: TrialRequest, run: Run) -> Trials:
             f"{root / TESTS} does not exist, so there is nothing to test",
             hint=f"write tests for pytest into {TESTS}/test_*.py; 'kernel-builder init' writes some for a new kernel",
         )
-    here = look_here(request.environment, run)
+    here = look_here(project, request.environment, run)
     several = request.everything or bool(request.environment.patterns)
     if not several:
         entries: tuple[Kept, ...] = (best_variant(project, request.environment, here, run),)

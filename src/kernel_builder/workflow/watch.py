@@ -114,7 +114,7 @@ def watch(request: WatchRequest, run: Run) -> Generator[Round, None, None]:
 @contextlib.contextmanager
 def _open(request: WatchRequest, run: Run) -> Iterator[_Session]:
     project = load_project(request.environment.root)[0]
-    here = look_here(request.environment, run)
+    here = look_here(project, request.environment, run)
     entry = best_variant(project, request.environment, here, run)
     workplace = provide_environment(project, entry, request.environment, here, run)
     with tempfile.TemporaryDirectory(prefix="kernel-builder-watch-") as scratch:

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,11 @@ pytest.importorskip("distributed", reason="the extra 'cluster' is not installed"
 
 from kernel_builder.cluster.open import check_scheduler, connection_arguments
 from kernel_builder.errors import NetworkError, UsageError
+from kernel_builder.events import Recorder
+from kernel_builder.store.cache import Store
+from kernel_builder.workflow.build import BuildRequest
+from kernel_builder.workflow.making import make
+from kernel_builder.workflow.run import Run
 
 
 @contextmanager
@@ -64,3 +70,12 @@ def test_tls_without_certificates_is_told_before_anything_connects() -> None:
     with dask.config.set(settings), pytest.raises(UsageError, match="settings of TLS cannot be used"):
         connection_arguments("tls://127.0.0.1:1")
     assert connection_arguments("tcp://127.0.0.1:1") is not None
+
+
+def test_the_scheduler_is_asked_before_anything_is_prepared(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    run = Run(environ={}, offline=True, reporter=Recorder(), store=Store(tmp_path / "store"))
+    with pytest.raises(NetworkError, match=f"no scheduler responds at {address}"):
+        make(BuildRequest(root=tmp_path / "not there", scheduler=address), run)
+    assert not (tmp_path / "store").exists()

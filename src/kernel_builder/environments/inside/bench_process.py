@@ -72,7 +72,8 @@ class HostClock:
         """Nothing runs on."""
 
     def facts(self) -> dict[str, Any]:
-        return {"name": _processor(), "threads": self.torch.get_num_threads(), "processors": _usable()}
+        threads = self.torch.get_num_threads() if self.torch is not None else None
+        return {"name": _processor(), "threads": threads, "processors": _usable()}
 
     def samples(self, call: Callable[[], object], calls: int, seconds: float, most: int) -> list[float]:
         found: list[float] = []
@@ -150,20 +151,19 @@ class Session:
     """A kernel that was loaded, its workloads, and the one that is measured now."""
 
     def __init__(self, request: dict[str, Any]) -> None:
-        import torch  # noqa: PLC0415
-
-        self.torch = torch
+        self.torch = _torch()
         self.device, self.reference = str(request["device"]), bool(request["reference"])
         self.command = request["readings"]
         self.kernel = _load(request)
-        self.runner: Any = HostClock(torch) if request["host"] else DeviceClock(torch, self.device)
+        self.runner: Any = HostClock(self.torch) if request["host"] else DeviceClock(self.torch, self.device)
         self.workloads = [workload for script in request["scripts"] for workload in _workloads(Path(script))]
         self.call: Callable[[], object] = lambda: None
 
     def loaded(self) -> dict[str, Any]:
+        version = str(self.torch.__version__) if self.torch is not None else None
         return {
             "workloads": [{"title": one.title, "verified": one.is_verified} for one in self.workloads],
-            "facts": {**self.runner.facts(), "torch": str(self.torch.__version__), "flushes": self.runner.flushes},
+            "facts": {**self.runner.facts(), "torch": version, "flushes": self.runner.flushes},
         }
 
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -174,7 +174,10 @@ class Session:
         instance.kernel, instance.device = self.kernel, self.device
         if instance.seed is not None:
             random.seed(instance.seed)
-            self.torch.manual_seed(instance.seed)
+            if self.torch is not None:
+                self.torch.manual_seed(instance.seed)
+            else:
+                _numpy().random.seed(instance.seed)
         getattr(instance, _SETUP + workload.name, instance.setup)()
         method = getattr(instance, _METHOD + workload.name)
         verify = getattr(instance, _VERIFY + workload.name, None)
@@ -218,11 +221,16 @@ class Session:
         self.runner.wait()
         if expected is None:
             return {"right": True, "difference": None}
-        if not isinstance(made, self.torch.Tensor):
+        if not self._is_array(made):
             raise Told("there is a verify method, but the benchmark puts no tensor into self.out")
         if made.shape != expected.shape:
             raise Told(f"the result has shape {tuple(made.shape)}, the reference {tuple(expected.shape)}")
         atol, rtol = getattr(instance, "atol", ATOL), getattr(instance, "rtol", RTOL)
+        if not self._is_tensor(made):
+            numpy = _numpy()
+            close = bool(numpy.allclose(made, expected, rtol=rtol, atol=atol, equal_nan=True))
+            apart = numpy.abs(numpy.subtract(made, expected, dtype="float64"))
+            return {"right": close, "difference": _finite(apart.max(initial=0.0)), "atol": atol, "rtol": rtol}
         kind = self.torch.promote_types(made.dtype, expected.dtype)
         left, right = made.to(kind), expected.to(kind)
         close = bool(self.torch.allclose(left, right, rtol=rtol, atol=atol, equal_nan=True))
@@ -231,10 +239,38 @@ class Session:
     def _size(self, instance: Any) -> int | None:
         """What it works on: what it says, else how many elements its result has, else its largest tensor."""
         said = _number(getattr(instance, "size", None), "size")
-        if said is not None or isinstance(instance.out, self.torch.Tensor):
-            return said if said is not None else int(instance.out.numel())
-        tensors = [value for value in vars(instance).values() if isinstance(value, self.torch.Tensor)]
-        return max((int(tensor.numel()) for tensor in tensors), default=None)
+        if said is not None or self._is_array(instance.out):
+            return said if said is not None else self._elements(instance.out)
+        return max((self._elements(value) for value in vars(instance).values() if self._is_array(value)), default=None)
+
+    def _is_tensor(self, value: Any) -> bool:
+        return self.torch is not None and isinstance(value, self.torch.Tensor)
+
+    def _is_array(self, value: Any) -> bool:
+        return self._is_tensor(value) or ("numpy" in sys.modules and isinstance(value, _numpy().ndarray))
+
+    def _elements(self, array: Any) -> int:
+        return int(array.numel() if self._is_tensor(array) else array.size)
+
+
+def _torch() -> Any:
+    """torch; ``None`` where it is not installed: kernels for tvm-ffi do without."""
+    if importlib.util.find_spec("torch") is None:
+        return None
+    import torch  # noqa: PLC0415
+
+    return torch
+
+
+def _numpy() -> Any:
+    import numpy  # noqa: PLC0415
+
+    return numpy
+
+
+def _finite(value: Any) -> float | None:
+    """``None`` for what JSON has no number for."""
+    return float(value) if math.isfinite(value) else None
 
 
 def _number(value: Any, name: str) -> int | None:
@@ -249,8 +285,7 @@ def _difference(left: Any, right: Any) -> float | None:
     """The largest difference; ``None`` for what JSON has no number for."""
     if not left.numel():
         return 0.0
-    found = float((left.double() - right.double()).abs().max()) if left.device.type != "mps" else None
-    return found if found is not None and math.isfinite(found) else None
+    return _finite((left.double() - right.double()).abs().max()) if left.device.type != "mps" else None
 
 
 def _load(request: dict[str, Any]) -> Any:

@@ -88,16 +88,16 @@ def describe(request: dict[str, Any]) -> None:
     spec, client = importlib.util.find_spec("torch"), importlib.util.find_spec("kernels")
     found = [one for one in (spec, client, importlib.util.find_spec("tvm_ffi")) if one is not None]
     basis = rests_on(*(one.origin for one in found if one.origin is not None))
-    if spec is None or spec.origin is None:
-        answer(torch=None, problem="torch is not installed", rests_on=basis)
-        return
     if client is None:
         answer(torch=None, problem="the kernels client is not installed", rests_on=basis)
         return
+    facts: dict[str, Any] = {}
+    version, cxx11 = "", True
     try:
-        facts = version_facts(spec.origin)
-        version = str(facts["__version__"])
-        cxx11 = has_cxx11_abi(version)
+        if spec is not None and spec.origin is not None:
+            facts = version_facts(spec.origin)
+            version = str(facts["__version__"])
+            cxx11 = has_cxx11_abi(version)
     except Exception as error:
         answer(torch=None, problem=f"its torch cannot be used: {error}", rests_on=basis)
         return

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from .answers import reason_of
 from .behaviour import UnusableError, flat
-from .registry import dispatch_keys, keys_of
+from .registry import dispatch_keys, keys_of, torch_is_here
 
 SHAPES = ((4, 8), (2, 4, 8), (8,), (2, 4, 8, 8))
 DTYPES = ("float32", "float16", "bfloat16")
@@ -21,6 +21,8 @@ PLAIN = {"float": 1e-6, "int": 8, "bool": False}
 
 def layers_of(module: Any) -> dict[str, Any]:
     """``layers.NAME`` -> the class, for the layers of a kernel that claim a backward: all that do not deny it."""
+    if not torch_is_here():
+        return {}
     import torch
 
     offered = vars(getattr(module, "layers", None) or object) if hasattr(module, "layers") else {}

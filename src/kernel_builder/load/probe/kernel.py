@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .answers import answer
+from .registry import torch_is_here
 
 
 class Refusing(importlib.abc.MetaPathFinder):
@@ -25,12 +26,14 @@ class Refusing(importlib.abc.MetaPathFinder):
 
 
 def prepared(request: dict[str, Any]) -> bool:
-    """Whether torch, the client, and what the kernel declares are here. An answer is given if they are not."""
+    """Whether torch, where the kernel needs it, the client, and what the kernel declares are here. An answer is given
+    if they are not.
+    """
     missing = missing_dependencies(request)
     if missing:
         answer(status="unavailable", reason=missing)
         return False
-    return torch_is_here(request)
+    return frameworks_are_here(request)
 
 
 def missing_dependencies(request: dict[str, Any]) -> str:
@@ -39,10 +42,14 @@ def missing_dependencies(request: dict[str, Any]) -> str:
     return f"its Python dependency {', '.join(missing)} is not installed" if missing else ""
 
 
-def import_torch() -> None:
-    """Import torch, the client, and what the client imports when it looks for a variant. Raises what they raise."""
+def import_frameworks() -> None:
+    """Import torch if it is there, the client, and what the client imports when it looks for a variant. Raises what
+    they raise.
+    """
     import kernels  # noqa: F401
-    import torch  # noqa: F401
+
+    if torch_is_here():
+        import torch  # noqa: F401
 
     # It says itself what is wrong with it, where the client asks for it. Here, nothing watches yet: each library that
     # may register with torch costs two looks at all that is registered.
@@ -50,10 +57,14 @@ def import_torch() -> None:
         import tvm_ffi  # noqa: F401
 
 
-def torch_is_here(request: dict[str, Any]) -> bool:
-    """Whether torch and the client can be imported; they are now. An answer is given if not."""
+def frameworks_are_here(request: dict[str, Any]) -> bool:
+    """Whether the client can be imported, and torch where the kernel needs it; they are now. An answer is given if
+    not.
+    """
     try:
-        import_torch()
+        import_frameworks()
+        if request["torch"]:
+            import torch  # noqa: F401
     except Exception as error:
         answer(status="unavailable", reason=f"torch and kernels cannot be imported: {error}")
         return False

@@ -15,7 +15,7 @@ from .device_code import Devices
 from .executed import Executed
 from .functions import Functions, functions_of
 from .gradients import judge_layer, layers_of
-from .kernel import import_kernel, missing_dependencies, prepared, torch_is_here, unknown_to_client
+from .kernel import frameworks_are_here, import_kernel, missing_dependencies, prepared, unknown_to_client
 from .registrations import Registrations
 from .registry import ops_of, undefined_in
 from .search import words_of
@@ -35,7 +35,7 @@ def together(request: dict[str, Any]) -> None:
 def load_all(request: dict[str, Any], versions: list[dict[str, str]]) -> None:
     """Load ``versions`` in order, with stand-ins where the request asks for them."""
     wanted: Any = request.get("standins")
-    if not (torch_is_here(request) if wanted else prepared(request)):
+    if not (frameworks_are_here(request) if wanted else prepared(request)):
         return
     missing = stand_in(request) if wanted else []
     seen = Registrations(versions[0]["path"])

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from .registry import KERNEL, OP, PROBE, Said, changes, dumped, fallbacks, snapshot
+from .registry import KERNEL, OP, PROBE, Said, changes, dumped, fallbacks, snapshot, torch_is_here
 
 _PYTHON = os.path.dirname(os.__file__) + os.sep
 # What libraries that can register with torch need.
@@ -35,6 +35,8 @@ class Registrations:
 
     def watch(self) -> None:
         """Begin. Nothing of the kernel is loaded yet."""
+        if not torch_is_here():
+            return
         import torch
 
         registrar: Any = torch.library.Library

@@ -5,6 +5,7 @@ that registered it.
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from typing import Any
 
@@ -21,8 +22,15 @@ Said = dict[tuple[str, str], str]
 """``(kind, name)`` of what is registered -> what the dispatcher says about it."""
 
 
+def torch_is_here() -> bool:
+    """Whether torch is installed. Kernels for tvm-ffi do without; then nothing can be registered with it."""
+    return importlib.util.find_spec("torch") is not None
+
+
 def ops_of(namespace: str) -> list[dict[str, Any]]:
     """The ops of a namespace: their names, the dispatch keys with a kernel, and whether they take tensors."""
+    if not torch_is_here():
+        return []
     import torch
 
     keys = dispatch_keys()
@@ -40,6 +48,8 @@ def undefined_in(namespace: str) -> list[str]:
 
 def names_in(namespace: str) -> list[str]:
     """All names in a namespace, with their overloads; sorted."""
+    if not torch_is_here():
+        return []
     import torch
 
     return sorted(name for name in torch._C._dispatch_get_all_op_names() if name.startswith(namespace + "::"))
@@ -89,6 +99,8 @@ def keys_of(name: str, keys: list[str]) -> list[str]:
 
 def snapshot() -> Said:
     """Everything that is registered."""
+    if not torch_is_here():
+        return {}
     import torch
 
     core: Any = torch._C

@@ -14,6 +14,7 @@ import shutil
 import tempfile
 from typing import Any
 
+from .registry import torch_is_here
 from .stub_library import FUNCTION, OBJECT, PROCESSORS, QUIET, THREAD_LOCAL, Name, library
 
 _OTHERS = "libkernel-builder-stand-ins.so"
@@ -29,16 +30,17 @@ def stand_in(request: dict[str, Any]) -> list[str]:
     the names that may be stood in for as ``undefined``: ``[name, version, library, kind]``; a pattern of ``quiet``
     functions; the ``machine``; and ``version``, an attribute of torch.version with its value.
     """
-    import torch
-
     wanted = request["standins"]
-    if wanted["version"]:
-        attribute, value = wanted["version"]
-        if getattr(torch.version, attribute, None) is None:
-            setattr(torch.version, attribute, value)
     handles, missing = open_libraries(wanted["needed"])
     missing = [soname for soname in missing if soname in wanted["replaceable"]]
-    handles.append(ctypes.CDLL(torch._C.__file__))  # with all of torch's own libraries
+    if torch_is_here():
+        import torch
+
+        if wanted["version"]:
+            attribute, value = wanted["version"]
+            if getattr(torch.version, attribute, None) is None:
+                setattr(torch.version, attribute, value)
+        handles.append(ctypes.CDLL(torch._C.__file__))  # with all of torch's own libraries
     names: dict[str, set[Name]] = {soname: set() for soname in missing}
     quiet = re.compile(wanted["quiet"] or r"(?!)")
     for name, version, soname, kind in wanted["undefined"]:

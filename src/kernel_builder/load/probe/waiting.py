@@ -16,9 +16,9 @@ def heard() -> tuple[str, dict[str, Any]]:
     """The task, and what it is asked, once somebody says so. Where nobody ever does, this process ends."""
     with contextlib.suppress(Exception):  # the task says what is wrong with them
         from . import loading  # noqa: F401
-        from .kernel import import_torch
+        from .kernel import import_frameworks
 
-        import_torch()
+        import_frameworks()
     line = sys.stdin.readline()
     if not line:
         leave()
