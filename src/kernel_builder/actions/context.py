@@ -122,7 +122,7 @@ class Context:
             trees.append(Tree(name="sdk", identity=sdk.identity, root=sdk.root, folders=(sdk.root,)))
         if toolchain.python is not None:
             python = toolchain.python
-            trees.append(Tree(name="python", identity=python.identity, root=python.include, folders=(python.include,)))
+            trees.append(Tree(name="python", identity=python.identity, root=python.include, folders=python.folders))
         return tuple(trees)
 
     def trees_named(self, *names: str) -> tuple[Tree, ...]:

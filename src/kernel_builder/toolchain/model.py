@@ -139,11 +139,21 @@ class AppleSdk:
 
 @dataclass(frozen=True, kw_only=True)
 class PythonHeaders:
-    """The headers of this Python. Only a kernel that includes Python.h needs them. ``identity`` changes with each."""
+    """The headers of this Python. Only a kernel that includes Python.h needs them. ``identity`` changes with each.
+
+    ``of_machine`` is where Debian and Ubuntu keep the pyconfig.h of one machine, which the one in ``include`` includes
+    as ``<x86_64-linux-gnu/python3.12/pyconfig.h>``; ``None`` elsewhere.
+    """
 
     include: Path
     version: str
     identity: str
+    of_machine: Path | None = None
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Every directory that headers are read from."""
+        return (self.include, *((self.of_machine,) if self.of_machine is not None else ()))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -129,7 +129,7 @@ def _trees(compilers: Mapping[HostCompiler, MadeOf], prepared: Prepared) -> Iter
         yield tuple(map(str, parts.files)), tuple(map(str, parts.folders)), identity
     pythons = (toolchain.python for toolchain in prepared.planning.toolchains.values())
     for python in dict.fromkeys(python for python in pythons if python is not None):
-        yield (), (str(python.include),), python.identity
+        yield (), tuple(map(str, python.folders)), python.identity
 
 
 def _look_at_output(sighting: Sighting, prepared: Prepared, outcome: BuildOutcome) -> None:

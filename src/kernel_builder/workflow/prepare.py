@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,8 +32,8 @@ from kernel_builder.store.cache import Store
 from kernel_builder.store.inventory import BUILDS
 from kernel_builder.toolchain.apple import find_apple
 from kernel_builder.toolchain.host import measured
-from kernel_builder.toolchain.identity import tree_identity
-from kernel_builder.toolchain.model import HostCompiler, PythonHeaders, Sysroot, Toolchain
+from kernel_builder.toolchain.model import HostCompiler, Sysroot, Toolchain
+from kernel_builder.toolchain.python_headers import python_headers
 from kernel_builder.toolchain.stable_headers import stable_sdk
 from kernel_builder.toolchain.sysroot import provide_sysroot
 from kernel_builder.toolchain.torch_slim import operators_of, slim_sdk
@@ -193,7 +192,7 @@ def _refuse_what_is_missed(chosen: Chosen, matrix: Matrix, selection: Selection,
 def _toolchains(matrix: Matrix, chosen: Chosen, run: Run, headers: Headers) -> Mapping[str, Toolchain]:
     """What each compiled variant is compiled with, by name. The link-time view of the C library is made now."""
     hosts: dict[HostCompiler, tuple[HostCompiler, Sysroot]] = {}
-    python = _python_headers()
+    python = python_headers()
 
     def toolchain(entry: Kept) -> Toolchain:
         answer = chosen.resolved[entry.name]
@@ -228,16 +227,6 @@ def _toolchains(matrix: Matrix, chosen: Chosen, run: Run, headers: Headers) -> M
         )
 
     return {entry.name: toolchain(entry) for entry in matrix.kept if entry.name in chosen.resolved}
-
-
-def _python_headers() -> PythonHeaders | None:
-    """This Python's headers, if they are installed. Those of a free-threaded Python cannot be compiled for the limited
-    API.
-    """
-    include = Path(sysconfig.get_paths()["include"])
-    if sysconfig.get_config_var("Py_GIL_DISABLED") or not (include / "Python.h").is_file():
-        return None
-    return PythonHeaders(include=include, version=sysconfig.get_python_version(), identity=tree_identity((), [include]))
 
 
 def refuse_unknown_architectures(plan: BuildPlan, chosen: Chosen) -> None:
