@@ -6,6 +6,7 @@ stdout carries the result of a command, stderr everything meant for people. This
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -138,9 +139,7 @@ def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> in
         error.show()
         return ExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):
-        ignore_signals()
-        click.echo("interrupted", err=True)
-        return ExitCode.INTERRUPTED
+        return show_interruption()
     except KernelBuilderError as error:
         return show_failure(error)
     except SystemExit as done:
@@ -167,10 +166,14 @@ def _answer(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> in
     return result if isinstance(result, int) else ExitCode.OK
 
 
-def ignore_signals() -> None:
-    """At the end of a command that was stopped: an impatient second Ctrl-C has nothing left to stop."""
+def show_interruption() -> ExitCode:
+    """Say on stderr that Ctrl-C ended the command; return the exit code for it. An impatient second Ctrl-C has nothing
+    left to stop.
+    """
     for wanted in ENDING:
         signal.signal(wanted, signal.SIG_IGN)
+    click.echo("interrupted", err=True)
+    return ExitCode.INTERRUPTED
 
 
 def snapshot_of(environ: Mapping[str, str] | None = None) -> Mapping[str, str]:
@@ -187,13 +190,21 @@ def _trusted(environ: Mapping[str, str]) -> dict[str, str]:
     return variables
 
 
+_WRONG = {
+    errno.EROFS: "work in a copy of the directory, on a disk that can be written to",
+    errno.ENOSPC: "free some space on that disk",
+    errno.EDQUOT: "free some space on that disk, or ask for a larger quota",
+}
+"""What to do about an error of the system."""
+
+
 def _from_os_error(error: OSError) -> MachineError:
     name = error.filename if isinstance(error.filename, str) else None
     if name is None:
         return MachineError(f"cannot write the output: {error.strerror or error}")
     return MachineError(
         f"cannot use {name}: {error.strerror or error}",
-        hint="check that its directory exists and can be written to (KERNEL_BUILDER_CACHE moves the toolchain store)",
+        hint=_WRONG.get(error.errno or 0, "check that its directory exists and that you may write to it"),
     )
 
 

@@ -42,6 +42,7 @@ def _confirmed(question: str) -> bool:
     except click.Abort as error:
         if not isinstance(error.__context__, EOFError):  # Ctrl-C
             raise
+        click.echo()  # the question has no line end
         raise UsageError(
             "nobody answered, so nothing was removed",
             hint="run kernel-builder clean-pyproject --force, which does not ask",

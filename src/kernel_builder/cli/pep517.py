@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from kernel_builder.cli import show_failure, snapshot_of
+from kernel_builder.cli import show_failure, show_interruption, snapshot_of
 from kernel_builder.cli.console import ConsoleReporter
 from kernel_builder.errors import KernelBuilderError, UsageError
 from kernel_builder.store.cache import Store, default_root
@@ -84,3 +84,5 @@ def _failures() -> Iterator[None]:
         yield
     except (KernelBuilderError, OSError) as error:
         raise SystemExit(show_failure(error)) from None
+    except KeyboardInterrupt:
+        raise SystemExit(show_interruption()) from None

@@ -20,12 +20,18 @@ from kernel_builder.store.settings import redact
 _URL = re.compile(r"https?://\S+")
 _SHOWN = 12
 _FETCHING = re.compile(r"^\s*Downloading (?P<what>\S.*\b\d[\d.]* ?[MG]i?B\)?)\s*$")
-# What pip and uv say where no index has a version: the next requirement is tried.
+# What pip and uv say where no index has a version: the next requirement is tried. With a constraint on a package, pip
+# calls it a conflict.
 _NONE = re.compile(
-    r"No matching distribution found|Could not find a version that satisfies|No solution found when resolving",
+    r"No matching distribution found|Could not find a version that satisfies|No solution found when resolving"
+    r"|ResolutionImpossible|conflicting dependencies",
     re.IGNORECASE,
 )
-
+# What pip says besides: where it looked, and advice on requirements that kernel-builder wrote.
+_BESIDES = re.compile(
+    r"^(?:WARNING: )?(?:Looking in (?:indexes|links)|Location '.*' is ignored)"
+    r"|^To fix this you could try to|^\d\. (?:loosen the range|remove package versions)"
+)
 
 # What they say where a server does not answer, and of each attempt, which nobody needs to read five times.
 _SILENT = re.compile(
@@ -132,7 +138,7 @@ def _failure(problem: str, hint: str, lines: Sequence[str]) -> KernelBuilderErro
     """What became of a command that failed, from what it wrote."""
     text = "\n".join(lines)
     is_silent = _SILENT.search(text) is not None
-    said = [line for line in lines if line.strip() and not _ATTEMPT.match(line)]
+    said = [line for line in lines if line.strip() and not _ATTEMPT.match(line) and not _BESIDES.match(line)]
     if is_silent:
         # Where no index answers, none has anything: that follows.
         said = [line for line in said if not _NONE.search(line)]
