@@ -119,7 +119,7 @@ class Index(Protocol):
         ...
 
     def resume(self) -> None:
-        """Allow transfers again."""
+        """Take one :meth:`cancel` back."""
         ...
 
     def check(self) -> None:

@@ -98,6 +98,7 @@ class Transport:
         self._answered: set[tuple[str, str]] = set()
         self._backoff = backoff
         self._lock = threading.Lock()
+        self._cancels = 0
         self._cancelled = threading.Event()
         self._unreachable: dict[tuple[str, str], tuple[str, str | None]] = {}
         self.received = 0
@@ -105,11 +106,16 @@ class Transport:
 
     def cancel(self) -> None:
         """Make every running and later request raise :class:`CancelledError`, until :meth:`resume`."""
-        self._cancelled.set()
+        with self._lock:
+            self._cancels += 1
+            self._cancelled.set()
 
     def resume(self) -> None:
-        """Allow requests again after :meth:`cancel`."""
-        self._cancelled.clear()
+        """Take one :meth:`cancel` back: who else cancelled waits for others to end."""
+        with self._lock:
+            self._cancels -= 1
+            if not self._cancels:
+                self._cancelled.clear()
 
     def close(self) -> None:
         """Close idle connections."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -150,8 +149,7 @@ class Toolchains:
         if refusal is not None and not self._is_overtaken(request, refusal):
             raise refusal
         try:
-            with self._transfers():
-                return self._choose(request)
+            return self._choose(request)
         except NoSourceError as error:
             self._kept.keep_refusal(request, error)
             raise
@@ -176,12 +174,11 @@ class Toolchains:
             return label in refusal.silent or self._sources.is_at_hand(label)
 
         answers: list[Chain | Lacking] = []
-        with self._transfers():
-            if request.part in refusal.parts:
-                sources = self._sources.frameworks[request.framework]
-                answers.append(choose_framework(request, [source for source in sources if asked(source.label)]))
-            if {*refusal.parts} - {request.part}:
-                answers.append(self._choose_toolkit(request, asked, parts=refusal.parts))
+        if request.part in refusal.parts:
+            sources = self._sources.frameworks[request.framework]
+            answers.append(choose_framework(request, [source for source in sources if asked(source.label)]))
+        if {*refusal.parts} - {request.part}:
+            answers.append(self._choose_toolkit(request, asked, parts=refusal.parts))
         lacking = [answer for answer in answers if isinstance(answer, Lacking)]
         still = {part for one in lacking for part in one.parts}
         return any(one.failures for one in lacking) or not still.issuperset(refusal.parts)
@@ -203,8 +200,7 @@ class Toolchains:
         if self._zig is None or (not self._zig.asked and judge_host_compilers(self._hosts, purpose)[0] is not None):
             return choose_host_compiler(self._hosts, purpose)
         try:
-            with self._transfers():
-                found = self._zig.provide(purpose, locked=locked, fresh=fresh)
+            found = self._zig.provide(purpose, locked=locked, fresh=fresh)
         except (ToolchainError, NetworkError) as error:
             if self._zig.asked or isinstance(error, IntegrityError):
                 raise
@@ -250,9 +246,8 @@ class Toolchains:
                 wheel = index.open(locate(index, artefact), Path(scratch), lambda _: None)
                 return replace(artefact, record_sha256=wheel.record_sha256)
 
-        with self._transfers():
-            tasks = [partial(one, artefact) for artefact in artefacts]
-            return tuple(run_all(tasks, cancel=self._sources.network.cancel))
+        tasks = [partial(one, artefact) for artefact in artefacts]
+        return tuple(run_all(tasks, transfers=self._sources.network))
 
     def differences(self, artefacts: Sequence[Artefact]) -> tuple[str, ...]:
         """What their indexes say of wheels now that is not what they were: gone, another file, or with another RECORD.
@@ -274,9 +269,8 @@ class Toolchains:
                 return None
             return f"{artefact.filename}: the SHA-256 of its RECORD is {found}, but {artefact.record_sha256} was locked"
 
-        with self._transfers():
-            tasks = [partial(one, artefact) for artefact in artefacts]
-            return tuple(text for text in run_all(tasks, cancel=self._sources.network.cancel) if text is not None)
+        tasks = [partial(one, artefact) for artefact in artefacts]
+        return tuple(text for text in run_all(tasks, transfers=self._sources.network) if text is not None)
 
     def _taken_from_lock(
         self,
@@ -385,8 +379,7 @@ class Toolchains:
         """About how many bytes are still to be fetched of each file that ``resolved`` is made from, by its name; 0 for
         what is on this machine. Of wheels only parts are fetched. Raises :class:`NetworkError`.
         """
-        with self._transfers():
-            return self._trees.weigh(resolved)
+        return self._trees.weigh(resolved)
 
     def provide(self, resolved: ResolvedToolchain) -> Provided:
         """Fetch what is missing of ``resolved``, verified, and make the link stubs.
@@ -400,8 +393,7 @@ class Toolchains:
         """:meth:`provide` for several at once; what they share is fetched once. The first failure ends all of them."""
         if self._offline and not all(map(self._is_at_hand, wanted)):
             raise self._not_here([resolved.request for resolved in wanted if not self._is_at_hand(resolved)])
-        with self._transfers():
-            self._trees.provide(wanted)
+        self._trees.provide(wanted)
         for resolved in wanted:
             for table in resolved.framework.exports:
                 if not table.is_file():
@@ -412,14 +404,6 @@ class Toolchains:
                         f" {_label(resolved)} build",
                     )
         return tuple(Provided(framework=resolved.framework, toolkit=resolved.toolkit) for resolved in wanted)
-
-    @contextmanager
-    def _transfers(self) -> Iterator[None]:
-        """A failure cancels the transfers beside it; when all have ended, new ones may start."""
-        try:
-            yield
-        finally:
-            self._sources.network.resume()
 
 
 def _label(resolved: ResolvedToolchain) -> str:

@@ -18,6 +18,7 @@ from kernel_builder.events import Reporter
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store, StoreKey
 from kernel_builder.store.index import FolderIndex, Index, SimpleIndex
+from kernel_builder.store.parallel import Stoppable
 from kernel_builder.store.settings import IndexSettings, find_certificates, find_index, index_at, split_credentials
 from kernel_builder.store.transport import FIRST_SECONDS, Transport
 from kernel_builder.toolchain.choice import (
@@ -40,16 +41,8 @@ PARTS = "parts"
 """The folder of the store where parts of wheels wait, one folder for each entry that they are to become."""
 
 
-class Transfers(Protocol):
+class Transfers(Stoppable, Protocol):
     """Whatever counts bytes and can be stopped: a transport, or an index."""
-
-    def cancel(self) -> None:
-        """Make all transfers stop, until :meth:`resume`."""
-        ...
-
-    def resume(self) -> None:
-        """Allow transfers again."""
-        ...
 
     def check(self) -> None:
         """Raise after :meth:`cancel`."""
@@ -78,7 +71,7 @@ class Network:
             transfers.cancel()
 
     def resume(self) -> None:
-        """Allow transfers again."""
+        """Take one :meth:`cancel` back."""
         for transfers in self._all:
             transfers.resume()
 

@@ -61,7 +61,7 @@ class Trees:
         ordered = sorted(trees.values(), key=lambda tree: (not tree.compiler, tree.key.name))
         run_all(
             [partial(self._provide_tree, tree) for tree in ordered],
-            cancel=self._sources.network.cancel,
+            transfers=self._sources.network,
             workers=_WORKERS,
         )
 
@@ -163,7 +163,7 @@ class Trees:
                 return self._sources.toolkit_named(toolkit.backend, label).fill(parts, tree)
 
         filled = run_all(
-            [partial(fill, label, parts) for label, parts in by_source.items()], cancel=self._sources.network.cancel
+            [partial(fill, label, parts) for label, parts in by_source.items()], transfers=self._sources.network
         )
         kind.complete(toolkit, taken, into, self._environ)
         shutil.rmtree(self._store.root / PARTS / key.name, ignore_errors=True)

@@ -48,7 +48,7 @@ def transport(first_seconds: float | None = None) -> Transport:
 
 
 def archives(base: str | Path) -> CudaArchives:
-    return CudaArchives(Redistrib(base, transport()), lambda: None)
+    return CudaArchives(Redistrib(base, transport()), transport())
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_a_server_that_nobody_asked_for_and_that_hangs_is_given_up_once_and_soon
     local: LocalCuda, answer: bytes | None
 ) -> None:
     with server_that(answer) as (url, asked):
-        source = CudaArchives(Redistrib(url, transport(0.3)), lambda: None, by_default=True)
+        source = CudaArchives(Redistrib(url, transport(0.3)), transport(), by_default=True)
         began = time.monotonic()
         errors: list[ToolchainError] = []
 
@@ -163,7 +163,7 @@ def test_a_name_that_is_looked_up_forever_is_given_up_too(local: LocalCuda, monk
         time.sleep(5)
 
     monkeypatch.setattr("socket.getaddrinfo", hang)
-    source = CudaArchives(Redistrib("http://no.example/redist", transport(0.3)), lambda: None, by_default=True)
+    source = CudaArchives(Redistrib("http://no.example/redist", transport(0.3)), transport(), by_default=True)
     began = time.monotonic()
     with pytest.raises(ToolchainError, match="cannot be reached from here: no connection within 0 s"):
         choose(source, local)
@@ -182,7 +182,7 @@ def test_a_server_that_answered_once_is_trusted_with_the_usual_patience() -> Non
 
 
 def test_archives_that_nobody_asked_for_leave_it_to_the_next_source(local: LocalCuda) -> None:
-    refusing = CudaArchives(Redistrib("http://127.0.0.1:1/redist", transport(0.3)), lambda: None, by_default=True)
+    refusing = CudaArchives(Redistrib("http://127.0.0.1:1/redist", transport(0.3)), transport(), by_default=True)
     offered = refusing.offers(COMPONENTS, "12.6", Machine.X86_64)
     assert offered.keys() == {component.name for component in COMPONENTS}
     assert all(isinstance(answer, Refused) and answer.unreachable for answer in offered.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from kernel_builder.backends.cuda.redistrib import RedistArchive, Redistrib, red
 from kernel_builder.errors import IntegrityError, NetworkError, ToolchainError
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.cache import require_space
-from kernel_builder.store.parallel import run_all
+from kernel_builder.store.parallel import Stoppable, run_all
 from kernel_builder.store.wheel import matching
 from kernel_builder.toolchain.choice import Refused, Taken, ToolkitTree, whole_files
 from kernel_builder.toolchain.host import build_machine
@@ -29,16 +29,16 @@ _INFLATION = 6  # an archive's contents, on average
 class CudaArchives:
     """NVIDIA's archives. A :class:`~kernel_builder.toolchain.choice.ComponentSource`.
 
-    ``cancel`` stops all transfers when one fails. ``by_default``: nobody asked for them, so that where they cannot be
+    ``transfers`` stop when one fails. ``by_default``: nobody asked for them, so that where they cannot be
     reached they are a source that has nothing, and no error.
     """
 
     label = REDISTRIB
     whole = False
 
-    def __init__(self, redistrib: Redistrib, cancel: Callable[[], None], *, by_default: bool = False) -> None:
+    def __init__(self, redistrib: Redistrib, transfers: Stoppable, *, by_default: bool = False) -> None:
         self._redistrib = redistrib
-        self._cancel = cancel
+        self._transfers = transfers
         self._by_default = by_default
         self._asking = threading.Lock()
         self._unreachable: NetworkError | None = None
@@ -127,7 +127,7 @@ class CudaArchives:
         run_all(
             [partial(self._fetch, by_name[name], group, tree) for name, group in wanted.items()],
             workers=2,
-            cancel=self._cancel,
+            transfers=self._transfers,
         )
         shutil.rmtree(tree.into / _LIBRARIES, ignore_errors=True)
         return [_artefact(by_name[name]) for name in wanted]

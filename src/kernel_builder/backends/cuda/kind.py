@@ -139,7 +139,7 @@ def _redistrib(opening: Opening) -> OpenedSource:
     base = place.path if place.path is not None else split_credentials(place.url or "")[0]
     redistrib = Redistrib(base, transport, downloads=opening.downloads)
     return OpenedSource(
-        source=CudaArchives(redistrib, transport.cancel, by_default=by_default),
+        source=CudaArchives(redistrib, transport, by_default=by_default),
         facts=f"{REDISTRIB} {place}",
         at_hand=place.path is not None,
     )

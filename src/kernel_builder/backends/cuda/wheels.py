@@ -63,13 +63,10 @@ class CudaWheels:
         if not parts:
             return answers
         projects = list(dict.fromkeys(part.project for _, part in parts))
-        try:
-            release_files, *pages = run_all(
-                [partial(self._page, self._recipe.release), *(partial(self._page, project) for project in projects)],
-                cancel=self._index.cancel,
-            )
-        finally:
-            self._index.resume()  # these have ended, and there are other parts and variants to ask for
+        release_files, *pages = run_all(
+            [partial(self._page, self._recipe.release), *(partial(self._page, project) for project in projects)],
+            transfers=self._index,
+        )
         files = dict(zip(projects, pages, strict=True))
         for pins in (*self._releases(release_files, version), {}):
             found = {
@@ -148,9 +145,7 @@ class CudaWheels:
         Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` (disk).
         """
         artefacts = {taken.artefact.filename: taken.artefact for _, taken in parts}
-        located = run_all(
-            [partial(self._locate, artefact) for artefact in artefacts.values()], cancel=self._index.cancel
-        )
+        located = run_all([partial(self._locate, artefact) for artefact in artefacts.values()], transfers=self._index)
         files = dict(zip(artefacts, located, strict=True))
         wheels = self._open(files, tree.scratch, tree.progress.add)
         jobs = _jobs(parts, wheels)
@@ -162,7 +157,7 @@ class CudaWheels:
             for library in part.libraries:
                 write_table(tree.into, *read_symbols(wheel, library.member, leading=library.leading))
 
-        run_all([partial(fetch, *job) for job in jobs], workers=_WORKERS, cancel=self._index.cancel)
+        run_all([partial(fetch, *job) for job in jobs], workers=_WORKERS, transfers=self._index)
         return [wheel_artefact(files[name], wheel, self.label) for name, wheel in wheels.items()]
 
     def weigh(self, parts: Sequence[tuple[Component, Taken]], scratch: Path) -> Mapping[str, int]:
@@ -180,7 +175,7 @@ class CudaWheels:
         opened = run_all(
             [partial(self._index.open, file, scratch, on_bytes) for file in files.values()],
             workers=_WORKERS,
-            cancel=self._index.cancel,
+            transfers=self._index,
         )
         return dict(zip(files, opened, strict=True))
 
