@@ -17,5 +17,5 @@ def test_the_page_shows_the_files_of_the_example(page: str) -> None:
     shown = {block.title: block.text for block in blocks(text) if block.title not in {None, "try.py"}}
     assert shown == {name: (example / str(name)).read_text(encoding="utf-8") for name in shown}
     ours = {path.relative_to(example).as_posix() for path in example.rglob("*.*") if not path.name.startswith(".")}
-    sources = {name for name in ours if not name.startswith(("tests/", "build/", "__pycache__"))}
+    sources = {name for name in ours if not name.startswith(("tests/", "benchmarks/", "build/", "__pycache__"))}
     assert sources - shown.keys() <= {"CARD.md", "pytest.ini"}

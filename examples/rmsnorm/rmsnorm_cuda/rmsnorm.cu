@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
+constexpr int kColumnWarps = 32;
 
 template <typename C> __device__ C warp_sum(C value) {
   for (int offset = 16; offset > 0; offset /= 2) {
@@ -70,19 +71,28 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One thread for each column: neighbours read neighbours, and no two threads write to one sum.
+// One block for 32 columns: each warp adds up every 32nd row, and the first one adds up what the warps have. Neighbours
+// read neighbours, no two threads write to one sum, and the order of additions is always the same.
 template <typename T, typename C>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(32 * kColumnWarps)
     backward_columns(std::int64_t rows, std::int64_t size, C *grad_weight, T const *grad, T const *x, C const *rstd) {
-  std::int64_t const i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= size) {
-    return;
-  }
+  __shared__ C parts[kColumnWarps][32];
+  std::int64_t const i = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x;
   C sum = 0;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    sum += static_cast<C>(grad[row * size + i]) * static_cast<C>(x[row * size + i]) * rstd[row];
+  if (i < size) {
+#pragma unroll 4
+    for (std::int64_t row = threadIdx.y; row < rows; row += kColumnWarps) {
+      sum += static_cast<C>(grad[row * size + i]) * static_cast<C>(x[row * size + i]) * rstd[row];
+    }
   }
-  grad_weight[i] = sum;
+  parts[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y == 0 && i < size) {
+    for (int warp = 1; warp < kColumnWarps; ++warp) {
+      sum += parts[warp][threadIdx.x];
+    }
+    grad_weight[i] = sum;
+  }
 }
 
 template <typename Run> cudaError_t with_types(Element element, Run const &run) {
@@ -128,9 +138,9 @@ cudaError_t rms_norm_backward_cuda(Shape shape, void *grad_x, void *grad_weight,
           shape.size, static_cast<T *>(grad_x), static_cast<T const *>(grad), static_cast<T const *>(x),
           static_cast<T const *>(weight), static_cast<C const *>(rstd));
     }
-    auto const blocks = static_cast<unsigned>((shape.size + kThreads - 1) / kThreads);
-    backward_columns<T, C><<<blocks, kThreads, 0, stream>>>(shape.rows, shape.size, static_cast<C *>(grad_weight),
-                                                            static_cast<T const *>(grad), static_cast<T const *>(x),
-                                                            static_cast<C const *>(rstd));
+    auto const blocks = static_cast<unsigned>((shape.size + 31) / 32);
+    backward_columns<T, C><<<blocks, dim3(32, kColumnWarps), 0, stream>>>(
+        shape.rows, shape.size, static_cast<C *>(grad_weight), static_cast<T const *>(grad), static_cast<T const *>(x),
+        static_cast<C const *>(rstd));
   });
 }
