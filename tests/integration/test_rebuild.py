@@ -152,6 +152,7 @@ def test_changed_files_are_named(tool: Tool, make_project: ProjectMaker) -> None
     for name in changed:
         assert [line for line in lines if line.startswith(f"  built from another {name}: ")], result.stdout
     assert not [line for line in lines if "i.h" in line]
+    assert "  a.cpp was compiled with -O1, here without" in lines
     assert [line for line in lines if line == "  more.py: line 1: 'X = 2', here 'X = 1'"]
     assert "provenance.sources.files" not in result.stdout
 

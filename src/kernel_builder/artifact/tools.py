@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 
 from kernel_builder.project.digests import by_path, file_differences
 
-_TOLD = ("tools", "sandbox")
+FLAGS = "flags"
+"""The key of what a project's sections gave compilers for each source."""
+_TOLD = ("tools", FLAGS, "sandbox")
 """The keys of the provenance that say by what a variant was made, and not what it is."""
 HEADERS = "headers-read"
 """The key of those of a compiler's and the C library's headers that compiles read, each with its digest."""
@@ -44,6 +47,35 @@ def tool_differences(one: Mapping[str, object], other: Mapping[str, object]) -> 
     if not ours or not theirs:
         return ()
     return tuple(_lines(ours, theirs))
+
+
+def flag_differences(one: Mapping[str, object], other: Mapping[str, object]) -> tuple[str, ...]:
+    """Which flags of the project's ``one`` was compiled with and ``other`` was not, a line each for people. Nothing
+    where the sources are the same, which hold the flags: builds of older versions do not tell them.
+    """
+    before, after = (_table(document, "provenance") for document in (one, other))
+    if before.get("sources") == after.get("sources"):
+        return ()
+    ours, theirs = _table(before, FLAGS), _table(after, FLAGS)
+    sources = dict.fromkeys((*ours, *theirs))
+    return tuple(line for name in sources for line in _flags(name, _words(ours.get(name)), _words(theirs.get(name))))
+
+
+def _flags(source: str, one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
+    gone, new = ([flag for flag in of if flag not in rest] for of, rest in ((one, other), (other, one)))
+    if gone:
+        yield f"{source} was compiled with {shlex.join(gone)}, here {f'with {shlex.join(new)}' if new else 'without'}"
+    elif new:
+        yield f"{source} was compiled without {shlex.join(new)}, here with"
+    elif one != other:
+        yield f"{source} was compiled with {shlex.join(one)}, here with {shlex.join(other)}"
+
+
+def _words(flags: object) -> list[str]:
+    try:
+        return shlex.split(flags) if isinstance(flags, str) else []
+    except ValueError:  # nothing of ours: a quotation mark that does not end
+        return [str(flags)]
 
 
 def _table(of: Mapping[str, object], key: str) -> Mapping[str, object]:

@@ -5,10 +5,19 @@ text. It tells people where to look, so it names what it can and counts the rest
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from operator import ne
 
-from kernel_builder.binary.elf import Buffer, ElfError, NamedSection, Symbol, functions, named_sections, read_elf
+from kernel_builder.binary.elf import (
+    Buffer,
+    ElfError,
+    LinkedParts,
+    NamedSection,
+    Symbol,
+    linked_parts,
+    named_sections,
+    read_elf,
+)
 from kernel_builder.binary.mangled import readable
 from kernel_builder.files import parse_json
 
@@ -18,12 +27,17 @@ _LONGEST = 100
 _STRING = re.compile(rb"[\x20-\x7e]{4,}")
 _DATE = re.compile(r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d{4}|\d\d:\d\d:\d\d")
 """What ``__DATE__``, ``__TIME__`` and ``__TIMESTAMP__`` become."""
+_PATH = re.compile(r"(?:^|\W)/(?:[^/\s]+/)+[^/\s]+")
+"""An absolute path, with directories."""
 _DIGEST = re.compile(r"[0-9a-f]{64}|[A-Za-z0-9+/]{43}=")
 """A SHA-256, in hexadecimal digits or in base64."""
 _DIGITS = 12
 """How much of a digest is shown."""
 _COMPILERS = ".comment"
 """Every compiler and linker that had a part in a file writes its name here."""
+_DATA = (".rodata", ".data")
+"""Beginnings of the names of sections whose contents code names by address."""
+_LIBRARY = ("std::", "__", "_GLOBAL__", "_Unwind")
 _FOLLOWING = re.compile(
     r"\.(?:got|plt|rela?|gnu|dyn|eh_frame|sym|str|shstr|note|init|fini|dynamic|tm_clone|relro|hash|gcc_except)"
 )
@@ -61,8 +75,10 @@ def _libraries(one: bytes, other: bytes) -> list[str] | None:
     lines += _named("needed library", dynamic[0].needed, dynamic[1].needed)
     lines += _named("exported name", *(_symbols(file.exports) for file in dynamic))
     lines += _named("name that others provide", *(_symbols(file.undefined) for file in dynamic))
-    changed = _changed(*map(_functions, (one, other)))
-    lines += [f"functions that differ: {_listed(changed)}"] if changed else []
+    parts = tuple(map(_parts, (one, other)))
+    lines += _named("compiled file", *(_sources(part.files) for part in parts))
+    moved = any(name.startswith(_DATA) and len(pair[0]) != len(pair[1]) for name, pair in differing.items())
+    lines += _functions(*parts, moved=moved)
     for name, pair in differing.items():
         lines += [] if name == _COMPILERS or _FOLLOWING.match(name) else _sections(name, *pair)
     rest = [name for name in differing if _FOLLOWING.match(name)]
@@ -76,19 +92,42 @@ def _compilers(one: bytes, other: bytes) -> list[str]:
     return [f"the compiler: {_quoted(list(_strings(one)))}, here {_quoted(list(_strings(other)))}"]
 
 
-def _functions(data: bytes) -> Mapping[str, bytes]:
+def _parts(data: bytes) -> LinkedParts:
     try:
-        return dict(functions(data))
+        return linked_parts(data)
     except ElfError:  # a table of symbols is nothing that a library needs
-        return {}
+        return LinkedParts()
 
 
-def _changed(one: Mapping[str, bytes], other: Mapping[str, bytes]) -> list[str]:
-    """The functions of other lengths; where there are none, those of other contents, which may be addresses alone."""
-    both = [name for name in one if name in other]
-    longer = [name for name in both if len(one[name]) != len(other[name])]
-    own = [name for name in (*one, *other) if (name in one) != (name in other)]
-    return [readable(name) for name in own + longer or [name for name in both if one[name] != other[name]]]
+def _sources(files: Sequence[str]) -> list[str]:
+    """The files that compilers were given; the parts of their own libraries are objects."""
+    return [name for name in files if not name.endswith((".o", "crtstuff.c"))]
+
+
+def _functions(one: LinkedParts, other: LinkedParts, *, moved: bool) -> list[str]:
+    """The functions of other lengths; where there are none, those of other contents, which may be addresses alone, as
+    they are where data was ``moved``. Names of other things where all functions have theirs.
+    """
+    ours, theirs = one.functions, other.functions
+    both = [name for name in ours if name in theirs]
+    changed = [name for name in (*ours, *theirs) if (name in ours) != (name in theirs)]
+    lines = [] if changed else _named("symbol", _readable(one.names), _readable(other.names))
+    changed += [name for name in both if len(ours[name]) != len(theirs[name])]
+    if changed:
+        return [f"functions that differ: {_listed(_readable(changed))}"]
+    changed = [name for name in both if ours[name] != theirs[name]]
+    there = [name for name in theirs if name in ours]
+    if both != there:
+        before, after = zip(*(pair for pair in zip(both, there, strict=True) if pair[0] != pair[1]), strict=True)
+        orders = (_listed([readable(name) for name in names]) for names in (before, after))
+        return [*lines, f"functions in another order (sources are linked in another order): {', here '.join(orders)}"]
+    perhaps = ", perhaps in addresses alone" if moved else ""
+    return lines + ([f"functions that differ{perhaps}: {_listed(_readable(changed))}"] if changed else [])
+
+
+def _readable(symbols: Sequence[str]) -> list[str]:
+    """Names for people, each once, a project's own before those of the C++ library."""
+    return sorted(dict.fromkeys(map(readable, symbols)), key=lambda name: name.startswith(_LIBRARY))
 
 
 def _symbols(symbols: Sequence[Symbol]) -> list[str]:
@@ -104,14 +143,21 @@ def _sections(name: str, one: bytes, other: bytes) -> Iterator[str]:
         yield f"section {name}: {_sizes(len(one), len(other))}"
     else:
         yield f"section {name}: {sum(map(ne, one, other))} of {len(one)} bytes"
-    if not name.startswith((".rodata", ".data")):
+    if not name.startswith(_DATA):
         return
     ours, theirs = _strings(one), _strings(other)
     gone, new = [text for text in ours if text not in theirs], [text for text in theirs if text not in ours]
     if gone or new:
-        dated = any(map(_DATE.search, (*gone, *new)))
-        why = " (a date or time: __DATE__, __TIME__ or __TIMESTAMP__ in a source)" if dated else ""
-        yield f"strings in {name}: {_quoted(gone)}, here {_quoted(new)}{why}"
+        yield f"strings in {name}: {_quoted(gone)}, here {_quoted(new)}{_why(gone, new)}"
+
+
+def _why(one: Sequence[str], other: Sequence[str]) -> str:
+    """What makes strings differ, where they tell."""
+    if any(map(_DATE.search, (*one, *other))):
+        return " (a date or time: __DATE__, __TIME__ or __TIMESTAMP__ in a source)"
+    if any(map(_PATH.search, one)) and any(map(_PATH.search, other)):
+        return " (the path of a file: __FILE__ in a source, or a flag that has a path)"
+    return ""
 
 
 def _strings(data: bytes) -> dict[str, None]:

@@ -18,7 +18,7 @@ import os
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import pairwise
 from pathlib import Path
@@ -668,20 +668,43 @@ def object_names(data: Buffer) -> ObjectNames:
     return ObjectNames(defined=frozenset(defined), weak=frozenset(weak), undefined=frozenset(undefined))
 
 
-_STT_FUNC = 2
+_STT_FUNC, _STT_FILE = 2, 4
 
 
-def functions(data: Buffer) -> Iterator[tuple[str, bytes]]:
-    """Name and code of each function that a shared object has a symbol for, local ones included; none where it was
-    stripped. Raises :class:`ElfError` for tables that lead out of the file.
+@dataclass(frozen=True, kw_only=True)
+class LinkedParts:
+    """What the symbols of a shared object tell, local ones included: the ``files`` that it was compiled from, the
+    ``names`` of all symbols, and the code of ``functions`` by their names, in the order in which they lie there.
+    """
+
+    files: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    functions: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+
+def linked_parts(data: Buffer) -> LinkedParts:
+    """What symbols tell of a shared object; nothing where it was stripped. Raises :class:`ElfError` for tables that
+    lead out of the file.
     """
     image = _Image(data)
     table, strings = _all_symbols(data)
     if table is None or strings is None:
-        return
+        return LinkedParts()
+    files: list[str] = []
+    names: dict[str, None] = {}
+    functions: dict[str, tuple[int, bytes]] = {}
     for index in range(table.size // _SYM.size):
         name, info, _, section, value, size = image.unpack(_SYM, table.offset + index * _SYM.size)
-        if info & 0xF == _STT_FUNC and section and size:
+        if not name:
+            continue
+        shown, kind = image.text(strings.offset + name), info & 0xF
+        if kind == _STT_FILE:
+            files.append(shown)
+            continue
+        names[shown] = None
+        if kind == _STT_FUNC and section and size:
             start = image.offset_of(value)
             image.require(start, size)
-            yield image.text(strings.offset + name), bytes(data[start : start + size])
+            functions[shown] = value, bytes(data[start : start + size])
+    placed = sorted(functions.items(), key=lambda item: item[1][0])
+    return LinkedParts(files=tuple(files), names=tuple(names), functions={shown: code for shown, (_, code) in placed})

@@ -6,6 +6,10 @@ import re
 
 _MANGLED = re.compile(r"_Z(?:T[VISCWH]|GV)?(?:N[rVK]*[RO]?)?")
 
+_INTERNAL = re.compile(r"L?[0-9]")
+"""How a name begins; GCC and clang write an L before those that are static."""
+_UNNAMED = "_GLOBAL__N_1"
+
 # Of the Itanium C++ ABI, 5.1.3.3: https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling-operator
 _OPERATORS = {
     "nw": "new", "na": "new[]", "dl": "delete", "da": "delete[]", "aw": "co_await", "ps": "+", "ng": "-", "ad": "&",
@@ -29,14 +33,15 @@ def readable(symbol: str) -> str:
     at = start.end()
     if symbol.startswith("St", at):
         parts, at = ["std"], at + 2
-    while at < len(symbol) and symbol[at].isdigit():
-        digits = at
+    while (digit := _INTERNAL.match(symbol, at)) is not None:
+        at = digits = digit.end() - 1
         while digits < len(symbol) and symbol[digits].isdigit() and digits - at < 6:
             digits += 1
         length = int(symbol[at:digits])
         if digits + length > len(symbol):
             return symbol
-        parts.append(symbol[digits : digits + length])
+        part = symbol[digits : digits + length]
+        parts.append("(anonymous namespace)" if part == _UNNAMED else part)
         at = digits + length
         while symbol.startswith("B5cxx11", at):
             at += len("B5cxx11")

@@ -104,7 +104,7 @@ def command(
 def _text(rebuilt: Rebuilt) -> Iterator[str]:
     for one in rebuilt.comparisons:
         yield f"{one.variant}: {_verdict(one)}"
-        yield from (f"  {line}" for line in (*one.sources, *one.tools))
+        yield from (f"  {line}" for line in (*one.sources, *one.tools, *one.flags))
         for difference in one.differences:
             first, *rest = difference.lines
             yield f"  {difference.path}: {first}"
@@ -133,6 +133,7 @@ def _document(rebuilt: Rebuilt) -> dict[str, object]:
                 "files": one.files,
                 "sources": list(one.sources),
                 "tools": list(one.tools),
+                "flags": list(one.flags),
                 "differences": [{"path": each.path, "how": list(each.lines)} for each in one.differences],
             }
             for one in rebuilt.comparisons

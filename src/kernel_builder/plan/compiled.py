@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -97,6 +98,7 @@ class CompiledVariant:
                 left_out=left_out(effective),
                 toolchain=self.toolchain,
                 build_type=self.build_type,
+                flags={unit.source: shlex.join(unit.own_flags) for unit in units if unit.own_flags},
                 slim=self.headers if any(tree.name == SLIM for one in actions for tree in one.trees) else None,
             ),
             sections=effective,

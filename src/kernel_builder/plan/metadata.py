@@ -5,7 +5,7 @@ Reference: interoperability contract 4.1: keys, order and when a key is left out
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
 from kernel_builder import __version__
@@ -36,15 +36,16 @@ def provenance(
     left_out: tuple[str, ...] = (),
     toolchain: Toolchain | None = None,
     build_type: BuildType = RELEASE,
+    flags: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
     """Who built it and from which commit; without a commit there is no ``kernel`` entry (contract 4.3).
 
     ``sources`` tell whether a build is one of the sources beside it, and which file is another. What it was compiled
     with comes from the builder's own sources, but for the parts of ``toolchain`` whose source the project named;
-    ``tools`` says what it is. ``slim`` is that of :func:`describe`. ``partial`` is there where the architectures
-    ``left_out`` are not, ``trial`` where what ``toolchain`` compiles must not be published, ``framework-headers`` where
-    these were made of those of another build, ``build-type`` where ``build_type`` is no release. Readers pass over keys
-    that they do not know (contract 4.1).
+    ``tools`` says what it is, ``flags`` what the project's sections add for each source. ``slim`` is that of
+    :func:`describe`. ``partial`` is there where the architectures ``left_out`` are not, ``trial`` where what
+    ``toolchain`` compiles must not be published, ``framework-headers`` where these were made of those of another build,
+    ``build-type`` where ``build_type`` is no release. Readers pass over keys that they do not know (contract 4.1).
     """
     document: dict[str, object] = {"kernel-builder": {"version": __version__}}
     if identity.commit is not None:
@@ -56,6 +57,8 @@ def provenance(
         document["toolchain"] = [{**asdict(part), "named-by": FILE_NAME} for part in toolchain.by_project]
     if toolchain is not None:
         document["tools"] = _tools(toolchain)
+    if flags:
+        document["flags"] = dict(sorted(flags.items()))
     if slim is not None:
         document["headers"] = slim.value
     if left_out:
@@ -108,12 +111,13 @@ def describe(
     left_out: tuple[str, ...] = (),
     toolchain: Toolchain | None = None,
     build_type: BuildType = RELEASE,
+    flags: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
     """The document for ``backend``, in the contract's key order, without its digest.
 
-    ``archs`` are what the variant has device code for; none means 'unknown'.
-    ``slim`` says how slim headers were used, if they were, ``left_out`` what sections are compiled for in a whole
-    build, but not in this one. ``toolchain`` is what it was compiled with, ``build_type`` what it is built for.
+    ``archs`` are what the variant has device code for; none means 'unknown'. ``slim`` says how slim headers were used,
+    if they were, ``left_out`` what sections are compiled for in a whole build, but not in this one. ``toolchain`` is
+    what it was compiled with, ``build_type`` what it is built for, ``flags`` those of the project for each source.
     """
     options = project.backend_options.get(backend)
     dependencies = [*project.kernel_depends, *(options.kernel_depends if options else ())]
@@ -131,5 +135,5 @@ def describe(
     document["python-depends"] = _unique([*project.python_depends, *(options.python_depends if options else ())])
     document["kernel-depends"] = [_dependency(dependency) for dependency in dict.fromkeys(dependencies)]
     document["backend"] = {"type": backend.value, **({"archs": names} if names else {})}
-    document["provenance"] = provenance(identity, slim, left_out, toolchain, build_type)
+    document["provenance"] = provenance(identity, slim, left_out, toolchain, build_type, flags)
     return document

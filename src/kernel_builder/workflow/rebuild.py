@@ -18,7 +18,7 @@ from pathlib import Path
 from kernel_builder.actions.headers import Headers
 from kernel_builder.artifact.built import BuiltVariant, variants_in
 from kernel_builder.artifact.digest import METADATA, SIGNATURE
-from kernel_builder.artifact.tools import source_differences, tool_differences, without_tools
+from kernel_builder.artifact.tools import flag_differences, source_differences, tool_differences, without_tools
 from kernel_builder.binary.compare import differences
 from kernel_builder.binary.elf import mapped
 from kernel_builder.config.reader import FILE_NAME
@@ -69,7 +69,8 @@ class RebuiltVariant:
     """One variant, and what differs in what was built again: nothing, if it is the same.
 
     ``sources`` says which files of the project were others, if the variant is not what its commit says, and ``tools``
-    what of its compilers, headers and libraries is another here. Either may or may not be why.
+    what of its compilers, headers and libraries is another here, ``flags`` what the project gave compilers. Each may
+    or may not be why.
     """
 
     variant: str
@@ -77,6 +78,7 @@ class RebuiltVariant:
     differences: tuple[FileDifference, ...] = field(default=())
     sources: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
     @property
     def is_same(self) -> bool:
@@ -266,6 +268,7 @@ def _compared(name: str, ours: Mapping[str, Path], theirs: Mapping[str, Path]) -
         differences=tuple(one for one in found if one.lines),
         sources=source_differences(before, after),
         tools=tool_differences(before, after),
+        flags=flag_differences(before, after),
     )
 
 

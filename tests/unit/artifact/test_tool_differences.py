@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernel_builder.artifact.tools import HEADERS, source_differences, tool_differences
+from kernel_builder.artifact.tools import HEADERS, flag_differences, source_differences, tool_differences
 from kernel_builder.project.digests import DIGITS, by_folder, by_path
 
 A, B = "a" * 64, "b" * 64
@@ -81,3 +81,28 @@ def test_a_header_of_the_system_is_named() -> None:
     )
     assert tool_differences(built(None), after) == ()
     assert tool_differences(before, before) == ()
+
+
+def given(flags: object, digest: str = A) -> dict[str, Any]:
+    return {"provenance": {"sources": {"scheme": "s", "sha256": digest}, "flags": flags}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (
+            given({"a.cpp": "-O1 -g", "b.cpp": "-O1"}),
+            given({"a.cpp": "-O3 -g"}, B),
+            ("a.cpp was compiled with -O1, here with -O3", "b.cpp was compiled with -O1, here without"),
+        ),
+        (given({}), given({"k.cu": "-DX='a b'"}, B), ("k.cu was compiled without '-DX=a b', here with",)),
+        (given({"a": "-Ua -Da"}), given({"a": "-Da -Ua"}, B), ("a was compiled with -Ua -Da, here with -Da -Ua",)),
+        (given({"a": "-O1"}), given({"a": "-O1"}, B), ()),
+        # The same sources have the same flags: one build does not tell them.
+        (given({"a": "-O1"}), given({}), ()),
+        (given({"a": "-D'"}), given({"a": 3}, B), ("a was compiled with '-D'\"'\"'', here without",)),
+        (given("x"), {}, ()),
+    ],
+)
+def test_flags_of_the_project_are_named(one: dict[str, Any], other: dict[str, Any], said: tuple[str, ...]) -> None:
+    assert flag_differences(one, other) == said

@@ -54,6 +54,51 @@ def test_a_date_is_told_as_one(library: Library) -> None:
     assert "__DATE__" in line
 
 
+def test_a_path_is_told_as_one(library: Library) -> None:
+    lines = differences(library(when='"/home/me/k/a.cpp"'), library(when='"/tmp/tree/k/a.cpp"'))
+    (line,) = [line for line in lines if line.startswith("strings in .rodata")]
+    assert "__FILE__" in line
+    same = differences(library(when='"3/4"'), library(when='"4/5/6"'))
+    assert not any("__FILE__" in line for line in same)
+
+
+def test_another_order_of_sources_is_told_as_one(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.cpp").write_text(
+            f"int call_{name}(int x) {{ return x * {ord(name)}; }}\n", encoding="utf-8"
+        )
+    made = []
+    for order in (("a.cpp", "b.cpp"), ("b.cpp", "a.cpp")):
+        subprocess.run(["g++", "-shared", "-fPIC", "-O1", *order, "-o", "x.so"], cwd=tmp_path, check=True)
+        made.append((tmp_path / "x.so").read_bytes())
+    text = "\n".join(differences(*made))
+    assert "another order): call_a, call_b, here call_b, call_a" in text
+    assert "functions that differ" not in text
+
+
+def test_a_source_of_one_alone_and_a_random_name_are_named(library: Library, tmp_path: Path) -> None:
+    (tmp_path / "more.cpp").write_text("int more(int x) { return x; }\n", encoding="utf-8")
+    assert "compiled file more.cpp is here alone" in differences(library(), library("more.cpp"))
+    ours, theirs = (
+        library(more=f"static volatile int made_{at} = 7; int got() {{ return made_{at}; }}\n") for at in "xy"
+    )
+    lines = differences(ours, theirs)
+    assert "symbol made_x is not here" in lines
+    assert "symbol made_y is here alone" in lines
+
+
+def test_a_project_s_own_functions_come_before_those_of_the_library(library: Library) -> None:
+    code = """\
+#include <string>
+static std::string own_{0}(int n) {{ return std::to_string(n); }}
+int zz_{0}(int n) {{ return own_{0}(n).size(); }}
+"""
+    lines = differences(library("-O0", more=code.format("one")), library("-O0"))
+    (line,) = [line for line in lines if line.startswith("functions that differ")]
+    shown = line.partition(": ")[2].split(", ")
+    assert shown[:2] == ["own_one", "zz_one"]
+
+
 def test_another_compiler_comes_first(library: Library, tmp_path: Path) -> None:
     ours = library()
     (tmp_path / "comment").write_bytes(b"GCC: (Other) 99.1.0\0")

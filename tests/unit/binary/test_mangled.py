@@ -21,6 +21,11 @@ from kernel_builder.binary.stable_abi import looks_like_torch
         ("_Z3fooss", "foo", None),
         ("_Z3fool", "foo", None),
         ("_ZSt4cout", "std::cout", "std"),
+        # What is static, or in a namespace without a name.
+        ("_ZL3usev", "use", None),
+        ("_ZN4mineL3useEi", "mine::use", "mine"),
+        ("_ZN12_GLOBAL__N_16Hidden3getEv", "(anonymous namespace)::Hidden::get", "(anonymous namespace)"),
+        ("_ZL", "_ZL", None),
         ("cudaMalloc", "cudaMalloc", None),
     ],
 )
