@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import re
 from collections.abc import Mapping
@@ -64,6 +63,8 @@ def check_scheduler(address: str, shown: str, seconds: float) -> None:
     """See that a scheduler answers at ``address`` within so many seconds. A client of dask would wait for ever for some
     that are none. ``shown`` is the address as people wrote it. Raises :class:`UsageError`, :class:`NetworkError`.
     """
+    import asyncio  # noqa: PLC0415  (start-up time)
+
     arguments = connection_arguments(address)
     try:
         found = asyncio.run(_identity(address, arguments, seconds))
@@ -81,6 +82,8 @@ def check_scheduler(address: str, shown: str, seconds: float) -> None:
 
 
 async def _identity(address: str, arguments: Mapping[str, Any], seconds: float) -> object:
+    import asyncio  # noqa: PLC0415  (start-up time)
+
     from distributed.comm.core import connect  # noqa: PLC0415  (an extra)
 
     to_peer: Any = connect

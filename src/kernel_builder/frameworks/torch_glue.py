@@ -5,27 +5,21 @@ Reference: interoperability contract 3.3 and 3.4. Templates lie in ``templates/g
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import resources
-
-import jinja2
+from string import Template
 
 from kernel_builder.frameworks.torch_binding import PLACEHOLDER
 
-
-@cache
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("kernel_builder", "templates/glue"),
-        undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701  (C and Python text, every value of which is an identifier)
-    )
+_LOADING = """
+from . import ${ops_id}  # noqa: F401  (loads the library, which registers the ops)
+"""
 
 
-def template(name: str) -> jinja2.Template:
-    """One of the templates in ``templates/glue``."""
-    return _environment().get_template(name)
+def filled(name: str, **values: str) -> str:
+    """One of the templates in ``templates/glue`` with ``values``. Not jinja2's: every build needs them, and importing
+    that takes its time.
+    """
+    return Template(_verbatim(f"{name}.in")).substitute(values)
 
 
 def _verbatim(name: str) -> str:
@@ -53,14 +47,15 @@ def refused_header(name: str) -> str:
 
 def module_source(ops_id: str, unique: str) -> str:
     """C source of the Python module ``ops_id``."""
-    return template("module.c.j2").render(ops_id=ops_id, unique=unique, placeholder=PLACEHOLDER)
+    return filled("module.c", ops_id=ops_id, unique=unique, placeholder=PLACEHOLDER)
 
 
 def ops_module(ops_id: str, *, compiled: bool) -> str:
     """``_ops.py``: the namespace of the variant it lies in, whatever machine loads it (contract sharp edge 11)."""
-    return template("ops.py.j2").render(ops_id=ops_id, compiled=compiled)
+    loading = Template(_LOADING).substitute(ops_id=ops_id) if compiled else ""
+    return filled("ops.py", ops_id=ops_id, loading=loading)
 
 
 def compatibility_package(python_name: str) -> str:
     """``<python name>/__init__.py`` inside the variant, for ``PYTHONPATH``."""
-    return template("compat.py.j2").render(python_name=python_name)
+    return filled("compat.py", python_name=python_name)

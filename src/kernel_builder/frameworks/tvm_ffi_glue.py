@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kernel_builder.frameworks.torch_glue import template
+from kernel_builder.frameworks.torch_glue import filled
 
 
 def ops_module(ops_id: str, library: str) -> str:
     """``_ops.py`` of a kernel whose compiled functions are in the file ``library`` beside it."""
-    return template("ops_tvm_ffi.py.j2").render(ops_id=ops_id, library=library)
+    return filled("ops_tvm_ffi.py", ops_id=ops_id, library=library)
