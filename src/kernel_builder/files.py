@@ -111,8 +111,21 @@ def replacing(path: Path, *, follow_links: bool = True, durable: bool = True) ->
     A link is followed, so that what it points to is replaced and not the link, unless ``follow_links`` says otherwise:
     then nothing is written outside of the directory. Permissions of a file that is there are kept. What is no ordinary
     file (a pipe, ``/dev/stdout``) is written to directly. Unless it is ``durable``, a power cut may leave less of it.
-    Raises ``OSError``; then, and when the block raises, the file is as it was.
+    Raises ``OSError``, which names the file where a disk is full; then, and when the block raises, the file is as it
+    was.
     """
+    try:
+        with _replacing(path, follow_links=follow_links, durable=durable) as file:
+            yield file
+    except OSError as error:
+        # The system says of an open file that there is no room for more, and not which file it is.
+        if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
+def _replacing(path: Path, *, follow_links: bool, durable: bool) -> Iterator[BinaryIO]:
     if follow_links and path.exists() and not path.is_file():
         with path.open("wb") as file:
             yield file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import threading
@@ -114,3 +115,21 @@ def test_a_file_that_cannot_be_written_is_named_and_not_the_one_beside_it(tmp_pa
     with pytest.raises(OSError, match="file/new") as caught:
         write_text(tmp_path / "file" / "new.txt", "")
     assert caught.value.filename == str(tmp_path / "file" / "new.txt")
+
+
+def test_a_full_disk_names_the_file_that_there_was_no_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Path("/dev/full")
+    if full.exists():
+        with pytest.raises(OSError, match="No space left") as told, replacing(full) as file:
+            file.write(b"x" * 100_000)
+        assert told.value.filename == str(full)
+
+    def no_room(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_room)
+    path = tmp_path / "metadata.json"
+    with pytest.raises(OSError, match="No space left") as told:
+        write_text(path, "{}")
+    assert told.value.filename == str(path)
+    assert not list(tmp_path.iterdir())
