@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kernel_builder.actions.model import Tool, Tree
 from kernel_builder.actions.places import Places
+from kernel_builder.actions.units import Unit
 from kernel_builder.config.model import FrameworkKind
 from kernel_builder.toolchain.model import HostCompiler, Toolchain, ToolkitSdk
 from kernel_builder.variants.build_type import RELEASE, BuildType
@@ -50,9 +51,9 @@ class Context:
     ``slim`` are the sources that are compiled with slim headers of the framework, with what is defined for
     these; where ``verify`` is set, that must make the same code as the whole headers.
     ``sources`` is the tree of the project's own files: its identity says which names can be included. ``included`` are
-    these files: those that compilers may read. ``environ`` is the user's environment. ``macos`` is the oldest macOS
-    that a variant for it runs on, ``frameworks`` are Apple's that it is linked with. ``build_type`` is what it is built
-    for.
+    these files: those that compilers may read. ``units`` are all that the library is made of. ``environ`` is the user's
+    environment. ``macos`` is the oldest macOS that a variant for it runs on, ``frameworks`` are Apple's that it is
+    linked with. ``build_type`` is what it is built for.
     """
 
     variant: str
@@ -66,6 +67,7 @@ class Context:
     precompiled: Mapping[str, tuple[str, ...]]
     sources: Tree
     included: tuple[str, ...] = ()
+    units: tuple[Unit, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     slim: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     verify: bool = False

@@ -20,6 +20,7 @@ from kernel_builder.actions.precompile import without_launcher
 from kernel_builder.engine.cache import ActionCache
 from kernel_builder.engine.contents import tells_its_time, text_digest
 from kernel_builder.engine.declared import undeclared
+from kernel_builder.engine.own_columns import Mirrored, line_of, told_of_own
 from kernel_builder.engine.portable import Portable, made_by
 from kernel_builder.engine.processes import Ended, Processes
 from kernel_builder.engine.recalling import Recalling
@@ -157,6 +158,7 @@ class Performer:
             done = recalled or (self._held(action, way(action)) if way else self._run(action, environment, began, cost))
         finally:
             self._remove(action, action.scratch)
+        self._tell_of_own(action)
         read = self._read_since(action, began) if done.code == 0 else None
         record = self._record(action, done, read) if read is not None else None
         if record is not None and self._recalling is not None and key is not None:
@@ -268,6 +270,43 @@ class Performer:
             if recalling is not None and key is not None and log.stat().st_size == size:
                 recalling.keep_part(key, action, step.writes, seconds=0, memory=ended.memory)
         return 0
+
+    @cached_property
+    def _translated(self) -> Mapping[str, Mapping[str, str]]:
+        """For each file that was made of one of the project's: all that were made with it, by the names of those that
+        they were made of.
+        """
+        found: dict[str, Mapping[str, str]] = {}
+        for action in self.plan.actions:
+            if action.kind is ActionKind.TRANSLATE:
+                names = [word.removeprefix("{project}/") for word in action.inputs]
+                made = dict(zip(names, action.outputs, strict=True))
+                found |= dict.fromkeys(action.outputs, made)
+        return found
+
+    def _tell_of_own(self, action: Action) -> None:
+        """Write the log of ``action`` as it would be had the project's own files been compiled."""
+        made = next((self._translated[word] for word in action.inputs if word in self._translated), None)
+        log = self._path(action.log)
+        if made is None or not log.is_file():
+            return
+        command, *lines = log.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        texts: dict[str, tuple[str, str]] = {}
+
+        def find(name: str, number: int) -> Mirrored | None:
+            if name not in made:
+                return None
+            if name not in texts:
+                paths = (self._path(made[name], action), self.plan.places.root / name)
+                with contextlib.suppress(OSError):
+                    one, two = (path.read_text(encoding="utf-8", errors="replace") for path in paths)
+                    texts[name] = (one, two)
+            return line_of(*texts[name], number) if name in texts else None
+
+        told = told_of_own(lines, find)
+        if told != lines:
+            text = "".join(f"{line}\n" for line in (command, *told))
+            log.write_text(text, encoding="utf-8", errors="surrogateescape")
 
     def _write_command(self, action: Action, steps: Sequence[Step]) -> list[tuple[str, ...]]:
         """Begin the log of ``action`` with its command, and give the commands of ``steps`` for this machine."""

@@ -163,6 +163,7 @@ class CompiledVariant:
             precompiled=self._precompiled(tuple(unit for unit in units if unit.source not in slim)),
             sources=Tree(name="project", identity=names, files=inputs.included),
             included=inputs.included,
+            units=units,
             environ=self.environ,
             slim=slim,
             verify=self.headers is Headers.VERIFY,

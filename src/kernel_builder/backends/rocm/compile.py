@@ -108,8 +108,10 @@ def _hipify_action(context: Context, units: tuple[Unit, ...]) -> Action:
     """One for all sources: they share headers, and starting Python takes longer than the work."""
     word, layout, torch = context.places.word, context.layout, context.toolchain.framework
     own = [unit.source for unit in units if _is_hipified(unit)]
-    # What a source of the host may include is its own affair.
-    others = {unit.source for unit in units} | {path for path in context.included if suffix_of(path) in HOST_LANGUAGES}
+    # What a source of the host may include is its own affair, and so is what only another backend can compile.
+    foreign = {suffix for other in Backend for suffix in other.sources} - set(BACKEND.sources)
+    foreign |= set(HOST_LANGUAGES)
+    others = {unit.source for unit in units} | {path for path in context.included if suffix_of(path) in foreign}
     files = sorted({*own, *(path for path in context.included if path not in others)})
     sources = tuple(word(layout.root / path) for path in files)
     made = tuple(word(_mirror(context) / path) for path in files)

@@ -118,6 +118,11 @@ def is_sycl(unit: Unit) -> bool:
     return unit.language == CXX and not unit.is_binding
 
 
+def _targets(context: Context, toolkit: ToolkitSdk) -> Targets:
+    """What all of its objects are compiled for, and linked for."""
+    return targets_of(tuple(filter(is_sycl, context.units)), Version.parse(toolkit.toolkit.version))
+
+
 def _icpx(context: Context, toolkit: ToolkitSdk) -> Tool:
     return context.clang_of("icpx", toolkit)
 
@@ -151,7 +156,7 @@ class SyclCompiler(NoArchitectures):
                 *host_code_flags(context, Family.CLANG),
                 CLANG_ABI,
                 *_COMPILE,
-                targets_of((unit,), Version.parse(toolkit.toolkit.version)).option,
+                _targets(context, toolkit).option,
                 *definitions(
                     context, unit.source, _definitions(context) + (_TLA_DEFINITIONS if _uses_tla(unit) else ())
                 ),
@@ -172,7 +177,7 @@ class SyclCompiler(NoArchitectures):
         if toolkit is None or not own:
             return NOTHING
         icpx = _icpx(context, toolkit)
-        targets = targets_of(own, Version.parse(toolkit.toolkit.version))
+        targets = _targets(context, toolkit)
         objects = tuple(word(layout.object_for(unit.source)) for unit in own)
         made = word(layout.variant / "obj" / "kernel-builder-device.o")
         command = (

@@ -129,3 +129,21 @@ def test_sycl_tla_has_targets_of_its_own(
 def test_without_it_targets_do_not_depend_on_the_compiler() -> None:
     for version in ("2025.3", "2026.0"):
         assert targets_of((), Version.parse(version)).devices == "pvc,xe-lpg,ats-m150"
+
+
+@pytest.mark.parametrize(("version", "flags"), [("2025.3", ()), ("2026.0", ("-D__SYCL_TARGET_INTEL_GPU_CRI__",))])
+def test_sections_without_sycl_tla_are_made_for_the_targets_that_the_link_has(
+    make_project: ProjectMaker, version: str, flags: tuple[str, ...]
+) -> None:
+    listed = "[" + ", ".join(f'"{flag}"' for flag in flags) + "]"
+    other = '\n[kernel.other]\nbackend = "xpu"\ndepends = []\nsrc = ["src/other.cpp"]\n'
+    toml = TOML.format(flags=listed, depends='"torch", "sycl_tla"') + other
+    root = make_project("sycl-thing", {**FILES, "src/other.cpp": ""}, toml=toml)
+    plan = make_plan(root, (NAMES[version],), GXX, toolkits=[oneapi(version)], libraries=[TLA])
+    made = actions(plan.variants[0])
+    targets = {
+        source: [word for word in made[source].command if word.startswith("-fsycl-targets=")]
+        for source in ("src/device.cpp", "src/other.cpp", "device code")
+    }
+    assert targets["src/other.cpp"] == targets["src/device.cpp"] == targets["device code"]
+    assert targets["device code"] != ["-fsycl-targets=spir64_gen,spir64"]
