@@ -6,6 +6,7 @@ Nothing is compiled. What is made says what it was made from, so that the next p
 import hashlib
 import json
 import re
+import shlex
 import struct
 import sys
 from pathlib import Path
@@ -18,9 +19,22 @@ def fail(program, message):
     sys.exit(f"{program}: error: {message}")
 
 
+def expanded(program, words):
+    """The words of response files in their places, as clang's driver reads them."""
+    for word in words:
+        if not word.startswith("@"):
+            yield word
+            continue
+        try:
+            text = Path(word[1:]).read_text(encoding="utf-8")
+        except OSError:
+            fail(program, f"no such file or directory: '{word}'")
+        yield from expanded(program, shlex.split(text))
+
+
 def read(program, known, takes_one):
     """Flags with their arguments in order, and inputs."""
-    words = sys.argv[1:]
+    words = list(expanded(program, sys.argv[1:]))
     with (ROOT / "record.jsonl").open("a", encoding="utf-8") as record:
         record.write(json.dumps([program, *words]) + "\n")
     flags, inputs, linker = [], [], []
@@ -33,6 +47,8 @@ def read(program, known, takes_one):
             argument = rest.pop(0)
             if word == "-Xlinker":
                 linker.append(argument)
+            elif word == "-o" and value(flags, "-o") is not None:
+                fail(program, "cannot specify '-o' twice")
             else:
                 flags.append((word, argument))
         elif not word.startswith("-"):
@@ -41,10 +57,18 @@ def read(program, known, takes_one):
             flags.append((word, None))
         else:
             fail(program, f"unknown argument: '{word}'")
+    refuse_missing(program, flags, inputs)
+    return flags, inputs, linker
+
+
+def refuse_missing(program, flags, inputs):
+    if not inputs:
+        fail(program, "no input files")
+    if value(flags, "-o") is None:
+        fail(program, "no output is named")
     for path in inputs:
         if not path.is_file():
             fail(program, f"no such file or directory: '{path}'")
-    return flags, inputs, linker
 
 
 def value(flags, name):
