@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-_OF_TORCH = ("libtorch", "libc10", "libcaffe2")
-
 
 @dataclass(frozen=True, kw_only=True)
 class ToolkitRuntime:
-    """The runtime library of a backend's toolkit, by its stem; ``numbers`` are those in its name, by the toolkit's
-    major, ``None`` where they are the majors.
+    """The runtime library of a backend's toolkit, by its stem, on a ``system``; ``numbers`` are those in its name, by
+    the toolkit's major, ``None`` where they are the majors.
     """
 
+    system: str
     library: str
     numbers: Mapping[int, int] | None
 
@@ -26,53 +25,65 @@ class ToolkitRuntime:
         return major if self.numbers is None else self.numbers.get(major)
 
     def number_in(self, name: str) -> int | None:
-        """The number in ``name`` (13 of ``libcudart.so.13``); ``None`` for other libraries, and where there is none."""
-        found = re.fullmatch(rf"{re.escape(self.library)}\.so\.(\d+)(\.\d+)*", name)
+        """The number in ``name`` (13 of ``libcudart.so.13`` and ``cudart64_13.dll``); ``None`` for other libraries, and
+        where there is none.
+        """
+        own = re.escape(self.library)
+        pattern = rf"{own}\.so\.(\d+)(\.\d+)*" if self.system == LINUX else rf"{own}(?:64_)?(\d+)\.dll"
+        found = re.fullmatch(pattern, name if self.system == LINUX else name.lower())
         return None if found is None else int(found[1])
+
+    def name(self, number: int) -> str:
+        """The name of the runtime with that number, for people."""
+        return f"{self.library}.so.{number}" if self.system == LINUX else f"{self.library}*{number}.dll"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Allowed:
-    """Stems of library names, by system, backend and framework; ``runtimes`` by backend."""
+    """Stems of library names on a system, by backend and framework; ``cxx`` are those of the C++ runtime, ``runtimes``
+    by backend.
+    """
 
-    always: frozenset[str]
+    c: frozenset[str]
     cxx: frozenset[str]
+    torch: frozenset[str]
+    tvm_ffi: frozenset[str]
     backend: Mapping[str, frozenset[str]]
     runtimes: Mapping[str, ToolkitRuntime]
-    tvm_ffi: frozenset[str]
-    darwin: frozenset[str]
-    windows: frozenset[str]
 
-    def on_linux(self, backend: str | None, *, torch: bool = True, tvm_ffi: bool = False) -> frozenset[str]:
-        """Stems for a backend; for every one where it is not known. ``torch`` and ``tvm_ffi``: whether the library may
-        need that framework's own.
+    def stems(self, backend: str | None, *, torch: bool = True, tvm_ffi: bool = False) -> frozenset[str]:
+        """What is allowed for a backend, but for the C++ runtime; for every one where it is not known. ``torch`` and
+        ``tvm_ffi``: whether the library may need that framework's own.
         """
-        stems = self.always | (self.tvm_ffi if tvm_ffi else frozenset())
         own = self.backend.get(backend or "")
-        stems = stems.union(*self.backend.values()) if own is None else stems | own
-        return stems if torch else frozenset(name for name in stems if not name.startswith(_OF_TORCH))
+        found = self.c.union(*(self.backend.values() if own is None else (own,)))
+        if not torch:
+            found = frozenset(name for name in found if not name.removeprefix("lib").startswith(_OF_TORCH))
+        return found | (self.torch if torch else frozenset()) | (self.tvm_ffi if tvm_ffi else frozenset())
+
+
+LINUX, DARWIN, WINDOWS = "linux", "darwin", "windows"
+_OF_TORCH = ("torch", "c10", "caffe2")
 
 
 @cache
-def load_allowed() -> Allowed:
-    """Read data/libraries.toml."""
+def load_allowed(system: str = LINUX) -> Allowed:
+    """The tables of data/libraries.toml for a system."""
     text = resources.files("kernel_builder.data").joinpath("libraries.toml").read_text(encoding="utf-8")
-    table = tomllib.loads(text)
-    linux = table["linux"]
+    table = tomllib.loads(text)[system]
     return Allowed(
-        always=frozenset(linux["c"] + linux["torch"]),
-        cxx=frozenset(linux["cxx"]),
-        backend={name: frozenset(stems) for name, stems in linux["backend"].items()},
-        runtimes={name: _runtime(**row) for name, row in linux["runtime"].items()},
-        tvm_ffi=frozenset(linux["framework"]["tvm-ffi"]),
-        darwin=frozenset(table["darwin"]["allowed"]),
-        windows=frozenset(table["windows"]["allowed"]),
+        c=frozenset(table["c"]),
+        cxx=frozenset(table["cxx"]),
+        torch=frozenset(table["torch"]),
+        tvm_ffi=frozenset(table["framework"]["tvm-ffi"]),
+        backend={name: frozenset(stems) for name, stems in table.get("backend", {}).items()},
+        runtimes={name: _runtime(system, **row) for name, row in table.get("runtime", {}).items()},
     )
 
 
-def _runtime(library: str, numbers: Mapping[str, int] | None = None) -> ToolkitRuntime:
+def _runtime(system: str, library: str, numbers: Mapping[str, int] | None = None) -> ToolkitRuntime:
     by_major = None if numbers is None else {int(major): number for major, number in numbers.items()}
-    return ToolkitRuntime(library=library, numbers=by_major)
+    return ToolkitRuntime(system=system, library=library, numbers=by_major)
 
 
 def stem(name: str) -> str:

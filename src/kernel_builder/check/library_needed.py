@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from kernel_builder.binary.glibc import apart_in
-from kernel_builder.binary.libraries import load_allowed, stem
+from kernel_builder.binary.libraries import DARWIN, LINUX, WINDOWS, load_allowed, stem
 from kernel_builder.check.library_versions import several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.policies import find_policy
@@ -72,12 +72,12 @@ _HASHED = re.compile(r"-[0-9a-f]{8}$")
 _OWN_SYSTEM_PATHS = ("/usr/lib/", "/System/Library/")
 
 
-def _allowed_on_linux(library: LibraryFile) -> frozenset[str]:
+def _allowed_for(library: LibraryFile, system: str) -> frozenset[str]:
     """Stems for the backend of the library's variant; for every backend when that is not known."""
     variant = library.variant.variant if library.variant else None
     backend = variant.backend.value if variant is not None else library.variant.backend if library.variant else None
     is_tvm_ffi, is_known = library.tvm_ffi is not None, isinstance(variant, ArchVariant)
-    return load_allowed().on_linux(backend, torch=not is_tvm_ffi, tvm_ffi=is_tvm_ffi or not is_known)
+    return load_allowed(system).stems(backend, torch=not is_tvm_ffi, tvm_ffi=is_tvm_ffi or not is_known)
 
 
 @checks(LibraryFile, DYNAMIC_CXX, NEEDED)
@@ -85,7 +85,7 @@ def needed(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     """Compares the needed libraries of an ELF file with the allowed ones."""
     if library.elf is None:
         return
-    policy, allowed, cxx = find_policy(settings.policy), _allowed_on_linux(library), load_allowed().cxx
+    policy, allowed, cxx = find_policy(settings.policy), _allowed_for(library, LINUX), load_allowed().cxx
     for name in sorted(set(library.elf.needed)):
         own = stem(name)
         if own in cxx:
@@ -96,23 +96,25 @@ def needed(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
                 library,
                 f"needs {printable(name)}, which neither {_provider(library)} nor its dependencies provide",
                 symbol=name,
-                hint=_hint(own, library),
+                hint=_hint(own, library, LINUX),
             )
 
 
 @checks(LibraryFile, OTHER_TOOLKIT)
 def other_toolkit(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
-    """Compares the runtime that an ELF file needs with the toolkit in its variant's name."""
+    """Compares the runtime that an ELF or PE file needs with the toolkit in its variant's name."""
     variant = library.variant.variant if library.variant else None
-    if library.elf is None or not isinstance(variant, ArchVariant) or variant.compute.version is None:
+    file, system = (library.elf, LINUX) if library.elf is not None else (library.pe, WINDOWS)
+    if file is None or not isinstance(variant, ArchVariant) or variant.compute.version is None:
         return
-    runtime = load_allowed().runtimes.get(variant.backend.value)
+    runtime = load_allowed(system).runtimes.get(variant.backend.value)
     expected = runtime.number(variant.compute.version[0]) if runtime is not None else None
-    for name in sorted(set(library.elf.needed)):
-        number = runtime.number_in(name) if runtime is not None else None
-        if expected is not None and number not in {None, expected}:
+    if runtime is None or expected is None:
+        return
+    for name in sorted(set(file.needed)):
+        if runtime.number_in(name) not in {None, expected}:
             toolkit = f"{variant.backend.label} {'.'.join(map(str, variant.compute.version))}"
-            text = f"needs {printable(name)}, but the variant is for {toolkit}, which has {stem(name)}.so.{expected}"
+            text = f"needs {printable(name)}, but the variant is for {toolkit}, which has {runtime.name(expected)}"
             yield OTHER_TOOLKIT.at(library, text, symbol=name)
 
 
@@ -141,17 +143,17 @@ def _provider(library: LibraryFile) -> str:
     return "tvm-ffi" if library.tvm_ffi else "torch"
 
 
-def _hint(own: str, library: LibraryFile) -> str | None:
-    plain = _HASHED.sub("", own)
+def _hint(own: str, library: LibraryFile, system: str) -> str | None:
+    plain, allowed = _HASHED.sub("", own), load_allowed(system)
     if library.tvm_ffi:
-        of_torch = own in load_allowed().on_linux(None) - load_allowed().on_linux(None, torch=False)
+        of_torch = own in allowed.stems(None) - allowed.stems(None, torch=False)
         return "A tvm-ffi kernel must load without torch; use only tvm-ffi's headers in it." if of_torch else None
     if plain in {"libgomp", "libiomp5", "libomp"}:
         return (
             "A second OpenMP runtime beside torch's own breaks threading. Compile with -fopenmp, but link without it:"
             " torch's runtime supplies the functions when the library is loaded."
         )
-    backends = sorted(name for name, stems in load_allowed().backend.items() if own in stems)
+    backends = sorted(name for name, stems in allowed.backend.items() if own in stems)
     return f"Only {' and '.join(backends)} variants may use this library." if backends else None
 
 
@@ -169,16 +171,22 @@ def run_paths(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  #
 @checks(LibraryFile, NEEDED)
 def needed_elsewhere(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
     """Needed libraries of Mach-O and PE files."""
-    allowed = load_allowed()
+    allowed = _allowed_for(library, DARWIN) | load_allowed(DARWIN).cxx
     for name in sorted({name for part in library.macho for name in part.needed}):
         system = name.startswith(_OWN_SYSTEM_PATHS)
         own = name.rpartition("/")[2] == library.name  # LC_ID_DYLIB is not among them, a re-export of itself may be
-        if not system and not own and (stem(name) not in allowed.darwin or not name.startswith("@")):
-            yield NEEDED.at(library, f"needs {printable(name)}, which torch does not provide", symbol=name)
+        if not system and not own and (stem(name) not in allowed or not name.startswith("@")):
+            yield _unprovided(library, name, DARWIN)
+    allowed = _allowed_for(library, WINDOWS) | load_allowed(WINDOWS).cxx
     for name in sorted(library.pe.needed if library.pe else ()):
-        if name.lower().startswith("api-ms-win-") or stem(name) in allowed.windows or _is_python(name):
+        if name.lower().startswith("api-ms-win-") or stem(name) in allowed or _is_python(name):
             continue
-        yield NEEDED.at(library, f"needs {printable(name)}, which torch does not provide", symbol=name)
+        yield _unprovided(library, name, WINDOWS)
+
+
+def _unprovided(library: LibraryFile, name: str, system: str) -> Finding:
+    text = f"needs {printable(name)}, which {_provider(library)} does not provide"
+    return NEEDED.at(library, text, symbol=name, hint=_hint(stem(name), library, system))
 
 
 def _is_python(name: str) -> bool:

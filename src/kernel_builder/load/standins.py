@@ -47,7 +47,7 @@ def stand_ins_for(directory: Path, variant: Variant) -> StandIns:
     own = {path.name for path in libraries} | {elf.soname for elf in libraries.values()}
     exported = {symbol.name for elf in libraries.values() for symbol in elf.exports}
     needed = dict.fromkeys(name for elf in libraries.values() for name in elf.needed if name not in own)
-    allowed = load_allowed().on_linux(backend.value, torch=variant.needs_torch, tvm_ffi=not variant.needs_torch)
+    allowed = load_allowed().stems(backend.value, torch=variant.needs_torch, tvm_ffi=not variant.needs_torch)
     undefined = {
         symbol.name: (symbol.name, symbol.version or "", symbol.library or "", symbol.kind)
         for elf in libraries.values()

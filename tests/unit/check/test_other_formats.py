@@ -188,7 +188,7 @@ def test_python_and_init_function_of_mac_libraries_are_judged(workshop: Workshop
 
 def test_a_good_windows_library_has_no_findings(workshop: Workshop, tmp_path: Path) -> None:
     needed = {"python3.dll": ("PyLong_FromLong",), "KERNEL32.dll": ("Sleep",), "torch_cpu.dll": ("f",),
-              "VCRUNTIME140_1.dll": (), "api-ms-win-crt-math-l1-1-0.dll": (), "cudart64_12.dll": ()}  # fmt: skip
+              "VCRUNTIME140_1.dll": (), "api-ms-win-crt-math-l1-1-0.dll": (), "MSVCP140.dll": ()}  # fmt: skip
     assert codes(_in_variant(workshop, tmp_path, WINDOWS, pe(needed), f"{ID}.pyd")) == []
 
 
@@ -198,6 +198,41 @@ def test_windows_libraries_are_judged(workshop: Workshop, tmp_path: Path) -> Non
     assert codes(variant) == ["KB102", "KB106", "KB121", "KB122", "KB123"]
     free = pe({"python313t.dll": ()})
     assert len(messages(_in_variant(workshop, tmp_path, WINDOWS, free, f"{ID}.pyd"), "KB124")) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "needed", "told"),
+    [
+        ("torch213-cu130-x86_64-windows", "cudart64_13.dll", []),
+        ("torch213-cu126-x86_64-windows", "CUDART64_12.DLL", []),
+        ("torch213-cu130-x86_64-windows", "c10_cuda.dll", []),
+        ("torch213-cu130-x86_64-windows", "cudart64_12.dll", ["KB114"]),
+        ("torch213-cu118-x86_64-windows", "cudart64_110.dll", []),
+        ("torch213-cu118-x86_64-windows", "cudart64_12.dll", ["KB114"]),
+        ("torch213-xpu20260-x86_64-windows", "sycl9.dll", []),
+        ("torch213-xpu20260-x86_64-windows", "sycl8.dll", ["KB114"]),
+        ("torch213-xpu20260-x86_64-windows", "cudart64_13.dll", ["KB106"]),
+        (WINDOWS, "cudart64_13.dll", ["KB106"]),
+        (WINDOWS, "nvcuda.dll", ["KB106"]),
+        (WINDOWS, "torch_cpu.dll", []),
+        ("tvm-ffi01-cpu-x86_64-windows", "tvm_ffi.dll", []),
+        ("tvm-ffi01-cpu-x86_64-windows", "torch_cpu.dll", ["KB106"]),
+        ("tvm-ffi01-cu130-x86_64-windows", "cudart64_13.dll", []),
+        ("tvm-ffi01-cu130-x86_64-windows", "c10_cuda.dll", ["KB106"]),
+    ],
+)
+def test_what_a_windows_library_needs_is_of_its_toolkit_and_framework(
+    workshop: Workshop, tmp_path: Path, name: str, needed: str, told: list[str]
+) -> None:
+    variant = _in_variant(workshop, tmp_path, name, pe({needed: ()}), f"{ID}.dll" if "tvm" in name else f"{ID}.pyd")
+    assert [code for code in codes(variant) if code in {"KB106", "KB114"}] == told
+
+
+def test_a_tvm_ffi_library_for_macos_needs_nothing_of_torch(workshop: Workshop, tmp_path: Path) -> None:
+    torch, own = (macho(_dylib(f"@rpath/{name}.dylib")) for name in ("libtorch_cpu", "libtvm_ffi"))
+    found = messages(_in_variant(workshop, tmp_path, "tvm-ffi01-cpu-aarch64-darwin", torch, f"{ID}.dylib"), "KB106")
+    assert found == ["needs @rpath/libtorch_cpu.dylib, which tvm-ffi does not provide"]
+    assert messages(_in_variant(workshop, tmp_path, "tvm-ffi01-cpu-aarch64-darwin", own, f"{ID}.dylib"), "KB106") == []
 
 
 @pytest.mark.parametrize("data", [GOOD, fat(GOOD), pe({"python3.dll": ("PyLong_FromLong",)})])
