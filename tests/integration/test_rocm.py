@@ -170,18 +170,18 @@ def test_the_same_bytes_come_of_another_directory(built: Path, with_debian: Tool
 def test_mistakes_are_told_where_they_are_in_the_projects_own_files(with_debian: Tool, tmp_path: Path) -> None:
     root = write(tmp_path / "wrong")
     (root / "cuda" / "times.cuh").write_text(HEADER.replace("x * factor", "x * faktor"), encoding="utf-8")
-    # What hipify writes is shorter, or longer, than what it replaces.
+    # hipify's words are shorter than those they replace.
     text = KERNEL.replace("blockIdx", "blokIdx").replace(
-        "(cudaGetLastError())", "(cudaGetLastError()) + (cudaSuccess + curandXx)"
+        "(cudaGetLastError())", "(cudaGetLastError()) + (cudaSuccess + wrong)"
     )
     (root / "cuda" / "scale.cu").write_text(text, encoding="utf-8")
     failed = with_debian("build", root, "--variant", NAME, "--arch", "gfx90a")
     assert failed.code == 1
     assert "cuda/times.cuh:3:67: error: use of undeclared identifier 'faktor'" in failed.stderr
     assert "cuda/scale.cu:4:11: error: use of undeclared identifier 'blokIdx'" in failed.stderr
-    [line] = [line for line in text.splitlines() if "curandXx" in line]
-    column, number = line.index("curandXx") + 1, text.splitlines().index(line) + 1
-    assert f"cuda/scale.cu:{number}:{column}: error: use of undeclared identifier 'hiprandXx'" in failed.stderr
+    [line] = [line for line in text.splitlines() if "+ wrong" in line]
+    column, number = line.index("wrong") + 1, text.splitlines().index(line) + 1
+    assert f"cuda/scale.cu:{number}:{column}: error: use of undeclared identifier 'wrong'" in failed.stderr
     assert f"{line}\n      | {' ' * (column - 1)}^" in failed.stderr
 
 
