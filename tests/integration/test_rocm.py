@@ -182,7 +182,7 @@ def test_mistakes_are_told_where_they_are_in_the_projects_own_files(with_debian:
     [line] = [line for line in text.splitlines() if "+ wrong" in line]
     column, number = line.index("wrong") + 1, text.splitlines().index(line) + 1
     assert f"cuda/scale.cu:{number}:{column}: error: use of undeclared identifier 'wrong'" in failed.stderr
-    assert f"{line}\n      | {' ' * (column - 1)}^" in failed.stderr
+    assert f"{line}\n          | {' ' * (column - 1)}^" in failed.stderr
 
 
 TWO_WAYS = """\

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernel_builder.binary.causes import NamedCause
+from kernel_builder.binary.tvm_ffi import functions_in
 from kernel_builder.engine.own_names import OwnNames, demangle
 
 _TABLE = Path(__file__).parent.parent / "data" / "complaints.toml"
@@ -98,6 +99,10 @@ def _defined_twice(readable: str, own: OwnNames) -> NamedCause:
     sources = own.definers(readable)
     written = own.definition(readable)
     who = " and ".join(sources) or "several objects"
+    for function in functions_in([readable]):
+        why = f"{who} export the function {function} to tvm-ffi, each for itself"
+        instead = f"export {function} in one source, and not in a header that several include"
+        return NamedCause(why=why, instead=instead)
     if written is None:
         why = f"{who} define {readable}, each for itself"
         return NamedCause(why=why, instead="define it in one of them, or make it static")

@@ -96,6 +96,19 @@ def test_renaming_gives_what_linking_gives(tmp_path: Path) -> None:
         assert renamed(found, name, OLD) == renamed(renamed(data, OLD, OLD[:-1] + "0"), OLD[:-1] + "0", OLD)
 
 
+@pytest.mark.parametrize("linker", [(), ("-fuse-ld=gold",), ("-fuse-ld=lld",)])
+def test_a_library_that_exports_nothing_is_renamed(tmp_path: Path, linker: tuple[str, ...]) -> None:
+    script = tmp_path / "exports.map"
+    script.write_text("{ local: *; };", encoding="ascii")
+    try:
+        data = link(tmp_path, OLD, *linker, f"-Wl,--version-script={script}", "-Wl,--build-id=sha1")
+    except subprocess.CalledProcessError:
+        pytest.skip(f"this machine has no {linker[0]}")
+    found, before = read_elf(renamed(data, OLD, names()[0])), read_elf(data)
+    assert (found.exports, found.soname, found.undefined) == ((), f"{names()[0]}.abi3.so", before.undefined)
+    assert before.undefined
+
+
 def test_the_same_name_changes_nothing(tmp_path: Path) -> None:
     data = link(tmp_path, OLD)
     assert renamed(data, OLD, OLD) == data

@@ -34,6 +34,14 @@ TWICE = {
         "a.cpp:1 defines f(int), which is compiled and also included by b.cpp",
         "remove the #include of a.cpp from b.cpp",
     ),
+    "exported to tvm-ffi": (
+        {
+            "a.cpp": 'extern "C" int __tvm_ffi_f(void *) { return 0; }',
+            "b.cpp": 'extern "C" int __tvm_ffi_f(void *) { return 1; }',
+        },
+        "a.cpp and b.cpp export the function f to tvm-ffi, each for itself",
+        "export f in one source, and not in a header that several include",
+    ),
     "with C linkage": (
         {"h.h": 'extern "C" int f(int n) { return n; }', "a.cpp": '#include "h.h"\n', "b.cpp": '#include "h.h"\n'},
         "h.h:1 defines f, and so does every file that includes it: a.cpp and b.cpp",
