@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2154
 # Sourced by quickstart and test: a virtual environment in .venv with this package, the given extras and torch.
 # Usage: setup_environment EXTRAS; leaves its interpreter in $python. KERNEL_BUILDER_TORCH_INDEX may name an index to
-# look for torch on, besides the one that pip is configured for.
+# look for torch on, besides the one that pip is configured for. Nothing is compiled to bytecode: that is half of what
+# an installation of torch costs, and each caller knows better what will be imported.
 
 torch=2.13.0
 
@@ -56,6 +57,6 @@ setup_environment() {
   [ -z "${KERNEL_BUILDER_TORCH_INDEX:-}" ] || set -- "$@" --extra-index-url "$KERNEL_BUILDER_TORCH_INDEX"
   announce "$@"
   # Of pip's words, those on large files as they are fetched.
-  "$python" -m pip install "$@" --progress-bar off --editable "${root}[$extras]" "torch==$torch" |
+  "$python" -m pip install "$@" --progress-bar off --no-compile --editable "${root}[$extras]" "torch==$torch" |
     { grep --line-buffered -E '^ *Downloading .*[0-9] MB\)' || true; } >&2
 }
