@@ -88,7 +88,7 @@ def test_a_cpu_toolchain_is_small_and_compiles_and_links(root: Path, tmp_path: P
     source.write_text(BINDING)
     include = [f"-I{folder}" for folder in sdk.include]
     link = [f"-L{sdk.libraries}", "-Wl,--no-as-needed", "-ltorch", "-Wl,--as-needed", "-ltorch_cpu", "-lc10"]
-    run(host.cxx, "-std=c++20", "-fPIC", "-shared", *include, source, "-o", library, *link, "-Wl,-z,defs")
+    run(host.cxx, "-std=c++20", "-O0", "-fPIC", "-shared", *include, source, "-o", library, *link, "-Wl,-z,defs")
 
 
 def test_a_cuda_toolchain_stays_below_its_limit_and_compiles_and_links(
@@ -104,7 +104,7 @@ def test_a_cuda_toolchain_stays_below_its_limit_and_compiles_and_links(
     nvcc = [provided.toolkit.compiler, "-ccbin", host.cxx, "-std=c++17", "-arch=sm_90", "-Xcompiler", "-fPIC"]
     run(*nvcc, "-c", kernel, "-o", tmp_path / "k.o")
     include = [f"-I{folder}" for folder in (*provided.framework.include, *provided.toolkit.include)]
-    run(host.cxx, "-std=c++20", "-fPIC", "-DWITH_CUDA", *include, "-c", binding, "-o", tmp_path / "b.o")
+    run(host.cxx, "-std=c++20", "-O0", "-fPIC", "-DWITH_CUDA", *include, "-c", binding, "-o", tmp_path / "b.o")
     link = [f"-L{provided.framework.libraries}", f"-L{provided.toolkit.libraries}", "-Wl,--no-as-needed", "-ltorch"]
     link += ["-Wl,--as-needed", "-ltorch_cpu", "-ltorch_cuda", "-lc10_cuda", "-lc10", "-lcudart", "-lcublas"]
     run(host.cxx, "-shared", tmp_path / "k.o", tmp_path / "b.o", "-o", library, *link, "-Wl,-z,defs")
