@@ -49,17 +49,30 @@ def test_the_image_is_sound() -> None:
     _passes(_program("hadolint"), "Dockerfile")
 
 
-def test_workflows_and_the_action_are_what_github_takes(tmp_path: Path) -> None:
-    checker = _program("check-jsonschema")
+@pytest.fixture
+def workflows(tmp_path: Path) -> list[Path]:
+    """Ours, and those that the page about CI shows."""
     page = (ROOT / "docs" / "howto" / "ci.md").read_text(encoding="utf-8")
     shown = [block for block in blocks(page) if (block.title or "").startswith(".github/workflows/")]
     assert shown
     for number, block in enumerate(shown):
         (tmp_path / f"{number}.yml").write_text(block.text, encoding="utf-8")
-    workflows = [*(ROOT / ".github" / "workflows").glob("*.yml"), *tmp_path.glob("*.yml")]
+    return [*(ROOT / ".github" / "workflows").glob("*.yml"), *tmp_path.glob("*.yml")]
+
+
+def test_workflows_and_the_action_are_what_github_takes(workflows: list[Path]) -> None:
+    checker = _program("check-jsonschema")
     _passes(checker, "--builtin-schema", "vendor.github-workflows", *workflows)
     _passes(checker, "--builtin-schema", "vendor.github-actions", "action.yml")
     _passes(checker, "--builtin-schema", "vendor.citation-file-format", "CITATION.cff")
+
+
+def test_nobody_gets_a_command_or_a_token_into_workflows(workflows: list[Path]) -> None:
+    config = ROOT / ".github" / "zizmor.yml"
+    _passes(_program("zizmor"), "--offline", "--min-confidence", "medium", "-q", "-c", config, "action.yml", *workflows)
+    for path in workflows:
+        commands = re.findall(r"^ *- run: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert [command for command in commands if "${{" in command] == [], path
 
 
 def test_hooks_run_commands_that_there_are() -> None:
