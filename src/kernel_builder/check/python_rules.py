@@ -433,7 +433,8 @@ def _self_import(package: Package, module: Module, entry: Import) -> Finding:
         hint = f"write: from {dots}{rest} import {', '.join(entry.names)}"
     elif rest:
         parent, _, last = rest.rpartition(".")
-        hint = f"write: from {dots}{parent} import {last}"
+        name = entry.statement.partition(" as ")[2]
+        hint = f"write: from {dots}{parent} import {last}{f' as {name}' if name not in {'', last} else ''}"
     else:
         hint = f"write: from {dots} import ..., with the names you use"
     soft = entry.caught or entry.indirect or entry.guard is Guard.TYPING

@@ -88,9 +88,14 @@ def is_type(text: str) -> bool:
     return _NAMESPACES.sub("", text) in _SIMPLE
 
 
+def bare_type(cxx: str) -> str:
+    """A type without what callers need not know: ``const``, references, the namespaces of torch."""
+    return " ".join(QUALIFIERS.sub(" ", _NAMESPACES.sub("", cxx)).replace("&", " ").split())
+
+
 def converted(cxx: str) -> Converted:
     """A type of C++ as a schema has it. Raises ``ValueError`` for one that it has not."""
-    bare = " ".join(QUALIFIERS.sub(" ", _NAMESPACES.sub("", cxx)).replace("&", " ").split())
+    bare = bare_type(cxx)
     if bare in _SIMPLE:
         schema, native = _SIMPLE[bare]
         is_number = schema in {"int", "float"}

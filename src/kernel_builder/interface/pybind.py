@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from kernel_builder.interface.cxx_types import (
     QUALIFIERS,
     Converted,
+    bare_type,
     converted,
     default_of,
     is_type,
@@ -41,6 +42,13 @@ _AUTOGRAD = re.compile(r"\b\w+\s*::\s*apply\s*\(")
 _MACROS = re.compile(r"\b[A-Z][A-Z0-9]*_(?:API|EXPORT|EXPORTS|INLINE|HOST_DEVICE)\b")
 _WRAPPED = re.compile(r"(?:\w+\s*::\s*)*wrap_pybind_function(?:_no_gil)?\s*\(\s*(.+)\)", re.DOTALL)
 """What torch puts around functions so that they tell errors."""
+_CHOSEN = re.compile(
+    r"(?:(?:pybind11|py)\s*::\s*overload_cast\s*<(?P<cast>.*)>\s*\((?P<a>[^()]*)\)"
+    r"|static_cast\s*<[^()]*\(\s*\*\s*\)\s*\((?P<pointed>.*)\)\s*>\s*\((?P<b>[^()]*)\)"
+    r"|\(\s*[^()]*\(\s*\*\s*\)\s*\((?P<plain>.*)\)\s*\)\s*(?P<c>[^()]*))",
+    re.DOTALL,
+)
+"""One of several functions of a name, by its parameters: ``py::overload_cast<int>(&f)``, ``(int (*)(int)) &f``."""
 _FUNCTION = re.compile(r"&?\s*((?:\w+\s*::\s*)*)(\w+)\s*$")
 _ARGUMENT = re.compile(
     r'(?:(?:\w+\s*::\s*)*arg\s*\(\s*(?:"(?P<a>\w+)")?\s*\)|"(?P<b>\w+)"\s*_a)'
@@ -217,7 +225,9 @@ def _take(
     decisions: list[str],
 ) -> None:
     name = literal_at(given[0], 0)[0] if given else ""
-    target = _FUNCTION.fullmatch(_forwarded(given[1].strip())) if len(given) > 1 else None
+    given = _with_cast_whole(given)
+    text, types = _chosen(given[1].strip()) if len(given) > 1 else ("", None)
+    target = _FUNCTION.fullmatch(_forwarded(text)) if text else None
     if not name or target is None:
         decisions.append(f"{where}: {name or 'a definition'} is not a plain function: write one, and register it")
         return
@@ -231,14 +241,36 @@ def _take(
     if namespace and _is_class(namespace.rpartition("::")[2], files):
         decisions.append(f"{where}: {name} is a function of the class {namespace}: write one that calls it")
         return
-    found = _signature(target[2], files)
+    found = _signature(target[2], files, types)
     if found is None:
-        decisions.append(f"{where}: no declaration of {target[2]} was found in the sources that were converted")
+        sought = target[2] if types is None else f"{target[2]}({', '.join(types)})"
+        decisions.append(f"{where}: no declaration of {sought} was found in the sources that were converted")
         return
     try:
         functions[name] = _function(name, target[2], found, given[2:], where, decisions)
     except ValueError as error:
         decisions.append(f"{where}: {name} is not registered: {error}")
+
+
+def _with_cast_whole(given: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments of a definition; a cast to a type with commas, as the second of them, is one argument."""
+    if len(given) < 2 or not re.match(r"\s*(?:(?:pybind11|py)\s*::\s*overload_cast|static_cast)\b", given[1]):
+        return given
+    for end in range(2, len(given) + 1):
+        target = ",".join(given[1:end])
+        if target.count("<") == target.count(">"):
+            return (given[0], target, *given[end:])
+    return given
+
+
+def _chosen(text: str) -> tuple[str, tuple[str, ...] | None]:
+    """The function that a cast chooses by its parameters, and their types; ``None`` without a cast."""
+    match = _CHOSEN.fullmatch(text)
+    if match is None:
+        return text, None
+    types = next(one for one in (match["cast"], match["pointed"], match["plain"]) if one is not None)
+    target = next(one for one in (match["a"], match["b"], match["c"]) if one is not None)
+    return target.strip(), tuple(one for one in split_types(arguments(f"({types})", 0)) if one.strip() != "void")
 
 
 def _is_class(name: str, files: Mapping[str, NativeText]) -> bool:
@@ -270,8 +302,8 @@ class _Signature:
     is_hidden: bool
 
 
-def _signature(name: str, files: Mapping[str, NativeText]) -> _Signature | None:
-    """The definition of a function, else its declaration."""
+def _signature(name: str, files: Mapping[str, NativeText], types: tuple[str, ...] | None) -> _Signature | None:
+    """The definition of a function, else its declaration; of several, the one whose parameters have ``types``."""
     declared = None
     for path, native in files.items():
         for match in re.finditer(rf"(?<![\w.:>]){re.escape(name)}\s*\(", native.bare):
@@ -293,10 +325,18 @@ def _signature(name: str, files: Mapping[str, NativeText]) -> _Signature | None:
                 namespace="::".join(space for space in spaces if space),
                 is_hidden="" in spaces,
             )
+            if types is not None and not _takes(found.parameters, types):
+                continue
             if found.body:
                 return found
             declared = declared or found
     return declared
+
+
+def _takes(parameters: tuple[str, ...], types: tuple[str, ...]) -> bool:
+    """Whether a function with ``parameters`` is the one that a cast to ``types`` chooses."""
+    declared = [bare_type(_declared(text)[0]) for text in parameters if text != "void"]
+    return declared == [bare_type(_declared(text)[0]) for text in types]
 
 
 def _enclosing(bare: str, position: int) -> list[str]:
@@ -381,12 +421,18 @@ def _is_reference(text: str) -> bool:
     return "&" in text and "const" not in text.split("&", maxsplit=1)[0].replace("&", " ").split()
 
 
-def _parameter(text: str, index: int, named: re.Match[str] | None, body: str) -> BoundParameter:
+def _declared(text: str) -> tuple[str, str]:
+    """The type and the name of a parameter; the name may be empty."""
     bare = text.split("=", maxsplit=1)[0].strip()
     match = re.fullmatch(r"(.*?[\s&*>])(\w+)", bare, re.DOTALL)
     words = QUALIFIERS.sub(" ", bare).replace("&", " ").split()
     has_name = match is not None and len(words) > 1 and not is_type(" ".join(words))
-    cxx, own = (match[1].strip(), match[2]) if match is not None and has_name else (bare, f"arg{index}")
+    return (match[1].strip(), match[2]) if match is not None and has_name else (bare, "")
+
+
+def _parameter(text: str, index: int, named: re.Match[str] | None, body: str) -> BoundParameter:
+    cxx, own = _declared(text)
+    own = own or f"arg{index}"
     kind = converted(cxx)
     name = ((named["a"] or named["b"]) if named is not None else None) or own
     writes = re.search(rf"(?<![\w.]){re.escape(own)}{_IN_PLACE}", body) is not None

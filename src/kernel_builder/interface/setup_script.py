@@ -22,6 +22,7 @@ from kernel_builder.interface.setup_values import (
     NotedList,
     called_builtin,
     called_method,
+    combined,
     compared,
     joined,
     noted,
@@ -439,7 +440,7 @@ class Script:
             plain = UNKNOWN not in given and left.count("%s") + left.count("%d") == len(given)
             return left % given if plain and all(isinstance(one, str | int) for one in given) else UNKNOWN
         if not isinstance(node.op, ast.Add):
-            return UNKNOWN
+            return combined(left, type(node.op), right) if isinstance(left, NotedList) else UNKNOWN
         if isinstance(left, str) and isinstance(right, str):
             return left + right if len(left) + len(right) < _LONGEST_TEXT else UNKNOWN
         if isinstance(left, tuple) and isinstance(right, tuple):
@@ -556,10 +557,10 @@ class Script:
                 words.update({str(key): its for key, its in value.items()})
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         owner = self.value(node.func.value, scope) if isinstance(node.func, ast.Attribute) else UNKNOWN
-        if isinstance(owner, NotedList) and name in {"append", "extend", "insert"} and node.args:
+        if isinstance(owner, NotedList) and name in {"append", "extend", "insert", "add", "update"} and node.args:
             added = node.args[-1]
             value = given[-1]
-            if name != "extend":
+            if name not in {"extend", "update"}:
                 added, value = _listed(added), UNKNOWN if value is UNKNOWN else NotedList([value])
             self._extend(owner, value, added)
             return None

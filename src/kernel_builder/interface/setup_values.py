@@ -6,6 +6,8 @@ Everything is pure but for questions about files, and those are answered for fil
 from __future__ import annotations
 
 import ast
+import itertools
+import math
 import operator
 import os.path
 import re
@@ -24,6 +26,8 @@ class Unknown:
 
 UNKNOWN: Final = Unknown()
 _LONGEST = 100_000
+_MOST = 2_000
+"""Choices that a product may have."""
 
 
 class NotedList(list[object]):
@@ -73,13 +77,25 @@ CONSTANTS: Mapping[str, object] = {
     "os.path.sep": "/",
     "os.name": "posix",
     "sys.platform": "linux",
-    "IS_WINDOWS": False,
-    "cpp_extension.IS_WINDOWS": False,
+    **{f"{module}{name}": value
+       for module in ("", "cpp_extension.", "torch.utils.cpp_extension.")
+       for name, value in (("IS_WINDOWS", False), ("IS_HIP_EXTENSION", False), ("ROCM_HOME", None))},
+    "torch.version.hip": None,
     "True": True,
     "False": False,
     "None": None,
+}  # fmt: skip
+"""What names of modules say on a Linux machine, where torch is not the build for ROCm."""
+_SETS: Mapping[type[ast.operator] | str, Callable[[Sequence[object], Sequence[object]], list[object]]] = {
+    kind: how
+    for kinds, how in (
+        ((ast.Sub, "difference"), lambda left, right: [one for one in left if one not in right]),
+        ((ast.BitAnd, "intersection"), lambda left, right: [one for one in left if one in right]),
+        ((ast.BitOr, "union"), lambda left, right: [*left, *(one for one in right if one not in left)]),
+    )
+    for kind in kinds
 }
-"""What names of modules say on a Linux machine."""
+"""What operators and methods make of two sets, which are lists here."""
 _TEXT_METHODS = frozenset({
     "endswith", "startswith", "replace", "split", "rsplit", "strip", "lstrip", "rstrip", "lower", "upper",
     "removeprefix", "removesuffix", "splitlines", "partition", "rpartition", "format", "join",
@@ -118,6 +134,16 @@ def compared(values: Sequence[object], operators: Sequence[ast.cmpop], written: 
         return UNKNOWN
 
 
+def combined(left: NotedList, how: type[ast.operator] | str, right: object) -> object:
+    """What ``-``, ``&``, ``|`` or a method of sets makes of two; :data:`UNKNOWN` for anything else."""
+    if how not in _SETS or not isinstance(right, list | tuple):
+        return UNKNOWN
+    found = NotedList(_SETS[how](left, right), conditions=left.conditions)
+    found.take_notes(left)
+    found.take_notes(right)
+    return found
+
+
 def joined(*parts: str) -> str:
     """A path."""
     return os.path.join(*parts)  # noqa: PTH118  (texts, of any system)
@@ -147,6 +173,8 @@ def called_method(owner: object, name: str, given: list[object], words: Mapping[
         copy = NotedList(owner)
         copy.take_notes(owner)
         return copy
+    if isinstance(owner, NotedList) and name in _SETS and len(given) == 1:
+        return combined(owner, name, given[0])
     if isinstance(owner, NotedList) and name in {"remove", "sort", "reverse", "clear"}:
         if name != "remove" or (given and given[0] in owner):
             getattr(owner, name)(*given)
@@ -212,6 +240,8 @@ def called_builtin(name: str, given: list[object], words: Mapping[str, object], 
         return "Linux"
     if UNKNOWN in given:
         return UNKNOWN
+    if name == "product":
+        return _product(given, words.get("repeat", 1))
     if given and all(isinstance(one, str) for one in given):
         return _of_paths(name, [str(one) for one in given], root)
     return _of_values(name, given)
@@ -268,6 +298,21 @@ def _of_values(name: str, given: list[object]) -> object:
     if name == "enumerate" and items:
         return list(enumerate(items[0]))
     return [one for part in items for one in part] if name == "chain" else UNKNOWN
+
+
+def _product(given: list[object], repeat: object) -> object:
+    """``itertools.product``: every choice of one item of each list."""
+    if not isinstance(repeat, int) or not 0 <= repeat < 10 or not all(isinstance(one, list | tuple) for one in given):
+        return UNKNOWN
+    if any(isinstance(one, NotedList) and one.misses_items for one in given):
+        return UNKNOWN
+    lists = [list(one) for one in given if isinstance(one, list | tuple)] * repeat
+    if math.prod(map(len, lists)) > _MOST:
+        return UNKNOWN
+    found = NotedList(itertools.product(*lists))
+    for one in given:
+        found.take_notes(one)
+    return found
 
 
 def found_files(pattern: str, root: Path) -> list[str] | None:

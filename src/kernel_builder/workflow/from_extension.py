@@ -636,9 +636,12 @@ def _import(node: ast.Import | ast.ImportFrom, dots: str, package: str, modules:
         if not ours:
             return ""
         alias = ours[0]
-        if len(node.names) > 1 or alias.name not in modules or ("." in alias.name and alias.asname is None):
+        if len(node.names) > 1 or ("." in alias.name and alias.asname is None):
             return None
-        return f"from {dots}_ops import ops as {alias.asname or alias.name}"
+        if alias.name in modules:
+            return f"from {dots}_ops import ops as {alias.asname or alias.name}"
+        parent, mark, last = alias.name.rpartition(".")
+        return f"from {_relative(parent, 0, dots, package)} import {last} as {alias.asname}" if mark else None
     full = node.module or ""
     if node.level == 0 and full.split(".")[0] != package and full not in modules:
         return ""
@@ -653,15 +656,14 @@ def _import(node: ast.Import | ast.ImportFrom, dots: str, package: str, modules:
         rest = [alias for alias in node.names if alias not in extensions]
         if rest:
             names = ", ".join(alias.name + (f" as {alias.asname}" if alias.asname else "") for alias in rest)
-            statements.append(f"from {_relative(node, dots, package)} import {names}")
+            statements.append(f"from {_relative(full, node.level, dots, package)} import {names}")
         return "; ".join(statements)
-    return "" if node.level else f"from {_relative(node, dots, package)} import {names}"
+    return "" if node.level else f"from {_relative(full, 0, dots, package)} import {names}"
 
 
-def _relative(node: ast.ImportFrom, dots: str, package: str) -> str:
-    """Where it imports from, seen from the module that it is in."""
-    module = node.module or ""
-    return f"{'.' * node.level}{module}" if node.level else f"{dots}{module.removeprefix(package).removeprefix('.')}"
+def _relative(module: str, level: int, dots: str, package: str) -> str:
+    """Where ``from <level dots>module`` imports from, seen from the module that it is in."""
+    return f"{'.' * level}{module}" if level else f"{dots}{module.removeprefix(package).removeprefix('.')}"
 
 
 def _render(template: str, **values: object) -> str:

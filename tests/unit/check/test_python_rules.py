@@ -245,6 +245,19 @@ def test_an_absolute_self_import_is_told_with_its_relative_form(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("import my_kernel.a.c\n", "write: from ..a import c"),
+        ("import my_kernel.a.c as c\n", "write: from ..a import c"),
+        ("import my_kernel.a.c as other\n", "write: from ..a import c as other"),
+    ],
+)
+def test_the_relative_form_keeps_the_name_that_is_used(tmp_path: Path, code: str, hint: str) -> None:
+    files = {"__init__.py": "__all__ = []\n", "a/b.py": code, "a/c.py": "y = 1\n"}
+    assert [found.hint for found in findings(source(tmp_path, files), "KB310")] == [hint]
+
+
+@pytest.mark.parametrize(
     "code",
     [
         "import my_kernel._C as core\n",

@@ -52,6 +52,34 @@ def test_types(cxx: str, schema: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    "cast",
+    [
+        "py::overload_cast<const torch::Tensor&, int>(&f)",
+        "py::overload_cast<Tensor, int>(f)",
+        "static_cast<at::Tensor (*)(const at::Tensor &, int)>(&f)",
+        "(at::Tensor (*)(at::Tensor const &, int)) &f",
+        "(at::Tensor (*)(at::Tensor const &, int))f",
+    ],
+)
+def test_a_cast_chooses_one_of_several_functions(cast: str) -> None:
+    cxx = (
+        "at::Tensor f(const at::Tensor &x, float a) { return x; }\n"
+        "at::Tensor f(const at::Tensor &x, const int n) { return x; }\n"
+        "at::Tensor f(const at::Tensor &x, std::vector<std::pair<int, int>> s, int n) { return x; }"
+    )
+    schemas, decisions = converted(cxx, f'm.def("f", {cast}, "f of (a, b) < c", py::arg("x"), py::arg("k") = 2);')
+    assert (schemas, decisions) == (["f(Tensor x, int k=2) -> Tensor"], [])
+
+
+def test_a_cast_to_what_no_function_takes_is_told() -> None:
+    cast = "py::overload_cast<at::Tensor, std::pair<int, int>>(&f)"
+    schemas, decisions = converted("at::Tensor f(at::Tensor x, int n) { return x; }", f'm.def("f", {cast});')
+    assert schemas == []
+    (decision,) = decisions
+    assert "no declaration of f(at::Tensor, std::pair<int, int>) was found" in decision
+
+
+@pytest.mark.parametrize(
     ("argument", "default"),
     [
         ('py::arg("n") = 3', "=3"),
@@ -126,7 +154,6 @@ def test_what_is_written_in_place_is_marked_and_told() -> None:
         ("namespace { int f(int a) { return a; } }", 'm.def("f", &f);', "namespace without a name"),
         ("struct A { static int f(int a) { return a; } };", 'm.def("f", &A::f);', "function of the class A"),
         ("template <class T> int f(T a) { return a; }", 'm.def("f", &f<int>);', "not a plain function"),
-        ("int f(int a); int f(at::Tensor a);", 'm.def("f", py::overload_cast<int>(&f));', "not a plain function"),
         ("", 'py::class_<A>(m, "A").def("f", &A::f);', "class_"),
     ],
 )

@@ -30,6 +30,15 @@ SOURCES = {
     "pathlib": "from pathlib import Path\nroot = Path(__file__).parent.resolve()\n"
     "CppExtension('e', [str(p) for p in (root / 'csrc').glob('[ab].cpp')])",
     "pathlib and map": "CppExtension('e', sources=list(map(str, Path('csrc').glob('[ab].cpp'))))",
+    "itertools": "names = itertools.product(['a', 'b', 'x'], ('', 'x'))\n"
+    "CppExtension('e', [f'csrc/{a}{b}.cpp' for a, b in names if 'x' not in a + b])",
+    "itertools with repeat": "from itertools import product\n"
+    "CppExtension('e', ['csrc/%s.cpp' % a for a, b in product('ab'.replace('ab', 'a b').split(), repeat=2) if a == b])",
+    "sets": "CppExtension('e', sorted(set(glob.glob('csrc/*.cpp')) - set(glob.glob('csrc/test*'))))",
+    "methods of sets": "s = set(glob.glob('csrc/[at]*.cpp'))\ns.add('csrc/b.cpp')\n"
+    "CppExtension('e', list(s.difference(['csrc/test_a.cpp']).union(s.intersection(['csrc/b.cpp']))))",
+    "another build of torch": "s = ['csrc/a.cpp', 'csrc/b.cpp']\n"
+    "if torch.version.hip is not None:\n    s = ['csrc/c.hip']\nCppExtension('e', s)",
     "functions in functions": "def get():\n    def part(name):\n        return 'csrc/%s.cpp' % name\n"
     "    def ext(**kw):\n        return CppExtension(name='e', **kw)\n"
     "    return [ext(sources=[part('a'), part('b')])]\nsetup(ext_modules=get())",

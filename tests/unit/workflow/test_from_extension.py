@@ -281,6 +281,7 @@ IMPORTING = {
     "ext/deep/__init__.py": "",
     "ext/deep/more.py": "import ext.typing; import os; import ext.deep.other\nx = ext.typing.FLAG + ext.deep.other.y\n",
     "ext/deep/other.py": "import ext.typing\ny = ext.typing.FLAG, ext\n",
+    "ext/deep/renamed.py": "import ext.deep.other as o\nimport ext.typing as typing\nx = o.y, typing.FLAG, ext\n",
     "ext/ops.py": """SPACE = "Shared"
 import torch
 @torch.library.custom_op(f"{SPACE}::_half", mutates_args={"x"})
@@ -305,6 +306,10 @@ def test_imports_of_its_own_name_and_ops_of_python_are_those_of_the_kernel(
     # Where the package itself is used, a person must say what for.
     assert (package / "deep" / "other.py").read_text() == IMPORTING["ext/deep/other.py"]
     assert "deep/other.py:1: make this import relative" in capsys.readouterr().out
+    assert (package / "deep" / "renamed.py").read_text().splitlines()[:2] == [
+        "from ..deep import other as o",
+        "from .. import typing as typing",
+    ]
     assert (package / "ops.py").read_text().splitlines() == [
         "from ._ops import add_op_namespace_prefix, ops",
         'SPACE = "Shared"',
