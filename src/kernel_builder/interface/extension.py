@@ -23,6 +23,7 @@ PROJECT = "pyproject.toml"
 _KINDS = {backend.extension: backend for backend in Backend if backend.extension}
 _LOADERS = frozenset({"load", "load_inline"})
 _SPECIAL = frozenset({*_KINDS, "Extension", "setup"})
+_SHOWN = 5
 _KNOWN = frozenset({"name", "sources", "include_dirs", "define_macros", "extra_compile_args", "libraries"})
 _DECIDED = frozenset({"py_limited_api", "language", "extra_link_args", "undef_macros", "runtime_library_dirs"})
 """Arguments that need no counterpart where they are empty, or say what a kernel is anyway."""
@@ -128,20 +129,26 @@ def _without_extensions(root: Path, inline: list[str], *, has_setup: bool) -> Us
             f"{root}: sources that load_inline compiles are texts of Python, at {', '.join(inline)}",
             hint="write them to files, and pass these to torch.utils.cpp_extension.load; then convert again",
         )
+    by_hand = f"describe the extension by {kinds} in {SETUP}, or run 'kernel-builder init' and copy the sources"
+    below = [str(file.parent.relative_to(root)) for file in sorted(root.rglob(SETUP)) if _describes(file)]
+    if below:
+        by_hand = f"pass a directory below it, whose {SETUP} does: {', '.join(below[:_SHOWN])}"
     if (root / "CMakeLists.txt").is_file():
-        return UsageError(
-            f"{root} is built by CMakeLists.txt, which is not read",
-            hint=f"describe the extension by {kinds} in {SETUP}, or run 'kernel-builder init' and copy the sources",
-        )
+        return UsageError(f"{root} is built by CMakeLists.txt, which is not read", hint=by_hand)
     if has_setup:
-        return UsageError(
-            f"{root / SETUP} describes no {kinds}",
-            hint="only extensions of torch.utils.cpp_extension can be converted",
-        )
+        return UsageError(f"{root / SETUP} describes no {kinds}", hint=by_hand)
     return UsageError(
         f"{root} has no {SETUP}, no extension in {PROJECT}, and no module that calls torch.utils.cpp_extension.load",
-        hint="pass the directory of an extension that setuptools builds",
+        hint=by_hand,
     )
+
+
+def _describes(file: Path) -> bool:
+    """Whether a ``setup.py`` names a kind of extension that is converted."""
+    try:
+        return file.stat().st_size < _LARGEST and any(kind in file.read_text(errors="replace") for kind in _KINDS)
+    except OSError:
+        return False
 
 
 def _of_project(root: Path, reader: _Reader) -> Iterator[ExtensionModule]:
@@ -272,7 +279,7 @@ class _Reader:
             name=name if isinstance(name, str) else "",
             backends=backends,
             sources=tuple(path for path in self._paths(values.get("sources")) if not (self.root / path).is_dir()),
-            include=tuple(path for path in self._paths([*_texts(values.get("include_dirs")), *folders]) if path != "."),
+            include=self._paths([*_texts(values.get("include_dirs")), *folders]),
             defines=_defines(values.get("define_macros")),
             flags=by_key,
             libraries=_texts(values.get("libraries")),

@@ -436,8 +436,15 @@ def _configuration(
 
 
 def _has(native: Mapping[str, str], folder: str) -> bool:
-    """Whether a source or header of the kernel is below ``folder``."""
-    return any(path.startswith(f"{folder}/") for path in native)
+    """Whether a source or header of the kernel is below ``folder``; of the top: whether one is included from there."""
+    if folder != ".":
+        return any(path.startswith(f"{folder}/") for path in native)
+    return any(
+        include.path in native
+        and posixpath.normpath(posixpath.join(posixpath.dirname(path), include.path)) not in native
+        for path, text in native.items()
+        for include in read_native(text).includes
+    )
 
 
 def _belongs(path: str, backend: Backend) -> bool:

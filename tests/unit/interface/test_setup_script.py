@@ -212,8 +212,18 @@ extra-compile-args = ["-fa"]
 )  # fmt: skip
 def test_what_describes_no_extension_is_refused(tmp_path: Path, files: dict[str, str], said: str) -> None:
     write(tmp_path, files)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=said) as raised:
         read_setup(tmp_path)
+    assert raised.value.hint is not None
+
+
+@pytest.mark.parametrize("top", ["setup(name='all')\n", None])
+def test_an_extension_in_a_directory_below_is_named(tmp_path: Path, top: str | None) -> None:
+    below = {"csrc/one/setup.py": "CUDAExtension('e', ['k.cu'])\n", "docs/setup.py": "setup()\n"}
+    write(tmp_path, {**below, **({"setup.py": top} if top else {})})
+    with pytest.raises(UsageError) as raised:
+        read_setup(tmp_path)
+    assert raised.value.hint == "pass a directory below it, whose setup.py does: csrc/one"
 
 
 @pytest.mark.parametrize(

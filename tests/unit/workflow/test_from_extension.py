@@ -45,6 +45,22 @@ FILES = {
 }
 
 
+@pytest.mark.parametrize(("included", "include"), [("scale.h", ["."]), ("../scale.h", None)])
+def test_headers_in_the_top_are_found_where_setup_says_so(
+    tmp_path: Path, included: str, include: list[str] | None
+) -> None:
+    files = {
+        "setup.py": SETUP.replace('os.path.join(HERE, "include")', "HERE"),
+        "scale.h": FILES["include/scale.h"],
+        **{path: FILES[path].replace("scale.h", included) for path in ("src/scale.cpp", "src/binding.cpp")},
+    }
+    root = tmp_path / "my-ext"
+    assert run(["init", str(root), "--from-extension", str(write(tmp_path / "ext", files))]) == ExitCode.OK
+    (section,) = tomllib.loads((root / "build.toml").read_text())["kernel"].values()
+    assert section.get("include") == include
+    assert run(["check-config", str(root)]) == ExitCode.OK
+
+
 def test_what_is_written_out_is_converted_and_the_rest_is_listed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
