@@ -249,6 +249,7 @@ KEYS: Mapping[str, MetadataKey] = {
         " SHA-256; `toolchain`: parts whose source the project named;"
         " `tools`: the compilers, headers and libraries that made it, with versions and digests; in `headers-read`"
         " those of the compiler's and the C library's headers that were read, each with the beginning of its SHA-256;"
+        " `flags`: those that `build.toml` gives for each source;"
         " `sandbox`: whether what made it ran without a network and with its declared inputs alone;"
         " `headers`: how slim headers were used; `partial`: architectures that were left out;"
         " `build-type`: what it was built for instead of for users.",
