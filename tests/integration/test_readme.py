@@ -15,7 +15,7 @@ from conftest import ROOT, room_to_build
 
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.long, pytest.mark.torch]
 
-BLOCKS = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+BLOCKS: list[str] = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
 
 
 def block(beginning: str) -> str:
