@@ -185,7 +185,8 @@ def host_action(context: Context, unit: Unit, backend_definitions: tuple[str, ..
     anywhere = [flag for flag in host_code_flags(context) if "{project}" not in flag and "{work}" not in flag]
     precompile = [tool_word(context.cxx), "-x", "c++-header", *language[2:], *optimizing(context.build_type), *anywhere]
     precompile += [*shared_definitions(named), *map(literal, flags)]
-    before, tools = launcher(context, unit, precompile, [*own, *libraries, *others])
+    slim = words_of_slim(context, unit.source)
+    before, tools = launcher(context, unit, [*precompile, *slim], [*own, *libraries, *others])
 
     def compiled(before: Sequence[str], slim: Sequence[str], tools: tuple[Tool, ...]) -> Action:
         options = [*optimizing(context.build_type), *host_code_flags(context), *named, *slim]
@@ -193,8 +194,9 @@ def host_action(context: Context, unit: Unit, backend_definitions: tuple[str, ..
         compiler = [*before, tool_word(context.cxx), *language]
         return compile_action(context, unit, compiler, options, tools=(context.cxx, *tools), memory=_CXX_MEMORY)
 
-    full, slim = compiled(before, (), tools), words_of_slim(context, unit.source)
-    return slim_compile(context, full, compiled((), slim, ())) if slim else full
+    if not slim:
+        return compiled(before, (), tools)
+    return slim_compile(context, compiled((), (), ()), compiled(before, slim, tools))
 
 
 def module_action(context: Context, generated: Path) -> Action:

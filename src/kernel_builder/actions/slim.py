@@ -65,7 +65,7 @@ def slim_compile(context: Context, full: Action, slim: Action) -> Action:
     ``full`` counts where the other one fails. To prove slim headers, both are compiled without optimization, too.
     """
     if not context.verify:
-        return with_slim(context, full, steps=slim.steps, fallback=full.steps)
+        return with_slim(context, full, steps=slim.steps, fallback=full.steps, tools=slim.tools)
     (target,) = full.outputs
     names = (apart(target, "plain"), apart(target, "plain-slim"))
     plain = tuple(_plainly(one.steps[0], target, name) for one, name in zip((full, slim), names, strict=True))

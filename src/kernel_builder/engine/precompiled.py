@@ -1,22 +1,24 @@
 """Runs a compiler with the headers that its source begins with precompiled; the program of compile actions that
 :mod:`kernel_builder.actions.precompile` plans.
 
-Usage: ``precompiled.py --store DIR --identity TEXT [--clang] --header NAME... --unmentioned NAME... --beside DIR...
---words NUMBER PRECOMPILE... COMPILE...``. The first NUMBER words are the command that precompiles, without input and
-output; the others are the compiler's whole command.
+Usage: ``precompiled.py --store DIR --identity TEXT [--clang] [--after TIMES] --header NAME... --unmentioned NAME...
+--beside DIR... --words NUMBER PRECOMPILE... COMPILE...``. The first NUMBER words are the command that precompiles,
+without input and output; the others are the compiler's whole command.
 
-The precompiled headers are an entry of the store: the first compile that can use them makes them, and those that come
-meanwhile do without. They only save time. Nothing else depends on them, so where they are missing, or turn out to be of
-no use, the command runs as it is.
+The precompiled headers are an entry of the store. A compile that can use them makes them, once others went without them
+as often as ``--after`` says; those that come meanwhile do without. They only save time. Nothing else depends on them,
+so where they are missing, or turn out to be of no use, the command runs as it is.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +32,10 @@ PREFIX = "headers-"
 LIMIT = 4 << 30
 """Bytes that all precompiled headers of a store may take; what was not used for longest goes first."""
 _RECIPE = 2  # raise when they are made in another way
+_ASKED = "asked"
+"""The folder of the store with a file for each entry that was asked for and is not made yet: a byte for each time."""
+_ASKED_SECONDS = 30 * 24 * 3600.0
+"""After so long without being asked for again, an entry is as good as never asked for."""
 _UMBRELLA, _READ, _UNFIT = "first.h", "headers.txt", "unfit"
 _COMPLAINTS = re.compile(rb"precompiled|\bPCH\b|\.pch\b|\.gch\b|internal compiler error|PLEASE submit a bug report")
 """What a compiler says of precompiled headers that it cannot use; where it dies, it may be for them."""
@@ -44,6 +50,7 @@ class Wanted:
     """The headers to precompile: ``names`` in order, with the command ``precompile``, for a compiler and trees of that
     ``identity``. clang is told of them as such; g++ finds them beside a header.
 
+    They are made once ``after`` compiles went without them.
     ``unmentioned`` are macros that differ between the sources that share them, so no header may mention one. In the
     directories ``beside`` a compile looks for headers, too: nothing there may stand in for one of them.
     """
@@ -54,6 +61,7 @@ class Wanted:
     is_clang: bool
     unmentioned: tuple[str, ...] = ()
     beside: tuple[Path, ...] = ()
+    after: int = 0
 
     @property
     def file(self) -> str:
@@ -92,12 +100,34 @@ def provide(store: Store, wanted: Wanted) -> Path | None:
         raise _BusyError
 
     try:
+        if wanted.after and not store.path(wanted.key).is_dir() and _asked_before(store, wanted.key) < wanted.after:
+            return None
         entry = store.ensure(wanted.key, build, check)
         if made:
             keep_within(store, PREFIX, LIMIT)
+            _forget_asking(store, wanted.key)
     except (_BusyError, KernelBuilderError, OSError):
         return None
     return None if (entry / _UNFIT).exists() or _is_hidden(entry, wanted.beside) else entry
+
+
+def _asked_before(store: Store, key: StoreKey) -> int:
+    """How often the entry was asked for before this time. Raises ``OSError``."""
+    file = store.root / _ASKED / key.name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab") as noted:
+        times = noted.tell()
+        noted.write(b".")
+    return times
+
+
+def _forget_asking(store: Store, key: StoreKey) -> None:
+    """The entry is made; nor does anybody want what was asked for long ago."""
+    old = time.time() - _ASKED_SECONDS
+    for file in (store.root / _ASKED).glob("*"):
+        with contextlib.suppress(OSError):
+            if file.name == key.name or file.stat().st_mtime < old:
+                file.unlink()
 
 
 def _precompile(wanted: Wanted, into: Path) -> None:
@@ -209,6 +239,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--unmentioned", action="append", default=[])
     parser.add_argument("--beside", action="append", type=Path, default=[])
     parser.add_argument("--clang", action="store_true")
+    parser.add_argument("--after", type=int, default=0)
     parser.add_argument("--words", type=int, required=True)
     at = list(arguments).index("--words") + 2
     said = parser.parse_args(arguments[:at])
@@ -220,6 +251,7 @@ def main(arguments: Sequence[str]) -> int:
         is_clang=said.clang,
         unmentioned=tuple(said.unmentioned),
         beside=tuple(said.beside),
+        after=said.after,
     )
     command = words[said.words :]
     entry = provide(Store(said.store), wanted)

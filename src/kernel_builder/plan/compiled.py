@@ -13,7 +13,7 @@ from kernel_builder.actions.headers import Headers
 from kernel_builder.actions.host import link_action, module_action
 from kernel_builder.actions.model import SLIM, Action, GeneratedFile, Tree
 from kernel_builder.actions.places import Places
-from kernel_builder.actions.precompile import sources_worth_it
+from kernel_builder.actions.precompile import groups_worth_it
 from kernel_builder.actions.units import CXX, HOST_LANGUAGES, Unit, suffix_of
 from kernel_builder.backends import rules_for
 from kernel_builder.backends.protocol import BackendRules, MakesForAll, UnitActions
@@ -143,6 +143,7 @@ class CompiledVariant:
         facts += [] if inputs.is_listed else [inputs.digest]
         names = hashlib.sha256("\n".join(facts).encode("utf-8", "surrogateescape")).hexdigest()
         slim = self._slim(units)
+        precompiled, slim = self._precompiled(units, slim)
         return Context(
             variant=self.kept.name,
             ops_name=self._ops_name,
@@ -160,7 +161,7 @@ class CompiledVariant:
                 stable=stable_target(self.kept),
             ),
             heavy=frozenset(s for s in sources if HEAVY in self.survey.marks.get(s, frozenset())),
-            precompiled=self._precompiled(tuple(unit for unit in units if unit.source not in slim)),
+            precompiled=precompiled,
             sources=Tree(name="project", identity=names, files=inputs.included),
             included=inputs.included,
             units=units,
@@ -193,16 +194,23 @@ class CompiledVariant:
             self.survey, (source for source in own if source not in left_out), self.toolchain.framework
         )
 
-    def _precompiled(self, units: tuple[Unit, ...]) -> Mapping[str, tuple[str, ...]]:
-        """The sources whose first headers are precompiled, with the names of these. Precompiled headers are made for
-        releases.
+    def _precompiled(
+        self, units: tuple[Unit, ...], slim: Mapping[str, tuple[str, ...]]
+    ) -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, tuple[str, ...]]]:
+        """The sources whose first headers are precompiled, with the names of these; and ``slim``, in which sources that
+        share them have what any of these needs. Precompiled headers are made for releases.
         """
         if self.toolchain.sdk is not None or not self.build_type.is_release:
-            return {}
+            return {}, slim
+        if self.headers is Headers.VERIFY:  # what is proved is compiled in several ways, of which they are for one
+            units = tuple(unit for unit in units if unit.source not in slim)
         marks = {unit.source: self.survey.marks.get(unit.source, frozenset()) for unit in units}
         first = {source: first_headers(found) for source, found in marks.items()}
-        worth = sources_worth_it(units, first, self.toolchain.host.family)
-        return {source: names for source, names in first.items() if source in worth}
+        groups = groups_worth_it(units, first, self.toolchain.host.family, slim)
+        needs = [tuple(sorted({one for source in group for one in slim.get(source, ())})) for group in groups]
+        together = {source: own for group, own in zip(groups, needs, strict=True) for source in group if own}
+        worth = frozenset().union(*groups)
+        return {source: names for source, names in first.items() if source in worth}, {**slim, **together}
 
     def _actions(
         self, context: Context, units: tuple[Unit, ...], library: Path

@@ -168,6 +168,31 @@ def test_who_comes_while_they_are_made_does_without(bench: Bench) -> None:
     assert bench.entries() == []
 
 
+def test_they_are_made_once_others_went_without_them_often_enough(bench: Bench) -> None:
+    wanted = replace(bench.wanted, after=2)
+    forgotten, recent = bench.store.root / "asked" / "forgotten", bench.store.root / "asked" / "recent"
+    assert provide(bench.store, wanted) is None
+    for file in (forgotten, recent):
+        file.write_bytes(b".")
+    os.utime(forgotten, (1, 1))
+    assert provide(bench.store, wanted) is None
+    assert bench.entries() == []
+    assert provide(bench.store, wanted) is not None
+    assert provide(bench.store, wanted) is not None
+    assert [file.name for file in (bench.store.root / "asked").iterdir()] == ["recent"]
+
+
+def test_whoever_says_so_goes_without_them_first(bench: Bench) -> None:
+    plain = bench.plain()
+    arguments = bench.arguments()
+    at = arguments.index("--header")
+    arguments[at:at] = ["--after", "1"]
+    for entries in (0, 1, 1):
+        assert main(arguments) == 0
+        assert (bench.root / "a.o").read_bytes() == plain[0]
+        assert len(bench.entries()) == entries
+
+
 def test_headers_that_no_longer_fit_are_of_no_use_and_no_harm(bench: Bench) -> None:
     plain = bench.plain()
     entry = provide(bench.store, bench.wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernel_builder.actions.precompile import UNMENTIONED, shared_definitions, sources_worth_it
+from kernel_builder.actions.precompile import UNMENTIONED, groups_worth_it, shared_definitions
 from kernel_builder.actions.units import CXX, C, Unit
 from kernel_builder.toolchain.model import Family
 
@@ -20,25 +20,32 @@ def unit(source: str, *flags: str, language: str = CXX) -> Unit:
 def test_gcc_needs_three_that_share_headers_and_flags_and_clang_one() -> None:
     units = [unit("a.cpp"), unit("b.cpp"), unit("c.cpp"), unit("d.cpp", "-mavx2"), unit("e.cpp"), unit("f.cpp")]
     first = {**dict.fromkeys(("a.cpp", "b.cpp", "c.cpp", "d.cpp"), ALL), "e.cpp": ("torch/library.h",), "f.cpp": ()}
-    assert sources_worth_it(units, first, Family.GCC) == {"a.cpp", "b.cpp", "c.cpp"}
-    assert sources_worth_it(units[1:], first, Family.GCC) == frozenset()
-    assert sources_worth_it(units, first, Family.CLANG) == {"a.cpp", "b.cpp", "c.cpp", "d.cpp", "e.cpp"}
+    assert groups_worth_it(units, first, Family.GCC) == ({"a.cpp", "b.cpp", "c.cpp"},)
+    assert groups_worth_it(units[1:], first, Family.GCC) == ()
+    assert groups_worth_it(units, first, Family.CLANG) == ({"a.cpp", "b.cpp", "c.cpp"}, {"d.cpp"}, {"e.cpp"})
+
+
+def test_two_are_enough_with_slim_headers_and_share_none_with_those_that_have_all() -> None:
+    units = [unit("a.cpp"), unit("b.cpp"), unit("c.cpp"), unit("d.cpp")]
+    first = dict.fromkeys(("a.cpp", "b.cpp", "c.cpp", "d.cpp"), ALL)
+    assert groups_worth_it(units, first, Family.GCC, ("a.cpp", "b.cpp")) == ({"a.cpp", "b.cpp"},)
+    assert groups_worth_it(units, first, Family.GCC, ("a.cpp",)) == ({"b.cpp", "c.cpp", "d.cpp"},)
 
 
 @pytest.mark.parametrize(
     "flag", ["-include", "-Iown", "-isystem", "-g", "-ggdb3", "-save-temps", "@file", "-Wp,-DX", "--sysroot=/x"]
 )
 def test_flags_that_change_what_comes_first_or_what_comes_out_forbid_it(flag: str) -> None:
-    assert sources_worth_it([unit("a.cpp", flag)], {"a.cpp": ALL}, Family.CLANG) == frozenset()
+    assert groups_worth_it([unit("a.cpp", flag)], {"a.cpp": ALL}, Family.CLANG) == ()
 
 
 @pytest.mark.parametrize("flag", ["-mavx2", "-O0", "-fopenmp-simd", "-DX=1", "-Wall", "-std=c++20"])
 def test_other_flags_are_part_of_what_is_precompiled(flag: str) -> None:
-    assert sources_worth_it([unit("a.cpp", flag)], {"a.cpp": ALL}, Family.CLANG) == {"a.cpp"}
+    assert groups_worth_it([unit("a.cpp", flag)], {"a.cpp": ALL}, Family.CLANG) == ({"a.cpp"},)
 
 
 def test_c_has_no_part_in_it() -> None:
-    assert sources_worth_it([unit("a.c", language=C)], {"a.c": ALL}, Family.CLANG) == frozenset()
+    assert groups_worth_it([unit("a.c", language=C)], {"a.c": ALL}, Family.CLANG) == ()
 
 
 def test_what_tells_kernels_apart_is_not_in_the_headers() -> None:
