@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
@@ -20,11 +21,18 @@ from kernel_builder.actions.places import Places
 from kernel_builder.engine.records import headers, keep_in_depfile
 from kernel_builder.toolchain.c_library import SITE, behind_links, is_of_c_library
 
-_INCLUDE = re.compile(r'[ \t]*(?:#|%:)[ \t]*(?:include|include_next|import)[ \t]*[<"]([^>"]+)[>"]')
-_ASKED = re.compile(r'__has_(?:include|include_next|embed)\s*\(\s*([<"])([^>"]+)[>"]')
+_NAME = r'(?:(?P<kind>[<"])(?P<name>[^>"]+)[>"]|(?P<macro>[A-Za-z_]\w*))'
+"""The name of a header, or the macro that stands for it."""
+_INCLUDE = re.compile(rf"[ \t]*(?:#|%:)[ \t]*(?:include|include_next|import|embed)[ \t]*{_NAME}")
+_ASKED = re.compile(rf"__has_(?:include|include_next|embed)\s*\(\s*{_NAME}")
+_MACRO = re.compile(rf"[ \t]*(?:#|%:)[ \t]*define[ \t]+(?P<of>[A-Za-z_]\w*)[ \t]+{_NAME}")
+_GIVEN_MACRO = re.compile(rf"-D(?P<of>[A-Za-z_]\w*)={_NAME}")
 _CONDITION = re.compile(r"[ \t]*(?:#|%:)[ \t]*(?:if|elif|define)\b")
 _ASSEMBLED = re.compile(r'\.(?:incbin|include)[ \t]+\\*"([^"\\\n]+)')
 """What the assembler reads, of which no list of headers tells."""
+_ASSEMBLES = re.compile(r"\.(?:incbin|include)\b(?!\s*\()")
+_BETWEEN_LITERALS = re.compile(r'(?<!\\)"\s*"')
+_FORCED = re.compile(r"-(?:include|imacros)(.+)")
 _FOLDER_FLAG = re.compile(r"(?:-Xcompiler=)?-(?:I|isystem|iquote|idirafter)=?(.+)")
 _FOLDER_FLAGS = ("-I", "-isystem", "-iquote", "-idirafter")
 _SYSTEM = Path("/usr")
@@ -115,9 +123,13 @@ class _Place:
     line: int = 0
 
 
-def undeclared(action: Action, places: Places, *, sandboxed: bool = False) -> tuple[str, ...]:
+Preprocess = Callable[[], AbstractContextManager[Path | None]]
+"""Gives a file with the preprocessed source of an action, if its compiler makes one."""
+
+
+def undeclared(action: Action, places: Places, preprocess: Preprocess, *, sandboxed: bool = False) -> tuple[str, ...]:
     """What people are told of files that ``action``, which ran, read or asked for, and that are nobody's; empty where
-    all is well.
+    all is well. ``preprocess`` is called where only the preprocessor knows what the assembler reads.
 
     In a sandbox, whatever is asked for is not there. What is installed is taken out of the list of headers: it is known
     by the identity of compilers and trees. Which of the compiler's and the C library's headers were read is noted.
@@ -131,7 +143,7 @@ def undeclared(action: Action, places: Places, *, sandboxed: bool = False) -> tu
     nobodys = dict.fromkeys(os.path.normpath(full) for path, full in listed.items() if whose[path] is Whose.NOBODY)
     search = _Search(action, places, declared)
     asked = {} if nobodys or sandboxed else search.asked_for(own)
-    assembled = search.assembled(own)
+    assembled = search.assembled(own) or ({} if sandboxed else search.assembled_by_macros(own, preprocess))
     if nobodys or asked or assembled:
         return tuple(
             _told(search, own, tuple(nobodys), {"__has_include finds": asked, "the assembler reads": assembled})
@@ -172,31 +184,60 @@ class _Search:
 
     def includers(self, path: str, files: Sequence[str]) -> list[_Place]:
         """Where ``files`` include ``path``, or what includes it without a line."""
-        found = []
+        found, perhaps, macros = [], [], self._macros(files)
         for file in files:
             for line, text in enumerate(self._lines(file), start=1):
                 match = _INCLUDE.match(text)
-                if match is not None and _means(match[1], path, file):
+                if match is None:
+                    continue
+                name = match["name"] or macros.get(match["macro"], ("", ""))[1]
+                if name and _means(name, path, file):
                     found.append(_Place(file, line))
-        given = (path, os.path.basename(path))  # noqa: PTH119
+                elif not name:  # of a macro that takes arguments, or has other macros in it
+                    perhaps.append(_Place(file, line))
         options = itertools.pairwise(self._words)
         found += [
             _Place(f"{option} {value}")
             for option, value in dict.fromkeys(options)
-            if option in ("-include", "-imacros") and value in given
+            if option in ("-include", "-imacros") and self._is(value, path)
         ]
-        return found
+        joined = (match for word in dict.fromkeys(self._words) if (match := _FORCED.fullmatch(word)) is not None)
+        found += [_Place(match[0]) for match in joined if self._is(match[1], path)]
+        return found or perhaps
+
+    def _is(self, name: str, path: str) -> bool:
+        """Whether an option that names a header means the one at ``path``."""
+        return name == os.path.basename(path) or os.path.normpath(self._places.work / name) == path  # noqa: PTH119
 
     def asked_for(self, files: Sequence[str]) -> dict[str, list[_Place]]:
         """The files of nobody's that ``__has_include`` in ``files`` finds, which decide what is compiled."""
         found: dict[str, list[_Place]] = {}
         for file in files:
             for line, text in _whole_lines(self._lines(file)):
-                if "__has_" in text and _CONDITION.match(text):
-                    for kind, name in _ASKED.findall(text):
-                        path = self._found(name, file if kind == '"' else None)
-                        if path is not None and self._declared.whose(path) is Whose.NOBODY:
-                            found.setdefault(path, []).append(_Place(file, line))
+                if "__has_" not in text or not _CONDITION.match(text):
+                    continue
+                for match in _ASKED.finditer(text):
+                    kind, name = match["kind"], match["name"]
+                    if match["macro"]:
+                        kind, name = self._macros(files).get(match["macro"], ("", ""))
+                    path = self._found(name, file if kind == '"' else None) if name else None
+                    if path is not None and self._declared.whose(path) is Whose.NOBODY:
+                        found.setdefault(path, []).append(_Place(file, line))
+        return found
+
+    def _macros(self, files: Sequence[str]) -> Mapping[str, tuple[str, str]]:
+        """How names of headers begin, and what they are, by the macros that ``files`` and options define for them."""
+        texts = (text for file in files for text in self._lines(file) if "define" in text)
+        matches = [*map(_MACRO.match, texts), *map(_GIVEN_MACRO.fullmatch, self._words)]
+        told = {match["of"]: match for match in matches if match is not None}
+        found = {}
+        for name, first in told.items():
+            match, passed = first, {name}
+            while match["macro"] in told and match["macro"] not in passed:
+                passed.add(match["macro"])
+                match = told[match["macro"]]
+            if match["name"]:
+                found[name] = (match["kind"], match["name"])
         return found
 
     def assembled(self, files: Sequence[str]) -> dict[str, list[_Place]]:
@@ -209,6 +250,25 @@ class _Search:
                     path = self._found(name, str(self._places.work / "x"))
                     if path is not None and self._declared.whose(path) is Whose.NOBODY:
                         found.setdefault(path, []).append(_Place(file, line))
+        return found
+
+    def assembled_by_macros(self, files: Sequence[str], preprocess: Preprocess) -> dict[str, list[_Place]]:
+        """As :meth:`assembled`, for names that are put together by macros, as the preprocessor has them."""
+        saying = [
+            _Place(file, line)
+            for file in files
+            for line, text in enumerate(self._lines(file), start=1)
+            if ".inc" in text and _ASSEMBLES.search(text)
+        ]
+        if not saying:
+            return {}
+        with preprocess() as text:
+            whole = "" if text is None else _BETWEEN_LITERALS.sub("", "\n".join(_lines(str(text))))
+        found: dict[str, list[_Place]] = {}
+        for name in dict.fromkeys(_ASSEMBLED.findall(whole)):
+            path = self._found(name, str(self._places.work / "x"))
+            if path is not None and self._declared.whose(path) is Whose.NOBODY:
+                found[path] = saying[:1]
         return found
 
     def _found(self, name: str, includer: str | None) -> str | None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from kernel_builder.actions.model import Action, ActionKind, Step
@@ -23,6 +23,7 @@ from kernel_builder.engine.declared import undeclared
 from kernel_builder.engine.own_columns import Mirrored, line_of, told_of_own
 from kernel_builder.engine.portable import Portable, made_by
 from kernel_builder.engine.processes import Ended, Processes
+from kernel_builder.engine.read_headers import preprocessed
 from kernel_builder.engine.recalling import Recalling
 from kernel_builder.engine.records import TIME_OF, Conditions, Record, headers
 from kernel_builder.engine.sandbox import ActionSandbox, Box
@@ -237,7 +238,10 @@ class Performer:
 
     def _hold(self, action: Action) -> int:
         """Hold what was read against what is declared: 0, or 1 where the log now says what is wrong."""
-        problems = undeclared(action, self.plan.places, sandboxed=self.conditions.sandboxed)
+        places, environ = self.plan.places, self.conditions.environ
+        scratch = places.path(action.log, action).with_suffix(".read")
+        preprocess = partial(preprocessed, action, places, environ, scratch)
+        problems = undeclared(action, places, preprocess, sandboxed=self.conditions.sandboxed)
         if problems:
             with self._path(action.log).open("a", encoding="utf-8", errors="surrogateescape") as log:
                 log.write("".join(f"{line}\n" for line in problems))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,25 +77,22 @@ def preprocess_command(action: Action, target: str) -> tuple[str, ...] | None:
     return None
 
 
-def read_headers(
-    action: Action, places: Places, environ: Mapping[str, str], scratch: Path
-) -> tuple[ReadText, float] | None:
-    """What the source of ``action`` reads, and in how many seconds; ``None`` where its compiler cannot be asked, or
-    fails. ``scratch`` is a directory for the text, which goes again.
+@contextmanager
+def preprocessed(action: Action, places: Places, environ: Mapping[str, str], scratch: Path) -> Iterator[Path | None]:
+    """A file with what the compiler of ``action`` makes of the source first; ``None`` where it cannot be asked, or
+    fails. it lies in the directory ``scratch``, which goes again.
     """
     target, log = scratch / "text", scratch / "log"
     command = preprocess_command(action, places.word(target))
     if command is None:
-        return None
+        yield None
+        return
     scratch.mkdir(parents=True, exist_ok=True)
-    processes, begun = Processes(scratch), time.monotonic()
+    processes = Processes(scratch)
     expanded = places.expanded(action, command)
     try:
         ended = processes.run(expanded, environment_for(environ, action.environment), log)
-        if ended.code != 0:
-            return None
-        with target.open("rb") as text:
-            return count_text(text), time.monotonic() - begun
+        yield target if ended.code == 0 else None
     except BaseException:
         processes.stop()
         raise
@@ -102,3 +100,19 @@ def read_headers(
         processes.close()
         for file in (target, log):
             file.unlink(missing_ok=True)
+        with suppress(OSError):
+            scratch.rmdir()
+
+
+def read_headers(
+    action: Action, places: Places, environ: Mapping[str, str], scratch: Path
+) -> tuple[ReadText, float] | None:
+    """What the source of ``action`` reads, and in how many seconds; ``None`` where its compiler cannot be asked, or
+    fails. ``scratch`` is a directory for the text, which goes again.
+    """
+    begun = time.monotonic()
+    with preprocessed(action, places, environ, scratch) as target:
+        if target is None:
+            return None
+        with target.open("rb") as text:
+            return count_text(text), time.monotonic() - begun

@@ -107,6 +107,42 @@ PLANTED = "#define H 1\n"
             ("-I../../elsewhere/own", "-Wa,-I../../elsewhere/own"),
             "src/a.cpp:3: {}/own/x.s",
         ),
+        (
+            {"src/a.cpp": '#define H "../../elsewhere/x.h"\n#define I H\n#include I\n', "../elsewhere/x.h": ""},
+            (),
+            "src/a.cpp:3: {}/x.h",
+        ),
+        (
+            {"src/a.cpp": "#define T(n) <x.h>\nint a;\n#include T(1)\n", "../elsewhere/system/x.h": ""},
+            (),
+            "src/a.cpp:3: {}/system/x.h",
+        ),
+        (
+            {"src/a.cpp": "#if __has_include(H)\nint a;\n#endif\n", "../elsewhere/system/x.h": ""},
+            ("-DH=<x.h>",),
+            "src/a.cpp:1: {}/system/x.h",
+        ),
+        (
+            {"src/a.cpp": "int a;\n", "../elsewhere/x.h": PLANTED},
+            ("-imacros../../elsewhere/x.h",),
+            "src/a.cpp:0 (-imacros../../elsewhere/x.h): {}/x.h",
+        ),
+        (
+            {
+                "src/a.cpp": '#define F "../../elsewhere/x.bin"\nasm(".incbin \\"" F "\\"");\n',
+                "../elsewhere/x.bin": "1",
+            },
+            (),
+            "src/a.cpp:2: {}/x.bin",
+        ),
+        (
+            {
+                "src/a.cpp": '#define S(x) #x\n#define T(x) S(x)\nasm(".include " T(P));\n',
+                "../elsewhere/own/x.s": "nop\n",
+            },
+            ("-Wa,-I../../elsewhere/own", "-I../../elsewhere/own", '-DP="x.s"'),
+            "src/a.cpp:3: {}/own/x.s",
+        ),
     ],
     ids=[
         "system directory",
@@ -119,6 +155,12 @@ PLANTED = "#define H 1\n"
         "continued",
         "incbin",
         "assembly",
+        "include of a macro",
+        "include of a macro with arguments",
+        "__has_include of a macro",
+        "-imacros in one word",
+        "incbin of a macro",
+        "assembly by macros",
     ],
 )
 def test_a_header_of_nobodys_is_named_with_its_include(
@@ -159,6 +201,10 @@ def test_what_the_assembler_reads_of_the_project_is_declared(tmp_path: Path) -> 
     files = {"src/a.cpp": f'asm(".incbin \\"{name}\\"");\n// .incbin "/etc/passwd"\n'}
     result = compiled(tmp_path, {**files, "data/x.bin": "1", "src/a.h": ""})
     assert result.status is ActionStatus.DONE, result.output
+    files = {"src/a.cpp": f'#define F "{name}"\nasm(".incbin \\"" F "\\"");\n'}
+    result = compiled(tmp_path, files)
+    assert result.status is ActionStatus.DONE, result.output
+    assert not [path for path in (tmp_path / "project/.kernel-builder").rglob("*") if ".read" in path.name]
 
 
 def test_headers_of_the_site_are_nobodys_whatever_they_are_called(tmp_path: Path) -> None:
