@@ -203,7 +203,7 @@ class _Search:
         ]
         joined = (match for word in dict.fromkeys(self._words) if (match := _FORCED.fullmatch(word)) is not None)
         found += [_Place(match[0]) for match in joined if self._is(match[1], path)]
-        return found or perhaps
+        return found or perhaps or self.asked_for(files).get(path, [])
 
     def _is(self, name: str, path: str) -> bool:
         """Whether an option that names a header means the one at ``path``."""
