@@ -175,6 +175,8 @@ def why_not_compiled(variant: ArchVariant, here: System | None = None) -> str | 
     here = here or System.current()
     if variant.system is System.WINDOWS:
         return "this version of kernel-builder cannot compile for Windows"
+    if not variant.needs_torch and variant.system is not System.LINUX:
+        return "this version of kernel-builder compiles tvm-ffi kernels only for Linux, on Linux"
     if variant.system is not here:
         where = {System.DARWIN: "a Mac with Xcode", System.LINUX: "Linux"}[variant.system]
         if here is System.WINDOWS:

@@ -9,8 +9,8 @@ import pytest
 
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import BackendOptions, Framework, FrameworkKind, Project, Section
-from kernel_builder.variants.matrix import Matrix, all_variants, choose, unmatched
-from kernel_builder.variants.names import Platform
+from kernel_builder.variants.matrix import Matrix, all_variants, choose, unmatched, why_not_compiled
+from kernel_builder.variants.names import ArchVariant, Platform, System, parse_variant
 from kernel_builder.variants.support import VariantSet, load_support
 from kernel_builder.versions import Version
 
@@ -167,3 +167,24 @@ def test_choosing_drops_the_rest_with_a_reason() -> None:
 def test_other_platforms_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a platform"):
         Platform.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "here", "told"),
+    [
+        ("tvm-ffi01-cpu-aarch64-darwin", System.DARWIN, "tvm-ffi kernels only for Linux, on Linux"),
+        ("tvm-ffi01-cpu-aarch64-darwin", System.LINUX, "tvm-ffi kernels only for Linux, on Linux"),
+        ("torch213-metal-aarch64-darwin", System.LINUX, "run it on a Mac with Xcode"),
+        ("tvm-ffi01-cpu-x86_64-linux", System.DARWIN, "run it on Linux"),
+        ("tvm-ffi01-cpu-x86_64-linux", System.LINUX, None),
+        ("torch213-cpu-aarch64-darwin", System.DARWIN, None),
+        ("torch213-metal-aarch64-darwin", System.DARWIN, None),
+        ("torch213-cpu-x86_64-windows", System.WINDOWS, "cannot compile for Windows"),
+        ("torch213-cxx11-cpu-x86_64-linux", System.WINDOWS, "run it on Linux (WSL serves)"),
+    ],
+)
+def test_what_a_system_compiles(name: str, here: System, told: str | None) -> None:
+    variant = parse_variant(name)
+    assert isinstance(variant, ArchVariant)
+    reason = why_not_compiled(variant, here)
+    assert reason is None if told is None else told in (reason or "")
