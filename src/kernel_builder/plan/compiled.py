@@ -198,18 +198,19 @@ class CompiledVariant:
         self, units: tuple[Unit, ...], slim: Mapping[str, tuple[str, ...]]
     ) -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, tuple[str, ...]]]:
         """The sources whose first headers are precompiled, with the names of these; and ``slim``, in which sources that
-        share them have what any of these needs. Precompiled headers are made for releases.
+        share them have what any of these needs, also where that is only proved: then they are compiled in several ways.
+        Precompiled headers are made for releases. With a toolkit, sources with slim headers are known by their text.
         """
         if self.toolchain.sdk is not None or not self.build_type.is_release:
             return {}, slim
-        if self.headers is Headers.VERIFY:  # what is proved is compiled in several ways, of which they are for one
+        if self.toolchain.toolkit is not None:
             units = tuple(unit for unit in units if unit.source not in slim)
         marks = {unit.source: self.survey.marks.get(unit.source, frozenset()) for unit in units}
         first = {source: first_headers(found) for source, found in marks.items()}
         groups = groups_worth_it(units, first, self.toolchain.host.family, slim)
         needs = [tuple(sorted({one for source in group for one in slim.get(source, ())})) for group in groups]
         together = {source: own for group, own in zip(groups, needs, strict=True) for source in group if own}
-        worth = frozenset().union(*groups)
+        worth = frozenset().union(*groups) - (slim.keys() if self.headers is Headers.VERIFY else set())
         return {source: names for source, names in first.items() if source in worth}, {**slim, **together}
 
     def _actions(

@@ -10,6 +10,8 @@ import pytest
 
 from conftest import ProjectMaker
 from kernel_builder.actions.headers import Headers
+from kernel_builder.actions.model import ActionKind
+from kernel_builder.actions.precompile import without_launcher
 from kernel_builder.config.reader import load_project
 from kernel_builder.frameworks.torch import RULES
 from kernel_builder.plan import compiled, slim
@@ -18,7 +20,7 @@ from kernel_builder.project.inputs import build_inputs
 from kernel_builder.project.survey import survey
 from kernel_builder.toolchain.model import Family, FrameworkSdk, HostCompiler
 from kernel_builder.toolchain.torch_slim import OPERATORS
-from planned import GXX, NAMES, make_plan
+from planned import GXX, NAMES, STORE, TORCH, make_plan
 
 TOML = """\
 [general]
@@ -143,3 +145,41 @@ def test_what_a_proof_found_to_differ_is_only_tried_by_the_next_proof(
     root = make_project("kk", files, toml=TOML.format(sources='"a.cu", "b.cu"'))
     make_plan(root, NAMES[1:2], host, headers=headers, differing=frozenset({"a.cu"}))
     assert seen == asked
+
+
+CPU_TOO = '[kernel.c]\nbackend = "cpu"\ndepends = ["torch"]\nsrc = ["c.cpp"]\n'
+TWO = TOML.replace('["cuda"]', '["cpu", "cuda"]').replace("[kernel.k]", f"{CPU_TOO}\n[kernel.k]")
+
+
+@pytest.mark.parametrize(
+    ("headers", "variant", "shared", "launched"),
+    [
+        (Headers.SLIM, NAMES[0], True, True),
+        (Headers.VERIFY, NAMES[0], True, False),  # what is proved is what is built
+        (Headers.SLIM, NAMES[1], False, False),
+    ],
+)
+def test_sources_that_share_precompiled_slim_headers_see_what_any_of_them_needs(
+    make_project: ProjectMaker,
+    monkeypatch: pytest.MonkeyPatch,
+    headers: Headers,
+    variant: str,
+    shared: bool,
+    launched: bool,
+) -> None:
+    needs = {"bind.cpp": (OWN, "OP_abs"), "c.cpp": (OWN, "OP_sum"), "d.cpp": (OWN, "OP_sum"), "k.cu": (OWN,)}
+    monkeypatch.setattr(slim, "is_proved", lambda _release, **_: True)
+    monkeypatch.setattr(compiled, "slim_definitions", lambda _survey, own, _torch: {s: needs[s] for s in own})
+    text = "#include <torch/all.h>\n"
+    files = {"bind.cpp": text, "c.cpp": text, "d.cpp": text, "k.cu": ""}
+    root = make_project("kk", files, toml=TWO.format(sources='"k.cu", "d.cpp"'))
+    torch = replace(TORCH, slim=STORE / "store" / "torch-2.13.0-slim-1")
+    plan = make_plan(root, (variant,), GXX, headers=headers, torch=torch)
+    own = {"bind.cpp", "c.cpp", "d.cpp"}
+    actions = [one for one in plan.actions if one.kind is ActionKind.COMPILE and one.source in own]
+    assert len(actions) == 2
+    for action in actions:
+        command = action.steps[-1].command
+        other = {"bind.cpp": "OP_sum"}.get(action.source, "OP_abs")
+        assert (f"-D{other}" in command) is shared
+        assert (without_launcher(command) != command) is launched
