@@ -20,7 +20,7 @@ from typing import Any
 from kernel_builder.actions.model import Action, ActionKind
 from kernel_builder.cluster import tasks
 from kernel_builder.cluster.messages import action_to_json, to_blob, versions
-from kernel_builder.cluster.open import DASK_SETTINGS, address_of, check_scheduler, in_words, needs_dask
+from kernel_builder.cluster.open import address_of, check_scheduler, dask_settings, in_words, needs_dask
 from kernel_builder.cluster.service import LINK
 from kernel_builder.engine.contents import blob_digest
 from kernel_builder.engine.elsewhere import LostError, Station
@@ -75,10 +75,8 @@ def require_scheduler(address: str) -> None:
     """
     needs_dask()
     there = address_of(address)
-    import dask  # noqa: PLC0415  (an extra)
-
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    with dask.config.set(DASK_SETTINGS):
+    with dask_settings():
         check_scheduler(there, address, 2 * _SILENT_SECONDS)
 
 
@@ -90,11 +88,10 @@ def connect(address: str, parcel: Parcel, reporter: Reporter, *, patience: float
     """
     require_scheduler(address)
     there = address_of(address)
-    import dask  # noqa: PLC0415  (an extra)
     from distributed import Client  # noqa: PLC0415
 
     to_scheduler: Any = Client  # types of dask are partial, and there are none where it is not installed
-    with dask.config.set(DASK_SETTINGS):
+    with dask_settings():
         try:
             client = to_scheduler(there, timeout=_SILENT_SECONDS, set_as_default=False)
         except Exception as error:  # what answers there may speak anything, of which dask makes any error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from kernel_builder.errors import NetworkError, UsageError
@@ -27,6 +28,18 @@ def needs_dask() -> None:
             "dask.distributed is not installed, which runs actions on other machines",
             hint="run: pip install 'kernel-builder[cluster]'",
         )
+
+
+@contextmanager
+def dask_settings() -> Iterator[None]:
+    """Dask with our settings, until the block ends."""
+    import dask  # noqa: PLC0415  (an extra)
+
+    # It adds its defaults where it is imported. Within the block, they would go with ours when that ends.
+    import distributed  # noqa: F401, PLC0415
+
+    with dask.config.set(DASK_SETTINGS):
+        yield
 
 
 def address_of(text: str) -> str:

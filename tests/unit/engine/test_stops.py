@@ -23,7 +23,7 @@ import signal, sys
 sys.path[:0] = [{tests!r}]
 from pathlib import Path
 from engine_actions import action, plan_of, run
-from kernel_builder.cli import ignore_signals
+from kernel_builder.cli import show_interruption
 from kernel_builder.cli.build import handle_signals
 from kernel_builder.engine.cache import ActionCache
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -31,8 +31,7 @@ handle_signals()
 try:
     run(plan_of(Path({root!r}), {actions}), cache=ActionCache(Path({cache!r})))
 except KeyboardInterrupt:
-    ignore_signals()
-    sys.exit(130)
+    sys.exit(show_interruption())
 """
 
 
