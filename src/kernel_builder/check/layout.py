@@ -8,8 +8,10 @@ from __future__ import annotations
 import ast
 import os
 import re
+import struct
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from kernel_builder.check.model import Finding, Settings, Severity, checks, few, rule
 from kernel_builder.check.namespace import native_sources, without_noise
@@ -20,6 +22,7 @@ from kernel_builder.toml.nodes import printable
 from kernel_builder.variants.matrix import all_variants, choose
 from kernel_builder.variants.names import ArchVariant
 from kernel_builder.variants.support import VariantSet, load_support
+from kernel_builder.walking import BYTECODE as BYTECODE_FOLDER
 
 VARIANT_NAME = rule(
     "KB401",
@@ -80,8 +83,9 @@ BYTECODE = rule(
     "KB451",
     "bytecode",
     Severity.WARNING,
-    summary="A variant contains no bytecode",
-    rationale="No digest covers it, and Python runs it instead of the source it claims to come from.",
+    summary="A variant contains no bytecode, but for what Python kept of the files that are there",
+    rationale="No digest covers it, and Python runs it instead of the source it claims to come from. What Python keeps"
+    " when the kernel is loaded from here is not uploaded.",
     remedy="Delete the __pycache__ directories.",
     source="docs/requirements.md, 'Layout, names and metadata'",
 )
@@ -248,23 +252,42 @@ _MOST_HUB_ENTRIES = 10_000
 def files(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
     """Every entry of a variant, by its name and kind."""
     counts: dict[str, int] = {}
-    bytecode: list[str] = []
+    bytecode: dict[str, None] = {}
     for entry in variant.listing.entries:
         directory, _, name = entry.relative.rpartition("/")
         counts[directory] = counts.get(directory, 0) + 1
-        if name == "__pycache__" or (name.endswith(".pyc") and "__pycache__" not in directory.split("/")):
-            bytecode.append(entry.relative)
+        in_folder = directory.split("/")[-1] == BYTECODE_FOLDER
+        is_bytecode = entry.kind is EntryKind.FILE and (in_folder or name.endswith(".pyc"))
+        if is_bytecode and not _is_kept_by_python(variant.path / entry.relative):
+            bytecode[directory if in_folder else entry.relative] = None
         yield from _entry(variant, entry, directory, name)
     for path, why in unportable(entry.relative for entry in variant.listing.entries if "\\" not in entry.relative):
         yield PORTABLE_NAME.at(join(variant.shown, path), f"{printable(path)!r} cannot be stored everywhere: {why}")
     if bytecode:
         more = f", and in {len(bytecode) - 1} more places" if len(bytecode) > 1 else ""
-        yield BYTECODE.at(join(variant.shown, bytecode[0]), f"contains bytecode{more}")
+        yield BYTECODE.at(join(variant.shown, next(iter(bytecode))), f"contains bytecode{more}")
     for directory, count in counts.items():
         if count > _MOST_HUB_ENTRIES:
             yield HUB_FILE_COUNT.at(join(variant.shown, directory), f"contains {count} entries")
     if not variant.listing.complete:
         yield HUB_FILE_COUNT.at(variant, f"contains more than {len(variant.listing.entries)} files and directories")
+
+
+def _is_kept_by_python(file: Path) -> bool:
+    """Whether Python wrote this bytecode for the source that is there now, and would not run it for another one.
+
+    Its head: a number of four bytes each for Python's version, flags (0: by time and size), and the source's time and
+    size. Reference: PEP 552.
+    """
+    source = file.parent.parent / f"{file.name.partition('.')[0]}.py"
+    try:
+        with file.open("rb") as opened:
+            flags, modified, size = struct.unpack("<3I", opened.read(16)[4:])
+        found = source.stat()
+    except (OSError, struct.error):
+        return False
+    seen = int(found.st_mtime) & 0xFFFFFFFF, found.st_size & 0xFFFFFFFF
+    return file.parent.name == BYTECODE_FOLDER and flags == 0 and (modified, size) == seen
 
 
 def _entry(variant: VariantDir, entry: TreeEntry, directory: str, name: str) -> Iterator[Finding]:

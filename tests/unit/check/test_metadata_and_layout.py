@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import py_compile
 import shutil
 import time
 from collections.abc import Callable
@@ -196,6 +197,16 @@ def _link(target: str, name: str = "link.py") -> Callable[[Path], None]:
     return lambda root: (root / name).symlink_to(target)
 
 
+def _loaded(root: Path, mode: py_compile.PycInvalidationMode = py_compile.PycInvalidationMode.TIMESTAMP) -> None:
+    """What Python leaves when the kernel is loaded from where it was built."""
+    py_compile.compile(str(root / "__init__.py"), doraise=True, invalidation_mode=mode)
+
+
+def _loaded_then_changed(root: Path) -> None:
+    _loaded(root)
+    (root / "__init__.py").write_text("changed = 1\n")
+
+
 def _fifo(root: Path) -> None:
     os.mkfifo(root / "pipe")
 
@@ -216,6 +227,10 @@ def _odd_name(root: Path) -> None:
         (lambda root: (root / "new\nline.py").touch(), "KB455"),
         (lambda root: write(root, {"__pycache__/a.pyc": b""}), "KB451"),
         (lambda root: write(root, {"a.pyc": b""}), "KB451"),
+        (lambda root: write(root, {"__pycache__/__init__.cpython-311.nbi": b"x"}), "KB451"),
+        (_loaded, None),
+        (lambda root: _loaded(root, py_compile.PycInvalidationMode.UNCHECKED_HASH), "KB451"),
+        (_loaded_then_changed, "KB451"),
         (lambda root: write(root, {".DS_Store": b""}), "KB450"),
         (lambda root: write(root, {"kernel.o": b""}), "KB450"),
         (lambda root: write(root, {".git/config": b""}), "KB450"),
