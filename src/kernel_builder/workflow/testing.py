@@ -46,6 +46,16 @@ from kernel_builder.workflow.run import Run
 TESTS = "tests"
 MARKER = "kernels_ci"
 _JUNIT = ("--junitxml", "--junit-xml")
+_WITH_VALUE = frozenset({
+    "-W", "-c", "-k", "-m", "-n", "-o", "-p", "-r", "--assert", "--basetemp", "--capture", "--code-highlight",
+    "--color", "--confcutdir", "--config-file", "--count", "--cov-config", "--cov-report", "--deselect", "--dist",
+    "--doctest-glob", "--doctest-report", "--durations", "--durations-min", "--html", "--ignore", "--ignore-glob",
+    "--import-mode", "--junit-prefix", "--junitprefix", "--last-failed-no-failures", "--lfnf", "--log-cli-level",
+    "--log-disable", "--log-file", "--log-file-format", "--log-file-level", "--log-file-mode", "--log-format",
+    "--log-level", "--max-warnings", "--maxfail", "--numprocesses", "--override-ini", "--pastebin", "--pdbcls",
+    "--pythonwarnings", "--report-chars", "--rootdir", "--show-capture", "--tb", "--timeout", "--verbosity", *_JUNIT,
+})  # fmt: skip
+"""Options of pytest 9 and of its usual plugins whose value is the next word."""
 _NONE_SELECTED, _USAGE, _INTERRUPTED = 5, 4, 2
 
 
@@ -245,8 +255,9 @@ def pytest_arguments(root: Path, request: TrialRequest, variant: str | None) -> 
 
 
 def named_places(root: Path, arguments: Sequence[str]) -> bool:
-    """Whether ``arguments`` of pytest name a file or a directory of tests."""
-    return any((root / word.split("::")[0]).exists() for word in arguments if word and not word.startswith("-"))
+    """Whether ``arguments`` of pytest name a file or a directory of tests; values of options name none."""
+    words = [word for before, word in zip(["", *arguments], arguments, strict=False) if before not in _WITH_VALUE]
+    return any((root / word.split("::")[0]).exists() for word in words if word and not word.startswith("-"))
 
 
 def _junit_per_variant(arguments: Sequence[str], variant: str) -> list[str]:
