@@ -24,7 +24,7 @@ from kernel_builder.config.tables import MAX_UINT
 from kernel_builder.config.values import NAME, NAME_RULE, is_git_name, is_repo_id
 from kernel_builder.files import LARGEST_FILE
 from kernel_builder.toml.nodes import printable, shortened
-from kernel_builder.variants.names import ArchVariant
+from kernel_builder.variants.names import ArchVariant, TorchTag, TvmFfiTag
 
 _MEND = "Rebuild the variant with a recent kernel-builder."
 
@@ -405,6 +405,8 @@ def agreement(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
     if named is not None and isinstance(kind, str) and kind != named.backend.value:
         said = f"backend.type is {printable(kind)!r}, but the directory is for {named.backend.value}"
         yield DISAGREES.at(_place(variant), said, symbol="backend.type", line=_line_of(variant, "type"))
+    for said in _other_tools(variant):
+        yield DISAGREES.at(_place(variant), said, symbol="provenance.tools", line=_line_of(variant, "tools"))
     project = variant.source.project if variant.source is not None else None
     if project is None:
         return
@@ -415,6 +417,26 @@ def agreement(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
     if named is not None and named.backend not in project.backends:
         said = f"backend {named.backend.value} is not in build.toml"
         yield DISAGREES.at(variant, said, symbol="backend.type")
+
+
+def _other_tools(variant: VariantDir) -> Iterator[str]:
+    """What the provenance was built with, where the directory is named for another release of it."""
+    named, entry = variant.variant, (variant.metadata or {}).get("provenance")
+    tools = entry.get("tools") if isinstance(entry, dict) else None
+    if not isinstance(named, ArchVariant) or not isinstance(tools, list):
+        return
+    expected = {named.backend.label: named.compute.version}
+    if isinstance(named.tag, TorchTag):
+        expected["torch"] = named.tag.version
+    elif isinstance(named.tag, TvmFfiTag):
+        expected["tvm-ffi"] = named.tag.version
+    for tool in tools:
+        name, version = (tool.get("name"), tool.get("version")) if isinstance(tool, dict) else (None, None)
+        release = re.match(r"(\d+)\.(\d+)", version) if isinstance(version, str) else None
+        wanted = expected.get(name) if isinstance(name, str) else None
+        if release is not None and wanted is not None and wanted != (int(release[1]), int(release[2])):
+            told = f"{wanted[0]}.{wanted[1]}"
+            yield f"it was built with {name} {printable(str(version))}, but the directory is for {name} {told}"
 
 
 def _library(variant: VariantDir, identifier: str) -> Iterator[Finding]:

@@ -364,3 +364,38 @@ def test_a_rule_reads_metadata_with_its_line(tmp_path: Path) -> None:
     assert found.line is not None
     assert "Bad_Name" in (root / "metadata.json").read_text(encoding="utf-8").splitlines()[found.line - 1]
     assert json.loads((root / "metadata.json").read_text(encoding="utf-8"))["name"] == "Bad_Name"
+
+
+@pytest.mark.parametrize(
+    ("name", "tool", "told"),
+    [
+        (ARCH, {"name": "CUDA", "version": "13.0"}, []),
+        (ARCH, {"name": "CUDA", "version": "13.0.88"}, []),
+        (ARCH, {"name": "CUDA", "version": "13.2"}, ["CUDA 13.2, but the directory is for CUDA 13.0"]),
+        (ARCH, {"name": "torch", "version": "2.13.1"}, []),
+        (ARCH, {"name": "torch", "version": "2.12.0"}, ["torch 2.12.0, but the directory is for torch 2.13"]),
+        ("torch-stable-abi211-cu130-x86_64-linux", {"name": "torch", "version": "2.13.0"}, []),
+        (
+            "torch213-cxx11-rocm71-x86_64-linux",
+            {"name": "ROCm", "version": "7.2"},
+            ["ROCm 7.2, but the directory is for ROCm 7.1"],
+        ),
+        ("torch213-cxx11-xpu20260-x86_64-linux", {"name": "XPU", "version": "2026.0"}, []),
+        ("tvm-ffi01-cpu-x86_64-linux", {"name": "tvm-ffi", "version": "0.1.15.post2"}, []),
+        (
+            "tvm-ffi01-cpu-x86_64-linux",
+            {"name": "tvm-ffi", "version": "0.2.0"},
+            ["tvm-ffi 0.2.0, but the directory is for tvm-ffi 0.1"],
+        ),
+        (ARCH, {"name": ["CUDA"], "version": 13}, []),
+        (ARCH, "CUDA 12", []),
+    ],
+)
+def test_a_variant_is_named_for_what_it_was_built_with(
+    tmp_path: Path, name: str, tool: object, told: list[str]
+) -> None:
+    provenance = {"kernel-builder": {"version": "1"}, "kernel": CLEAN, "tools": [tool]}
+    backend = {"type": next(one for one in ("cpu", "rocm", "xpu", "cuda") if one in f"{name}cuda")}
+    root = variant(tmp_path, name, backend=backend, provenance=provenance)
+    said = [finding.message for finding in findings(root, "KB415")]
+    assert said == [f"it was built with {text}" for text in told]
