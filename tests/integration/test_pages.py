@@ -24,7 +24,9 @@ PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.
 
 @pytest.fixture
 def reader(tmp_path: Path, session_store: Path) -> dict[str, str]:
-    """The environment of somebody who has installed kernel-builder, with the store of this session."""
+    """The environment of somebody who has installed kernel-builder and the torch that pip brings, which is built for
+    CUDA, on a machine without a GPU; with the store of this session.
+    """
     tools = tmp_path / "bin"
     tools.mkdir()
     for name, target in (("kernel-builder", "-m kernel_builder"), ("python", ""), ("pytest", "-m pytest")):
@@ -38,7 +40,7 @@ def reader(tmp_path: Path, session_store: Path) -> dict[str, str]:
         "HOME": str(tmp_path / "home"),
         "PIP_CONFIG_FILE": os.environ.get("PIP_CONFIG_FILE", str(Path.home() / ".config" / "pip" / "pip.conf")),
         "KERNEL_BUILDER_CACHE": str(session_store),
-        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests' / 'cuda_build'}",
         "PYTHONDONTWRITEBYTECODE": "1",
         "COLUMNS": "110",
         **{f"GIT_{who}_{what}": "me@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
