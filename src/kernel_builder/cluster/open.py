@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -63,10 +64,22 @@ def connection_arguments(address: str) -> Mapping[str, Any]:
     try:
         arguments: Mapping[str, Any] = to_settings().get_connection_args("client")
     except (OSError, ValueError) as error:
-        raise UsageError(f"dask's settings of TLS cannot be used: {error}", hint=_CERTIFICATES) from error
+        absent = [path for path in _certificate_files() if not os.path.isfile(path)]  # noqa: PTH113
+        why = f"there is no {' and no '.join(absent)}" if absent else str(error)
+        raise UsageError(f"dask's settings of TLS cannot be used: {why}", hint=_CERTIFICATES) from error
     if address.startswith(("tls://", "wss://")) and arguments.get("ssl_context") is None:
         raise UsageError(f"{address} needs certificates, and dask's settings name none", hint=_CERTIFICATES)
     return arguments
+
+
+def _certificate_files() -> Iterator[str]:
+    """The files that dask's settings of TLS name for a client."""
+    import dask  # noqa: PLC0415  (an extra)
+
+    for key in ("ca-file", "client.cert", "client.key"):
+        path = dask.config.get(f"distributed.comm.tls.{key}", None)
+        if isinstance(path, str) and "\n" not in path:  # else it is the text of one
+            yield path
 
 
 _CERTIFICATES = "set DASK_DISTRIBUTED__COMM__TLS__CA_FILE and the others that docs/howto/clusters.md shows"
