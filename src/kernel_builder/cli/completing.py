@@ -64,6 +64,17 @@ def _sources(_: click.Context) -> Found:
     return [(name, "") for name in BUILT_IN]
 
 
+def _environments(ctx: click.Context) -> Found:
+    """Those that are kept, but for those that are named already."""
+    from kernel_builder.environments.kept import FOLDER  # noqa: PLC0415  (start-up time)
+    from kernel_builder.store.cache import default_root  # noqa: PLC0415
+
+    folder = default_root(ctx.obj) / FOLDER
+    there = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    return [(name, "") for name in there if name not in (ctx.params.get("names") or ())]
+
+
+ENVIRONMENT = OneOf(_environments)
 VARIANT, RULE, SOURCE = OneOf(_variants), OneOf(_rules), OneOf(_sources)
 
 

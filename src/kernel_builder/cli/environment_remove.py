@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from kernel_builder.cli.completing import ENVIRONMENT
 from kernel_builder.cli.console import mebibytes
 from kernel_builder.cli.options import read_duration, read_size
 from kernel_builder.cli.session import open_run
@@ -12,7 +13,7 @@ from kernel_builder.errors import ExitCode, UsageError
 
 
 @click.command(name="remove")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.argument("names", metavar="[NAME]...", nargs=-1, type=ENVIRONMENT)
 @click.option("--older-than", metavar="30d", callback=read_duration, help="Those unused for this long (m, h, d, w).")
 @click.option(
     "--keep-size",

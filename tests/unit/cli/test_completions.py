@@ -15,7 +15,7 @@ from kernel_builder.errors import ExitCode
 from kernel_trees import source
 
 
-def completed(words: str, incomplete: str, where: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def completed(words: str, incomplete: str, where: Path, monkeypatch: pytest.MonkeyPatch, **environ: str) -> list[str]:
     """What bash is offered behind ``words``."""
     line = f"kernel-builder {words} {incomplete}".split()
     position = len(line) - 1 if incomplete else len(line)
@@ -27,6 +27,7 @@ def completed(words: str, incomplete: str, where: Path, monkeypatch: pytest.Monk
             "_KERNEL_BUILDER_COMPLETE": "bash_complete",
             "COMP_WORDS": " ".join(line),
             "COMP_CWORD": str(position),
+            **environ,
         },
         capture_output=True,
         text=True,
@@ -58,6 +59,27 @@ def test_values_are_offered(
 ) -> None:
     root = source(tmp_path, {}, backends='"cuda", "rocm"')
     assert set(completed(words, incomplete, root, monkeypatch)) == offered
+
+
+@pytest.mark.parametrize(
+    ("words", "incomplete", "offered"),
+    [
+        ("environment remove", "", {"torch-2.12-for-cpu-aa", "torch-2.13-for-cpu-bb"}),
+        ("environment remove", "torch-2.12", {"torch-2.12-for-cpu-aa"}),
+        ("environment remove torch-2.12-for-cpu-aa", "t", {"torch-2.13-for-cpu-bb"}),
+    ],
+)
+def test_environments_are_offered(
+    words: str, incomplete: str, offered: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("torch-2.12-for-cpu-aa", "torch-2.13-for-cpu-bb"):
+        (tmp_path / "environments" / name).mkdir(parents=True)
+    (tmp_path / "environments" / "a.lock").touch()
+    assert set(completed(words, incomplete, tmp_path, monkeypatch, KERNEL_BUILDER_CACHE=str(tmp_path))) == offered
+
+
+def test_without_environments_nothing_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert completed("environment remove", "t", tmp_path, monkeypatch, KERNEL_BUILDER_CACHE=str(tmp_path)) == []
 
 
 def test_a_project_with_mistakes_offers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
