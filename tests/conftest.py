@@ -349,8 +349,10 @@ def unloaded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     if request.node.get_closest_marker("loaded") is not None:
         return
 
-    def nowhere(chosen: Path | None, *rest: Any) -> Environment | NoEnvironment:
-        return NoEnvironment(reason="this test loads nothing") if chosen is None else find_environment(chosen, *rest)
+    def nowhere(chosen: Path | None, *rest: Any, **named: Any) -> Environment | NoEnvironment:
+        if chosen is None:
+            return NoEnvironment(reason="this test loads nothing")
+        return find_environment(chosen, *rest, **named)
 
     monkeypatch.setattr("kernel_builder.workflow.making.find_environment", nowhere)
 
