@@ -210,6 +210,14 @@ def troubleshooting() -> Iterator[str]:
                 for piece in re.split(r"\n\s*\n(?=\S|    )", topic.text):
                     fenced = piece.startswith("    ")
                     yield from ("", "```text", *inspect.cleandoc(piece).split("\n"), "```") if fenced else ("", piece)
+    yield from ("", "## By exit code")
+    for code, meaning in meanings_of_exit_codes().items():
+        ended = [topic for topic in topics() if code in topic.exit_codes]
+        name = errors.ExitCode(code).name.lower()
+        yield from ("", f"### Exit code {code}: {name} {{ #exit-code-{code} }}", "", meaning)
+        if ended:
+            yield ""
+            yield from (f"- [{_prose(topic.title)}](#{topic.name})" for topic in ended)
 
 
 def _sentence(text: str) -> str:

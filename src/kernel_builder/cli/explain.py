@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -42,19 +43,28 @@ def command(what: tuple[str, ...]) -> int:
 def _list() -> None:
     from kernel_builder.workflow.troubleshooting import topics  # noqa: PLC0415  (start-up time)
 
-    width = max(len(topic.name) for topic in topics())
-    for topic in topics():
-        click.echo(f"{topic.name.ljust(width)}  {topic.title}")
+    _table(topics())
     click.echo("\nRules: kernel-builder check --list")
+
+
+def _table(listed: Sequence[Topic]) -> None:
+    width = max(len(topic.name) for topic in listed)
+    for topic in listed:
+        click.echo(f"{topic.name.ljust(width)}  {topic.title}")
 
 
 def _exit_code(number: int) -> None:
     from kernel_builder.cli.meanings import exit_codes  # noqa: PLC0415  (start-up time)
+    from kernel_builder.workflow.troubleshooting import topics  # noqa: PLC0415
 
     known = exit_codes()
     if number not in known:
         raise UsageError(f"no exit code is {number}", hint=f"exit codes are: {', '.join(map(str, known))}")
     click.echo(f"{number}: {known[number]}")
+    ended = [topic for topic in topics() if number in topic.exit_codes]
+    if ended:
+        click.echo("\nMessages with it; kernel-builder explain NAME says more:\n")
+        _table(ended)
 
 
 def _rule(name: str) -> bool:

@@ -22,8 +22,8 @@ _COMMON = frozenset(
 class Topic:
     """One kind of trouble.
 
-    ``says`` are pieces of this package's messages, ``others`` those of other programs. ``text`` has paragraphs, and
-    indented lines that are commands.
+    ``says`` are pieces of this package's messages, ``others`` those of other programs; ``exit_codes`` those that a
+    command ends with after it. ``text`` has paragraphs, and indented lines that are commands.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Topic:
     title: str
     says: tuple[str, ...]
     others: tuple[str, ...]
+    exit_codes: tuple[int, ...]
     text: str
 
     @property
@@ -54,6 +55,7 @@ def topics() -> tuple[Topic, ...]:
             title=row["title"],
             says=tuple(row.get("says", ())),
             others=tuple(row.get("others", ())),
+            exit_codes=tuple(row.get("exit", ())),
             text=row["text"].strip("\n"),
         )
         for row in tomllib.loads(text)["topic"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -50,9 +51,10 @@ def test_names_are_unique_also_among_rules() -> None:
 
 def test_whatever_can_be_explained_has_a_section_that_links_can_name() -> None:
     """Links end in the code or the name in small letters: they stay when a heading is worded differently."""
+    codes = [f"exit-code-{int(code)}" for code in ExitCode]
     for page, names in (
         ("reference/rules.md", [rule.code.lower() for rule in all_rules()]),
-        ("troubleshooting.md", [topic.name for topic in topics()]),
+        ("troubleshooting.md", [*(topic.name for topic in topics()), *codes]),
     ):
         sections = anchors((ROOT / "docs" / page).read_text(encoding="utf-8"))
         assert set(names) <= sections, page
@@ -64,6 +66,33 @@ def test_every_code_and_name_is_explained(what: str, capfd: pytest.CaptureFixtur
     first, *rest = capfd.readouterr().out.splitlines()
     assert what in first
     assert any(line.strip() for line in rest)
+
+
+def test_whatever_a_message_points_at_is_there() -> None:
+    """Pages, their sections, names for `explain`, rules: in every text of the package."""
+    text = said()
+    pages = set(re.findall(r"\bdocs/([\w/-]+\.md)(?:#([\w-]+))?", text))
+    assert pages
+    for page, section in pages:
+        path = ROOT / "docs" / page
+        assert path.is_file(), page
+        assert not section or section in anchors(path.read_text(encoding="utf-8")), f"{page}#{section}"
+    known = {topic.name for topic in topics()} | {rule.slug for rule in all_rules()}
+    named = set(re.findall(r"\bkernel-builder explain ([a-z]+(?:-[a-z]+)+)", text))
+    assert named <= known
+    codes = set(re.findall(r"\bKB\d{3}\b", text))
+    assert codes
+    assert codes <= {rule.code for rule in all_rules()}
+
+
+def test_messages_are_found_by_the_code_that_a_command_ended_with(capfd: pytest.CaptureFixture[str]) -> None:
+    for topic in topics():
+        assert set(topic.exit_codes) <= {int(code) for code in ExitCode}
+        assert topic.exit_codes or topic.others
+    assert run(["explain", "4"]) == ExitCode.OK
+    printed = capfd.readouterr().out
+    assert "no-compiler " in printed
+    assert "no-token " not in printed
 
 
 def test_an_error_names_what_explains_it(make_project: ProjectMaker, capfd: pytest.CaptureFixture[str]) -> None:
