@@ -47,6 +47,16 @@ def test_a_build_is_what_its_commit_gives_wherever_it_lies(tool: Tool, project: 
     (variant,) = json.loads(result.stdout)["variants"]
     assert (variant["name"], variant["same"]) == (CPU, True)
     assert not (project / ".git" / "worktrees").exists() or not list((project / ".git" / "worktrees").iterdir())
+    # Builds of older versions tell less of what made them.
+    metadata = published / CPU / "metadata.json"
+    document = json.loads(metadata.read_text(encoding="utf-8"))
+    document["provenance"] = {"kernel-builder": {"version": "0.0.9"}, "kernel": document["provenance"]["kernel"]}
+    old = tmp_path / "old"
+    shutil.copytree(published, old)
+    (old / CPU / "metadata.json").write_text(json.dumps(document, indent=2), encoding="utf-8")
+    result = tool("rebuild", "--verify", old, "--project", project)
+    assert result.code == 0, result.stdout
+    assert "  built with kernel-builder 0.0.9, here " in result.stdout
     (published / CPU / "_ops.py").write_text("import os\n", encoding="utf-8")
     changed = tool("rebuild", "--verify", published, "--project", project)
     assert changed.code == 1

@@ -9,7 +9,8 @@ from kernel_builder.project.digests import by_path, file_differences
 
 FLAGS = "flags"
 """The key of what a project's sections gave compilers for each source."""
-_TOLD = ("tools", FLAGS, "sandbox")
+_BUILDER = "kernel-builder"
+_TOLD = (_BUILDER, "tools", FLAGS, "sandbox")
 """The keys of the provenance that say by what a variant was made, and not what it is."""
 HEADERS = "headers-read"
 """The key of those of a compiler's and the C library's headers that compiles read, each with its digest."""
@@ -43,10 +44,10 @@ def tool_differences(one: Mapping[str, object], other: Mapping[str, object]) -> 
     """What made ``one`` and is another thing in ``other``, a line each for people. Nothing for metadata that do not
     say what made them.
     """
+    builders = [_table(_table(document, "provenance"), _BUILDER).get("version") for document in (one, other)]
+    lines = [f"built with {_BUILDER} {builders[0]}, here {builders[1]}"] if builders[0] != builders[1] else []
     ours, theirs = _tools(one), _tools(other)
-    if not ours or not theirs:
-        return ()
-    return tuple(_lines(ours, theirs))
+    return (*(lines if all(builders) else ()), *(_lines(ours, theirs) if ours and theirs else ()))
 
 
 def flag_differences(one: Mapping[str, object], other: Mapping[str, object]) -> tuple[str, ...]:

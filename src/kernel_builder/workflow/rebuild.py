@@ -284,8 +284,9 @@ def _lines(one: Path | None, other: Path | None) -> Iterator[str]:
         yield "is not made here"
     elif one.name == METADATA:
         # What made a build is told by itself: another compiler may well make the same.
-        ours, theirs = (json.dumps(_what_it_is(_document(path)), indent=2).encode() for path in (one, other))
-        yield from differences(ours, theirs)
+        ours, theirs = (_what_it_is(_document(path)) for path in (one, other))
+        documents = (ours, _as_told_by(ours, theirs))
+        yield from differences(*(json.dumps(document, indent=2).encode() for document in documents))
     else:
         with mapped(one) as before, mapped(other) as after:
             yield from differences(before, after)
@@ -300,6 +301,14 @@ def _what_it_is(metadata: Mapping[str, object]) -> dict[str, object]:
         return document
     told = {key: value for key, value in sources.items() if key != "files"}
     return {**document, "provenance": {**provenance, "sources": told}}
+
+
+def _as_told_by(ours: Mapping[str, object], theirs: Mapping[str, object]) -> Mapping[str, object]:
+    """``theirs`` without the record of sources where ``ours``, of an older version, has none: it cannot differ."""
+    before, after = ours.get("provenance"), theirs.get("provenance")
+    if not isinstance(before, dict) or not isinstance(after, dict) or "sources" in before:
+        return theirs
+    return {**theirs, "provenance": {key: value for key, value in after.items() if key != "sources"}}
 
 
 def _notes(tree: Path, ways: Iterable[_Way]) -> tuple[str, ...]:
