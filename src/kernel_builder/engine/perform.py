@@ -294,7 +294,7 @@ class Performer:
         log = self._path(action.log)
         if made is None or not log.is_file():
             return
-        command, *lines = log.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        command, *lines = log.read_text(encoding="utf-8", errors="surrogateescape").splitlines() or [""]
         texts: dict[str, tuple[str, str]] = {}
 
         def find(name: str, number: int) -> Mirrored | None:
