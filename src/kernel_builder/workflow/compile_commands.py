@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kernel_builder.actions.model import Action
 from kernel_builder.actions.places import Places
+from kernel_builder.actions.precompile import without_launcher
 from kernel_builder.config.backends import Backend, ClangReading
 from kernel_builder.engine.work import write_generated
 from kernel_builder.errors import BuildError
@@ -68,7 +69,8 @@ def entries_of(variant: VariantPlan, places: Places, toolchain: Toolchain) -> It
 
 def _command_with(file: str, action: Action, places: Places) -> tuple[str, ...] | None:
     """The first command of an action that reads that file with its headers, with all of them if it has the choice."""
-    commands = (places.expanded(action, step.command) for step in (*action.fallback, *action.steps))
+    steps = (*action.fallback, *action.steps)
+    commands = (places.expanded(action, without_launcher(step.command)) for step in steps)
     return next((words for words in commands if file in words and any(map(_KEPT.match, words))), None)
 
 

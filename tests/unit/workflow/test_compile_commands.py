@@ -55,6 +55,14 @@ def test_what_a_build_runs_is_written_for_cxx_but_for_what_clang_does_not_know()
     }
 
 
+def test_a_compile_with_precompiled_headers_is_the_compilers_command() -> None:
+    launched = "{tool:python} -P {tool:launcher} --store {store} --clang --header a.h --words 4"
+    command = f"{launched} clang++ -x c++-header -DB clang++ -DA=1 -c {{project}}/a.cpp -o {{work}}/a.o"
+    assert entries(action(ActionKind.COMPILE, "a.cpp", command)) == {
+        "/p/a.cpp": ["clang++", "-DA=1", "-c", "/p/a.cpp", "-o", "/p/.w/a.o"]
+    }
+
+
 def test_device_code_is_read_by_clang_with_the_same_definitions_and_headers() -> None:
     preprocess = (
         "g++ -std=c++20 -E -x c++ -D__CUDACC__ -D__CUDA_ARCH__=750 -fPIC -I{work}/generated -I {project}/inc -isystem"
