@@ -155,6 +155,10 @@ class PythonHeaders:
         """Every directory that headers are read from."""
         return (self.include, *((self.of_machine,) if self.of_machine is not None else ()))
 
+    def serve(self, machine: str) -> bool:
+        """Whether they can be compiled for ``machine`` (``aarch64``). Debian's serve one, any others are taken to."""
+        return self.of_machine is None or self.of_machine.parent.name.startswith(f"{machine}-")
+
 
 @dataclass(frozen=True, kw_only=True)
 class FrameworkSdk:

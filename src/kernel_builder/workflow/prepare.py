@@ -192,10 +192,11 @@ def _refuse_what_is_missed(chosen: Chosen, matrix: Matrix, selection: Selection,
 def _toolchains(matrix: Matrix, chosen: Chosen, run: Run, headers: Headers) -> Mapping[str, Toolchain]:
     """What each compiled variant is compiled with, by name. The link-time view of the C library is made now."""
     hosts: dict[HostCompiler, tuple[HostCompiler, Sysroot]] = {}
-    python = python_headers()
+    headers_here = python_headers()
 
     def toolchain(entry: Kept) -> Toolchain:
         answer = chosen.resolved[entry.name]
+        python = headers_here if headers_here is not None and headers_here.serve(answer.request.machine) else None
         if answer.request.system is System.DARWIN:
             return Toolchain(
                 host=answer.host,

@@ -45,6 +45,9 @@ def test_the_part_of_the_machine_belongs_to_it(include: Path) -> None:
     of_machine = include.parent / MACHINE / "python3.12"
     assert found(include).folders == (include, of_machine)
     assert found(include, "").folders == (include,)
+    assert found(include).serve(MACHINE.split("-")[0])
+    assert not found(include).serve("riscv64"), "the generated code does without"
+    assert found(include, "").serve("riscv64")
     before = found(include).identity
     (of_machine / "pyconfig.h").write_text("#define SIZEOF_LONG 4 // a new one\n", encoding="ascii")
     assert found(include).identity != before
