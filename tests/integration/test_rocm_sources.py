@@ -173,6 +173,11 @@ def installed(root: Path, parts: Mapping[str, Mapping[str, bytes]]) -> Path:
     return root
 
 
+@pytest.fixture(autouse=True)
+def _place_for_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 def opened(name: str = "local", **changes: object) -> ComponentSource:
     settings = changes.pop("settings", ToolchainSettings())
     environ = changes.pop("environ", {})
@@ -181,7 +186,7 @@ def opened(name: str = "local", **changes: object) -> ComponentSource:
         settings=settings,  # type: ignore[arg-type]
         environ=environ,  # type: ignore[arg-type]
         transport=lambda _place, _impatient: Transport(IndexSettings(url=None, origin="test"), backoff=0.01),
-        downloads=Path("/nonexistent"),
+        downloads=Path("downloads"),
         **changes,  # type: ignore[arg-type]
     )
     found = KIND.open(opening)
