@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_builder.cli import snapshot_of
-from kernel_builder.cluster.tasks import ATTRIBUTE
+from kernel_builder.cluster.tasks import ATTRIBUTE, resources_of
 from kernel_builder.events import Silent
 from kernel_builder.store.cache import Store, default_root
 from kernel_builder.store.offline import asks_for_offline
@@ -32,6 +32,7 @@ async def dask_setup(worker: Any) -> None:
     stack.callback(store.close)
     service, _, _ = stack.enter_context(open_service(request, run))
     setattr(worker, ATTRIBUTE, service)
+    await worker.set_resources(**resources_of(service))
     _OPENED.append(stack)
 
 

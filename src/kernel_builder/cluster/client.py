@@ -200,7 +200,7 @@ class Cluster:
             " kernel-builder build",
         )
 
-    def run(self, performer: Performer, action: Action, site: Station, threads: int) -> Done:
+    def run(self, performer: Performer, action: Action, site: Station, *, threads: int, memory: int) -> Done:
         """See :class:`~kernel_builder.engine.elsewhere.OtherMachines`."""
         worker = self._workers.get(site.name)
         if worker is None:
@@ -210,7 +210,7 @@ class Cluster:
         sent = 0
         for _ in range(_SENDS):
             sent += self._send(worker, {digest for digest in wanted if not digest.startswith(LINK)})
-            answer = self._ask(worker, message)
+            answer = self._ask(worker, message, memory)
             if "missing" not in answer:
                 break
             with worker.sending:
@@ -329,8 +329,10 @@ class Cluster:
         worker.held.update(piece)
         return sum(map(len, piece.values()))
 
-    def _ask(self, worker: _Worker, message: dict[str, Any]) -> dict[str, Any]:
-        """The worker's answer. Raises :class:`LostError`, :class:`BuildError`."""
+    def _ask(self, worker: _Worker, message: dict[str, Any], memory: int) -> dict[str, Any]:
+        """The worker's answer, once it has that many bytes of ``memory``: other builds may use it, too. What needs more
+        than there is has all of it. Raises :class:`LostError`, :class:`BuildError`.
+        """
         self._check()
         ended = threading.Event()
         future = self._client.submit(
@@ -338,6 +340,7 @@ class Cluster:
             message,
             workers=[worker.address],
             allow_other_workers=False,
+            resources={tasks.MEMORY: min(memory, worker.memory)},
             key=f"kernel-builder-{uuid.uuid4().hex}",
             pure=False,
             retries=0,

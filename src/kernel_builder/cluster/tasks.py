@@ -11,6 +11,10 @@ from typing import Any
 from kernel_builder.cluster.service import Service
 
 ATTRIBUTE = "kernel_builder_service"
+MEMORY = "memory of kernel-builder"
+"""The resource of dask that stands for a worker's memory, in bytes. Dask has no more tasks run there at once, of
+whichever builds, than it suffices for.
+"""
 
 
 def service_of(worker: Any) -> Service | None:
@@ -23,6 +27,11 @@ def describe(dask_worker: Any) -> dict[str, Any] | None:
     """What the worker announces; ``None`` where it has no service."""
     service = service_of(dask_worker)
     return service.describe() if service is not None else None
+
+
+def resources_of(service: Service) -> dict[str, float]:
+    """What dask is told that a worker with ``service`` has."""
+    return {MEMORY: float(service.describe()["memory"])}
 
 
 def put(blobs: Mapping[str, bytes], dask_worker: Any) -> str:

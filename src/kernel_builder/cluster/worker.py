@@ -12,7 +12,7 @@ from typing import Any
 
 from kernel_builder.cluster.open import DASK_SETTINGS, address_of, connection_arguments, in_words, needs_dask
 from kernel_builder.cluster.service import Service
-from kernel_builder.cluster.tasks import ATTRIBUTE
+from kernel_builder.cluster.tasks import ATTRIBUTE, resources_of
 from kernel_builder.errors import NetworkError
 from kernel_builder.signals import ENDING
 
@@ -60,6 +60,7 @@ async def _serve(options: WorkerOptions, service: Service, ready: Callable[[str]
             name=options.name,
             host=host,
             memory_limit=0,  # compilers are programs of their own: kernel-builder counts their memory
+            resources=resources_of(service),
             local_directory=str(options.folder),
             dashboard_address="127.0.0.1:0",
             death_timeout=options.patience,

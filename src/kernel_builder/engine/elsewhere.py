@@ -50,8 +50,9 @@ class OtherMachines(Protocol):
         """Nothing runs, and no site can do any of ``waiting``: raise :class:`BuildError`, unless one may still come."""
         ...
 
-    def run(self, performer: Performer, action: Action, site: Station, threads: int) -> Done:
-        """Do ``action`` on ``site``, and leave what it makes here, its log included.
+    def run(self, performer: Performer, action: Action, site: Station, *, threads: int, memory: int) -> Done:
+        """Do ``action`` on ``site``, and leave what it makes here, its log included. It will most likely use that many
+        ``threads`` and bytes of ``memory``.
 
         Raises :class:`LostError`; :class:`BuildError` where nobody can go on.
         """

@@ -362,16 +362,17 @@ class _Run:
         self._noticed[action.id] = self._since[action.id] = time.monotonic()
         self._begun[action.id] = time.time()
         self._options.reporter.emit(StepStarted(description=action.description))
-        arguments = (action, environment_of(action, self._options.environ, need.threads), site, need.threads)
+        arguments = (action, environment_of(action, self._options.environ, need.threads), site, need)
         thread = threading.Thread(target=self._work, args=arguments, daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _work(self, action: Action, environment: Mapping[str, str], site: Station | None, threads: int) -> None:
+    def _work(self, action: Action, environment: Mapping[str, str], site: Station | None, need: Running) -> None:
         """In a thread of its own: do an action and hand in what became of it."""
         way = None
         if site is not None and self._elsewhere is not None:
-            way = partial(self._elsewhere.run, self._performer, site=site, threads=threads)
+            run = self._elsewhere.run
+            way = partial(run, self._performer, site=site, threads=need.threads, memory=need.memory)
         try:
             done, record = self._performer.perform(action, environment, way)
         except BaseException as error:  # noqa: BLE001  (it is raised where it can be dealt with)

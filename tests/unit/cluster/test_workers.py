@@ -7,7 +7,9 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +22,7 @@ from kernel_builder.cluster import client as client_module
 from kernel_builder.cluster.client import Cluster, Parcel
 from kernel_builder.cluster.messages import Provisions, action_from_json, action_to_json, to_blob
 from kernel_builder.cluster.service import Abilities, Service
-from kernel_builder.cluster.tasks import ATTRIBUTE
+from kernel_builder.cluster.tasks import ATTRIBUTE, resources_of
 from kernel_builder.engine.cache import ActionCache
 from kernel_builder.engine.contents import blob_digest
 from kernel_builder.engine.local import LocalEngine
@@ -371,6 +373,38 @@ def test_contents_that_went_are_sent_again(place: Place) -> None:
     (place.root / "a").write_text("a third text\n")
     with pytest.raises(BuildError, match="its limit is too small"):
         place.run(FakeDask(small=place.service("small", "gcc-1", limit=1)))
+
+
+@pytest.mark.parametrize(("share", "at_once"), [(0.6, 1), (0.4, 2)])
+def test_all_builds_together_take_no_more_memory_than_there_is(tmp_path: Path, share: float, at_once: int) -> None:
+    """With dask itself between them, and a worker with two threads."""
+    distributed = pytest.importorskip("distributed", reason="dask is not installed in this environment")
+    told = tmp_path / "told"
+    script = f'echo begin >> {told}; sleep 0.7; echo end >> {told}; cat "$1" > "$2"'
+    steps = shell(script, "sh", "{project}/a", "{work}/a.out")
+    places = [
+        Place(tmp_path / name, (action("a", "", steps=steps, tools=(COMPILER,), memory=int(share * GIB)),))
+        for name in ("first", "second")
+    ]
+    service = places[0].service("one", "gcc-1")
+    options = {"n_workers": 1, "processes": False, "threads_per_worker": 2, "dashboard_address": None}
+    with distributed.LocalCluster(**options, resources=resources_of(service)) as cluster:
+        (worker,) = cluster.workers.values()
+        setattr(worker, ATTRIBUTE, service)
+
+        def build(place: Place) -> None:
+            (place.root / "a").parent.mkdir(parents=True, exist_ok=True)
+            (place.root / "a").write_text("text\n")
+            with distributed.Client(cluster.scheduler_address, set_as_default=False) as client:
+                (result,) = place.run(client).results.values()
+            assert result.status is ActionStatus.DONE, place.told
+
+        with ThreadPoolExecutor() as pool:
+            for done in [pool.submit(build, place) for place in places]:
+                done.result()
+    marks = told.read_text().split()
+    running = list(accumulate(1 if mark == "begin" else -1 for mark in marks))
+    assert (len(marks), max(running)) == (4, at_once)
 
 
 def test_a_scheduler_that_is_gone_ends_the_build(place: Place) -> None:
