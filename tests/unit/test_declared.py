@@ -32,6 +32,7 @@ OPTIONAL: Mapping[str, str] = {
 ELSEWHERE: Mapping[str, str] = {
     "torch": "only the interpreter that loads a variant imports it; the package itself never needs it",
     "tvm_ffi": "only the interpreter that loads a tvm-ffi variant imports it",
+    "numpy": "only the environment that a kernel is measured in imports it, for workloads that return its arrays",
     "matplotlib": "only the environment that a kernel is measured in imports it, to draw the figure",
     "pytest": "only the environment that a kernel's tests run in imports it",
 }
