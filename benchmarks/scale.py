@@ -329,7 +329,9 @@ def real_run(kernel: Path, variants: Sequence[str], workers: int, folder: Path) 
     names = [option for name in variants for option in ("--variant", name)]
     with cluster(workers, folder) as address:
         command = [*KB, "build", str(root), *names, "--no-load", "--no-cache", "--quiet", "--scheduler", address]
-        subprocess.run(command, check=True)
+        code = subprocess.run(command, check=False).returncode
+    if code != 0:
+        raise SystemExit(code)  # which said why
     return read_spans(root / ".kernel-builder" / "timeline.jsonl")
 
 
