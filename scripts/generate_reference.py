@@ -24,7 +24,7 @@ from kernel_builder.config import settings
 from kernel_builder.config.jsonschema import json_schema
 from kernel_builder.config.reference import reference, table_section
 from kernel_builder.toolchain import settings as toolchain_settings
-from kernel_builder.workflow.troubleshooting import topics
+from kernel_builder.workflow.troubleshooting import topics, topics_ending_with
 
 _CITED = re.compile(r"docs/(?P<page>[\w-]+\.md), '(?P<title>[^']+)'")
 """How a rule's source names a part of a page."""
@@ -212,7 +212,7 @@ def troubleshooting() -> Iterator[str]:
                     yield from ("", "```text", *inspect.cleandoc(piece).split("\n"), "```") if fenced else ("", piece)
     yield from ("", "## By exit code")
     for code, meaning in meanings_of_exit_codes().items():
-        ended = [topic for topic in topics() if code in topic.exit_codes]
+        ended = topics_ending_with(code)
         name = errors.ExitCode(code).name.lower()
         yield from ("", f"### Exit code {code}: {name} {{ #exit-code-{code} }}", "", meaning)
         if ended:

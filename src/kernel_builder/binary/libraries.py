@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from kernel_builder.variants.names import System
+
+_OF_TORCH = ("torch", "c10", "caffe2")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ToolkitRuntime:
@@ -16,7 +20,7 @@ class ToolkitRuntime:
     the toolkit's major, ``None`` where they are the majors.
     """
 
-    system: str
+    system: System
     library: str
     numbers: Mapping[int, int] | None
 
@@ -29,13 +33,13 @@ class ToolkitRuntime:
         where there is none.
         """
         own = re.escape(self.library)
-        pattern = rf"{own}\.so\.(\d+)(\.\d+)*" if self.system == LINUX else rf"{own}(?:64_)?(\d+)\.dll"
-        found = re.fullmatch(pattern, name if self.system == LINUX else name.lower())
+        pattern = rf"{own}\.so\.(\d+)(\.\d+)*" if self.system is System.LINUX else rf"{own}(?:64_)?(\d+)\.dll"
+        found = re.fullmatch(pattern, name if self.system is System.LINUX else name.lower())
         return None if found is None else int(found[1])
 
     def name(self, number: int) -> str:
         """The name of the runtime with that number, for people."""
-        return f"{self.library}.so.{number}" if self.system == LINUX else f"{self.library}*{number}.dll"
+        return f"{self.library}.so.{number}" if self.system is System.LINUX else f"{self.library}*{number}.dll"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,12 +66,8 @@ class Allowed:
         return found | (self.torch if torch else frozenset()) | (self.tvm_ffi if tvm_ffi else frozenset())
 
 
-LINUX, DARWIN, WINDOWS = "linux", "darwin", "windows"
-_OF_TORCH = ("torch", "c10", "caffe2")
-
-
 @cache
-def load_allowed(system: str = LINUX) -> Allowed:
+def load_allowed(system: System = System.LINUX) -> Allowed:
     """The tables of data/libraries.toml for a system."""
     text = resources.files("kernel_builder.data").joinpath("libraries.toml").read_text(encoding="utf-8")
     table = tomllib.loads(text)[system]
@@ -81,7 +81,7 @@ def load_allowed(system: str = LINUX) -> Allowed:
     )
 
 
-def _runtime(system: str, library: str, numbers: Mapping[str, int] | None = None) -> ToolkitRuntime:
+def _runtime(system: System, library: str, numbers: Mapping[str, int] | None = None) -> ToolkitRuntime:
     by_major = None if numbers is None else {int(major): number for major, number in numbers.items()}
     return ToolkitRuntime(system=system, library=library, numbers=by_major)
 

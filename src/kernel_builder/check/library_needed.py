@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 
 from kernel_builder.binary.glibc import apart_in
-from kernel_builder.binary.libraries import DARWIN, LINUX, WINDOWS, load_allowed, stem
+from kernel_builder.binary.libraries import load_allowed, stem
 from kernel_builder.check.library_versions import several
 from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.policies import find_policy
 from kernel_builder.check.subject import LibraryFile
 from kernel_builder.toml.nodes import printable
-from kernel_builder.variants.names import ArchVariant
+from kernel_builder.variants.names import ArchVariant, System
 
 DYNAMIC_CXX = rule(
     "KB105",
@@ -72,7 +72,7 @@ _HASHED = re.compile(r"-[0-9a-f]{8}$")
 _OWN_SYSTEM_PATHS = ("/usr/lib/", "/System/Library/")
 
 
-def _allowed_for(library: LibraryFile, system: str) -> frozenset[str]:
+def _allowed_for(library: LibraryFile, system: System) -> frozenset[str]:
     """Stems for the backend of the library's variant; for every backend when that is not known."""
     variant = library.variant.variant if library.variant else None
     backend = variant.backend.value if variant is not None else library.variant.backend if library.variant else None
@@ -85,7 +85,7 @@ def needed(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     """Compares the needed libraries of an ELF file with the allowed ones."""
     if library.elf is None:
         return
-    policy, allowed, cxx = find_policy(settings.policy), _allowed_for(library, LINUX), load_allowed().cxx
+    policy, allowed, cxx = find_policy(settings.policy), _allowed_for(library, System.LINUX), load_allowed().cxx
     for name in sorted(set(library.elf.needed)):
         own = stem(name)
         if own in cxx:
@@ -96,7 +96,7 @@ def needed(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
                 library,
                 f"needs {printable(name)}, which neither {_provider(library)} nor its dependencies provide",
                 symbol=name,
-                hint=_hint(own, library, LINUX),
+                hint=_hint(own, library, System.LINUX),
             )
 
 
@@ -104,7 +104,7 @@ def needed(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
 def other_toolkit(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
     """Compares the runtime that an ELF or PE file needs with the toolkit in its variant's name."""
     variant = library.variant.variant if library.variant else None
-    file, system = (library.elf, LINUX) if library.elf is not None else (library.pe, WINDOWS)
+    file, system = (library.elf, System.LINUX) if library.elf is not None else (library.pe, System.WINDOWS)
     if file is None or not isinstance(variant, ArchVariant) or variant.compute.version is None:
         return
     runtime = load_allowed(system).runtimes.get(variant.backend.value)
@@ -143,7 +143,7 @@ def _provider(library: LibraryFile) -> str:
     return "tvm-ffi" if library.tvm_ffi else "torch"
 
 
-def _hint(own: str, library: LibraryFile, system: str) -> str | None:
+def _hint(own: str, library: LibraryFile, system: System) -> str | None:
     plain, allowed = _HASHED.sub("", own), load_allowed(system)
     if library.tvm_ffi:
         of_torch = own in allowed.stems(None) - allowed.stems(None, torch=False)
@@ -171,20 +171,20 @@ def run_paths(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  #
 @checks(LibraryFile, NEEDED)
 def needed_elsewhere(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
     """Needed libraries of Mach-O and PE files."""
-    allowed = _allowed_for(library, DARWIN) | load_allowed(DARWIN).cxx
+    allowed = _allowed_for(library, System.DARWIN) | load_allowed(System.DARWIN).cxx
     for name in sorted({name for part in library.macho for name in part.needed}):
         system = name.startswith(_OWN_SYSTEM_PATHS)
         own = name.rpartition("/")[2] == library.name  # LC_ID_DYLIB is not among them, a re-export of itself may be
         if not system and not own and (stem(name) not in allowed or not name.startswith("@")):
-            yield _unprovided(library, name, DARWIN)
-    allowed = _allowed_for(library, WINDOWS) | load_allowed(WINDOWS).cxx
+            yield _unprovided(library, name, System.DARWIN)
+    allowed = _allowed_for(library, System.WINDOWS) | load_allowed(System.WINDOWS).cxx
     for name in sorted(library.pe.needed if library.pe else ()):
         if name.lower().startswith("api-ms-win-") or stem(name) in allowed or _is_python(name):
             continue
-        yield _unprovided(library, name, WINDOWS)
+        yield _unprovided(library, name, System.WINDOWS)
 
 
-def _unprovided(library: LibraryFile, name: str, system: str) -> Finding:
+def _unprovided(library: LibraryFile, name: str, system: System) -> Finding:
     text = f"needs {printable(name)}, which {_provider(library)} does not provide"
     return NEEDED.at(library, text, symbol=name, hint=_hint(stem(name), library, system))
 

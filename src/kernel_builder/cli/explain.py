@@ -55,13 +55,13 @@ def _table(listed: Sequence[Topic]) -> None:
 
 def _exit_code(number: int) -> None:
     from kernel_builder.cli.meanings import exit_codes  # noqa: PLC0415  (start-up time)
-    from kernel_builder.workflow.troubleshooting import topics  # noqa: PLC0415
+    from kernel_builder.workflow.troubleshooting import topics_ending_with  # noqa: PLC0415
 
     known = exit_codes()
     if number not in known:
         raise UsageError(f"no exit code is {number}", hint=f"exit codes are: {', '.join(map(str, known))}")
     click.echo(f"{number}: {known[number]}")
-    ended = [topic for topic in topics() if number in topic.exit_codes]
+    ended = topics_ending_with(number)
     if ended:
         click.echo("\nMessages with it; kernel-builder explain NAME says more:\n")
         _table(ended)

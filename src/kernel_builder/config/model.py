@@ -29,6 +29,11 @@ class FrameworkKind(StrEnum):
         """Whether its compiled kernels are loaded with torch."""
         return self is not FrameworkKind.TVM_FFI
 
+    @property
+    def package(self) -> str:
+        """The Python package of the framework, as an index has it."""
+        return "torch" if self.needs_torch else "apache-tvm-ffi"
+
 
 class Suffix(StrEnum):
     """What follows the number of a capability: nothing, ``a`` (this chip only) or ``f`` (its family)."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from kernel_builder.actions.model import Action
@@ -141,13 +141,11 @@ def undeclared(action: Action, places: Places, preprocess: Preprocess, *, sandbo
     whose = {path: declared.whose(full) for path, full in listed.items()}
     own = [full for path, full in listed.items() if whose[path] in (Whose.PROJECT, Whose.MADE)]
     nobodys = dict.fromkeys(os.path.normpath(full) for path, full in listed.items() if whose[path] is Whose.NOBODY)
-    search = _Search(action, places, declared)
-    asked = {} if nobodys or sandboxed else search.asked_for(own)
-    assembled = search.assembled(own) or ({} if sandboxed else search.assembled_by_macros(own, preprocess))
+    search = _Search(action, places, declared, own)
+    asked = {} if nobodys or sandboxed else search.asked_for
+    assembled = search.assembled() or ({} if sandboxed else search.assembled_by_macros(preprocess))
     if nobodys or asked or assembled:
-        return tuple(
-            _told(search, own, tuple(nobodys), {"__has_include finds": asked, "the assembler reads": assembled})
-        )
+        return tuple(_told(search, tuple(nobodys), {"__has_include finds": asked, "the assembler reads": assembled}))
     system = {os.path.normpath(full) for path, full in listed.items() if whose[path] is Whose.SYSTEM}
     if any(of in _INSTALLED for of in whose.values()):
         keep_in_depfile(depfile, lambda path: whose.get(path) not in _INSTALLED, sorted(system))
@@ -155,10 +153,10 @@ def undeclared(action: Action, places: Places, preprocess: Preprocess, *, sandbo
 
 
 class _Search:
-    """Where ``action`` looks for headers, and what in the project has it look."""
+    """Where ``action`` looks for headers, and what in the project's ``files``, which it read, has it look."""
 
-    def __init__(self, action: Action, places: Places, declared: Declared) -> None:
-        self._declared, self._places, self.source = declared, places, action.source
+    def __init__(self, action: Action, places: Places, declared: Declared, files: Sequence[str]) -> None:
+        self._declared, self._places, self.source, self._files = declared, places, action.source, files
         words = [word for step in (*action.steps, *action.fallback) for word in places.expanded(action, step.command)]
         told = [match[1] for word in words if (match := _FOLDER_FLAG.fullmatch(word)) is not None]
         pairs = itertools.pairwise(words)
@@ -182,15 +180,15 @@ class _Search:
         strange = [folder for folder in found if self._declared.whose(f"{folder}/x") is Whose.NOBODY]
         return max(strange, key=len, default=None)
 
-    def includers(self, path: str, files: Sequence[str]) -> list[_Place]:
-        """Where ``files`` include ``path``, or what includes it without a line."""
-        found, perhaps, macros = [], [], self._macros(files)
-        for file in files:
+    def includers(self, path: str) -> list[_Place]:
+        """Where the files include ``path``, or what includes it without a line."""
+        found, perhaps = [], []
+        for file in self._files:
             for line, text in enumerate(self._lines(file), start=1):
                 match = _INCLUDE.match(text)
                 if match is None:
                     continue
-                name = match["name"] or macros.get(match["macro"], ("", ""))[1]
+                name = match["name"] or self._macros.get(match["macro"], ("", ""))[1]
                 if name and _means(name, path, file):
                     found.append(_Place(file, line))
                 elif not name:  # of a macro that takes arguments, or has other macros in it
@@ -203,31 +201,33 @@ class _Search:
         ]
         joined = (match for word in dict.fromkeys(self._words) if (match := _FORCED.fullmatch(word)) is not None)
         found += [_Place(match[0]) for match in joined if self._is(match[1], path)]
-        return found or perhaps or self.asked_for(files).get(path, [])
+        return found or perhaps or self.asked_for.get(path, [])
 
     def _is(self, name: str, path: str) -> bool:
         """Whether an option that names a header means the one at ``path``."""
         return name == os.path.basename(path) or os.path.normpath(self._places.work / name) == path  # noqa: PTH119
 
-    def asked_for(self, files: Sequence[str]) -> dict[str, list[_Place]]:
-        """The files of nobody's that ``__has_include`` in ``files`` finds, which decide what is compiled."""
+    @cached_property
+    def asked_for(self) -> dict[str, list[_Place]]:
+        """The files of nobody's that ``__has_include`` in the files finds, which decide what is compiled."""
         found: dict[str, list[_Place]] = {}
-        for file in files:
+        for file in self._files:
             for line, text in _whole_lines(self._lines(file)):
                 if "__has_" not in text or not _CONDITION.match(text):
                     continue
                 for match in _ASKED.finditer(text):
                     kind, name = match["kind"], match["name"]
                     if match["macro"]:
-                        kind, name = self._macros(files).get(match["macro"], ("", ""))
+                        kind, name = self._macros.get(match["macro"], ("", ""))
                     path = self._found(name, file if kind == '"' else None) if name else None
                     if path is not None and self._declared.whose(path) is Whose.NOBODY:
                         found.setdefault(path, []).append(_Place(file, line))
         return found
 
-    def _macros(self, files: Sequence[str]) -> Mapping[str, tuple[str, str]]:
-        """How names of headers begin, and what they are, by the macros that ``files`` and options define for them."""
-        texts = (text for file in files for text in self._lines(file) if "define" in text)
+    @cached_property
+    def _macros(self) -> Mapping[str, tuple[str, str]]:
+        """How names of headers begin, and what they are, by the macros that the files and options define for them."""
+        texts = (text for file in self._files for text in self._lines(file) if "define" in text)
         matches = [*map(_MACRO.match, texts), *map(_GIVEN_MACRO.fullmatch, self._words)]
         told = {match["of"]: match for match in matches if match is not None}
         found = {}
@@ -240,10 +240,10 @@ class _Search:
                 found[name] = (match["kind"], match["name"])
         return found
 
-    def assembled(self, files: Sequence[str]) -> dict[str, list[_Place]]:
-        """The files of nobody's that assembly in ``files`` has the assembler read, which runs in the work directory."""
+    def assembled(self) -> dict[str, list[_Place]]:
+        """The files of nobody's that assembly in the files has the assembler read, which runs in the work directory."""
         found: dict[str, list[_Place]] = {}
-        for file in files:
+        for file in self._files:
             for line, text in enumerate(self._lines(file), start=1):
                 said = ".inc" in text and not text.lstrip().startswith(("//", "*"))
                 for name in _ASSEMBLED.findall(text) if said else ():
@@ -252,11 +252,11 @@ class _Search:
                         found.setdefault(path, []).append(_Place(file, line))
         return found
 
-    def assembled_by_macros(self, files: Sequence[str], preprocess: Preprocess) -> dict[str, list[_Place]]:
+    def assembled_by_macros(self, preprocess: Preprocess) -> dict[str, list[_Place]]:
         """As :meth:`assembled`, for names that are put together by macros, as the preprocessor has them."""
         saying = [
             _Place(file, line)
-            for file in files
+            for file in self._files
             for line, text in enumerate(self._lines(file), start=1)
             if ".inc" in text and _ASSEMBLES.search(text)
         ]
@@ -314,13 +314,11 @@ def _lines(file: str) -> list[str]:
         return []
 
 
-def _told(
-    search: _Search, own: Sequence[str], nobodys: Sequence[str], others: Mapping[str, dict[str, list[_Place]]]
-) -> Iterator[str]:
+def _told(search: _Search, nobodys: Sequence[str], others: Mapping[str, dict[str, list[_Place]]]) -> Iterator[str]:
     """A line for each file and place, as compilers write them, and what to do. ``others`` are files that no include
     names, by what is done with them.
     """
-    by_path = {path: search.includers(path, own) for path in nobodys}
+    by_path = {path: search.includers(path) for path in nobodys}
     # What a file of nobody's includes in turn is named only where nothing else is.
     first = {path: places for path, places in by_path.items() if places} or {path: [_Place("")] for path in nobodys}
     lines = []

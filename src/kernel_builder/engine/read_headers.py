@@ -80,7 +80,7 @@ def preprocess_command(action: Action, target: str) -> tuple[str, ...] | None:
 @contextmanager
 def preprocessed(action: Action, places: Places, environ: Mapping[str, str], scratch: Path) -> Iterator[Path | None]:
     """A file with what the compiler of ``action`` makes of the source first; ``None`` where it cannot be asked, or
-    fails. it lies in the directory ``scratch``, which goes again.
+    fails. It lies in the directory ``scratch``, which goes again.
     """
     target, log = scratch / "text", scratch / "log"
     command = preprocess_command(action, places.word(target))

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.known import dependencies
-from kernel_builder.config.model import Project
+from kernel_builder.config.model import FrameworkKind, Project
 from kernel_builder.variants.matrix import Kept
 from kernel_builder.variants.names import Variant
 from kernel_builder.variants.support import SupportRow, SupportTable, VariantSet
@@ -22,7 +22,6 @@ TOOLS = ("kernels", "pytest")
 _COMFORT = ("numpy",)
 """What is installed besides into those that are made: torch warns without it."""
 _FORMAT = 1
-_TVM_FFI = "apache-tvm-ffi"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +71,7 @@ def wanted_for(
     label, framework = f"torch {row.torch} for {row.variant.backend.label}{toolkit}", list[str]()
     has_torch = entry.variant.needs_torch or not entry.backend.is_host or torch or any(map(_is_torch, requires))
     if not entry.variant.needs_torch and row.tvm_ffi is not None:
-        framework = [f"{_TVM_FFI}=={row.tvm_ffi}.*"]
+        framework = [f"{FrameworkKind.TVM_FFI.package}=={row.tvm_ffi}.*"]
         label = f"tvm-ffi {row.tvm_ffi}{f' and {label}' if has_torch else ''}"
     return Needs(
         variant=entry.variant,

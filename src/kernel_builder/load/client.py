@@ -22,6 +22,7 @@ from kernel_builder.binary.elf import ElfError, read_elf_file
 from kernel_builder.binary.mangled import readable
 from kernel_builder.binary.tvm_ffi import functions_in
 from kernel_builder.config.backends import HOST, Backend
+from kernel_builder.config.model import FrameworkKind
 from kernel_builder.errors import UsageError
 from kernel_builder.files import write_text
 from kernel_builder.load.cause import without_native_frames
@@ -49,7 +50,7 @@ _TOOLKIT = re.compile(r"(20\d\d)0(\d)\d\d\Z|(\d+)\.(\d+)")
 # What a stand-in says before it ends the process.
 _CALLED = re.compile(r"^kernel-builder: the stand-in of (\S+) was called$", re.MULTILINE)
 _COMPILER = "triton"
-_TVM_FFI = "apache-tvm-ffi"
+_TVM_FFI = FrameworkKind.TVM_FFI.package
 _DRIVERS = ("/etc/ld.so.cache",)
 """What tells where libraries of drivers are."""
 _DEVICES = ("/dev", "/dev/dri")

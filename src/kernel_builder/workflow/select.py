@@ -203,10 +203,10 @@ def _local(project: Project, everything: Matrix, selection: Selection, run: Run)
     kind = project.framework.kind
     environment = find_environment(selection.python, run.environ, run.memory, torch=kind.needs_torch)
     if isinstance(environment, NoEnvironment):
-        name, package = ("torch", "torch") if kind.needs_torch else ("tvm-ffi", "apache-tvm-ffi")
+        name = "torch" if kind.needs_torch else kind.value
         raise UsageError(
             f"--local builds for the {name} of the active environment: {environment.reason}",
-            hint=f"run 'pip install {package} kernels' there, or kernel-builder build --local --python FILE",
+            hint=f"run 'pip install {kind.package} kernels' there, or kernel-builder build --local --python FILE",
         )
     candidates = choose(everything, patterns=selection.patterns, backends=selection.backends)
     fitting = [

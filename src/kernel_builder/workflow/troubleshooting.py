@@ -44,6 +44,11 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(word.strip(".-") for word in _WORD.findall(text.lower())) - _COMMON
 
 
+def topics_ending_with(exit_code: int) -> list[Topic]:
+    """Those of messages after which a command ends with ``exit_code``."""
+    return [topic for topic in topics() if exit_code in topic.exit_codes]
+
+
 @cache
 def topics() -> tuple[Topic, ...]:
     """All of them, in the order of the file."""

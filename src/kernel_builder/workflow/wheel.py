@@ -16,7 +16,7 @@ import jinja2
 from kernel_builder.artifact.digest import METADATA
 from kernel_builder.artifact.wheel import Distribution, write_source_distribution, write_wheel
 from kernel_builder.config.known import dependencies, spdx_of
-from kernel_builder.config.model import Project
+from kernel_builder.config.model import FrameworkKind, Project
 from kernel_builder.config.python_project import NAME, PythonProject, read_python_project
 from kernel_builder.config.reader import FILE_NAME, load_project
 from kernel_builder.config.settings import FILE_NAME as SETTINGS_NAME
@@ -119,7 +119,7 @@ def _requirements(built: VariantOutcome) -> tuple[str, ...]:
     elif isinstance(tag, StableAbiTag):
         framework = "torch>={}.{}".format(*tag.version)
     elif isinstance(tag, TvmFfiTag):
-        framework = "apache-tvm-ffi=={}.{}.*".format(*tag.version)
+        framework = "{}=={}.{}.*".format(FrameworkKind.TVM_FFI.package, *tag.version)
     known = dependencies()
     tables = {**known.python_table(None), **known.python_table(built.backend)}
     declared = json.loads((_made(built) / METADATA).read_bytes())["python-depends"]
