@@ -59,6 +59,14 @@ class UploadFinished:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Preparing:
+    """What is done before the first step runs: ``what`` to ``files`` files; without ``what``, it is over."""
+
+    what: str = ""
+    files: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepsPlanned:
     """The engine is about to run ``total`` steps; zero when everything is up to date."""
 
@@ -129,6 +137,7 @@ Event = (
     | UploadStarted
     | UploadProgress
     | UploadFinished
+    | Preparing
     | StepsPlanned
     | StepStarted
     | StepFinished

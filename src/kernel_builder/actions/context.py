@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,6 +105,11 @@ class Context:
 
     def trees(self, *libraries: str) -> tuple[Tree, ...]:
         """What a compile may read: the project, the framework, the toolkit, and the named libraries."""
+        if libraries not in self._known_trees:
+            self._known_trees[libraries] = self._trees(libraries)
+        return self._known_trees[libraries]
+
+    def _trees(self, libraries: tuple[str, ...]) -> tuple[Tree, ...]:
         toolchain = self.toolchain
         trees = [
             self.sources,
@@ -133,8 +139,19 @@ class Context:
 
     def word(self, path: Path) -> str:
         """The word for ``path``, wherever it lies."""
-        names = (library.name for library in self.toolchain.libraries)
-        return self.places.word(path, self.trees(*names))
+        if path not in self._known_words:
+            names = (library.name for library in self.toolchain.libraries)
+            self._known_words[path] = self.places.word(path, self.trees(*names))
+        return self._known_words[path]
+
+    # Every source of a variant asks for the same: a project can have thousands of them.
+    @functools.cached_property
+    def _known_trees(self) -> dict[tuple[str, ...], tuple[Tree, ...]]:
+        return {}
+
+    @functools.cached_property
+    def _known_words(self) -> dict[Path, str]:
+        return {}
 
 
 def _tree(name: str, identity: str, include: tuple[Path, ...], places: Places, others: tuple[Path, ...] = ()) -> Tree:

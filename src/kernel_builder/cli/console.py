@@ -29,6 +29,7 @@ from kernel_builder.events import (
     Foreground,
     Notice,
     Output,
+    Preparing,
     StepFinished,
     StepsPlanned,
     StepStarted,
@@ -49,6 +50,8 @@ _QUIET_SECONDS = 30.0
 _REFRESHES = 4
 """How often a second a terminal is written to anew."""
 _MOST_TRANSFERS = 5
+_MANY_FILES = 500
+"""Fewer are read before people would look for a sign of life."""
 
 
 def mebibytes(count: int) -> str:
@@ -90,6 +93,18 @@ class _Transfer:
         return _with_words(f"{done}{total} MiB {duration(now - self.begun)}", self.words, "", width)
 
 
+@dataclass(frozen=True)
+class _Preparation:
+    """What is done before there are steps."""
+
+    words: str
+    begun: float
+
+    def line(self, width: int, now: float) -> str:
+        """See :meth:`_Transfer.line`."""
+        return _with_words(duration(now - self.begun), self.words, "", width)
+
+
 @dataclass
 class _Steps:
     """The steps of a build: how many, and which run now."""
@@ -118,6 +133,7 @@ class ConsoleReporter:
         self._quiet = quiet
         self._lock = threading.RLock()
         self._transfers: dict[str, _Transfer] = {}
+        self._preparation: _Preparation | None = None
         self._steps: _Steps | None = None
         self._last_sign = time.monotonic()
         self._live: Live | None = None
@@ -164,11 +180,11 @@ class ConsoleReporter:
 
     def live_lines(self, width: int, now: float) -> list[str]:
         """What is going on at the moment ``now``, in lines of at most ``width`` columns."""
-        transfers, steps = list(self._transfers.values()), self._steps
+        transfers = list(self._transfers.values())
         lines = [transfer.line(width, now) for transfer in transfers[:_MOST_TRANSFERS]]
         if len(transfers) > _MOST_TRANSFERS:
             lines.append(f"and {len(transfers) - _MOST_TRANSFERS} more")
-        return lines + ([steps.line(width, now)] if steps is not None else [])
+        return lines + [one.line(width, now) for one in (self._preparation, self._steps) if one is not None]
 
     def line(self, text: str, style: str | None = None) -> None:
         """Print a line above whatever is live, broken between words where a terminal is too narrow for it."""
@@ -193,6 +209,8 @@ class ConsoleReporter:
                 self._live = None
         elif isinstance(event, Output):
             self._console.print(event.text.rstrip("\n"), markup=False)
+        elif isinstance(event, Preparing) and event.files < _MANY_FILES:
+            self._preparation = None
         elif not self._quiet:
             self._show_what_goes_on()
             self._show_progress(event)
@@ -210,6 +228,8 @@ class ConsoleReporter:
         elif isinstance(event, UploadFinished):
             self._transfers.pop(event.what, None)
             self.line(f"sent {event.what}: {size_text(event.sent)}")
+        elif isinstance(event, Preparing):
+            self._preparation = _Preparation(f"{event.what} {event.files} files", time.monotonic())
         elif isinstance(event, StepsPlanned):
             self._steps = _Steps(total=event.total, begun=time.monotonic())
         elif isinstance(event, StepStarted) and self._steps is not None:

@@ -6,8 +6,9 @@ project, is declared; a name that only comes about elsewhere does not compile, a
 
 from __future__ import annotations
 
+import functools
+import posixpath
 from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
 
 from kernel_builder.actions.headers import Headers
 from kernel_builder.config.model import FrameworkKind
@@ -38,29 +39,42 @@ def slim_definitions(survey: Survey, sources: Iterable[str], torch: FrameworkSdk
     operators = operators_of(torch.slim) if torch.slim is not None else None
     if not operators:
         return {}
+    needs = _Needs(survey.needs)
     found: dict[str, tuple[str, ...]] = {}
     for source in sources:
-        marks = _needs_of_all(source, survey.needs)
+        marks = needs.of(source)
         if UMBRELLA in marks and WHOLE not in marks:
             found[source] = definitions(mentioned_words(marks), operators)
     return found
 
 
-def _needs_of_all(source: str, marks: Marks) -> frozenset[str]:
-    """What ``source`` needs, and all files of the project that it may include, which are found by their names."""
-    by_name: dict[str, list[str]] = {}
-    for path in marks:
-        by_name.setdefault(PurePosixPath(path).name, []).append(path)
-    seen: set[str] = set()
-    left = [source]
-    together: set[str] = set()
-    while left:
-        path = left.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        own = marks.get(path, frozenset())
-        together |= own
-        for name in included_names(own):
-            left += by_name.get(PurePosixPath(name).name, ())
-    return frozenset(together)
+class _Needs:
+    """What files need, together with all files of the project that they may include, which are found by their names.
+
+    Each file is read once. Sources that include the same files, as generated ones do by the thousand, share what these
+    need.
+    """
+
+    def __init__(self, marks: Marks) -> None:
+        self._marks = marks
+        by_name: dict[str, list[str]] = {}
+        for path in marks:
+            by_name.setdefault(posixpath.basename(path), []).append(path)
+        self._included = {
+            path: frozenset(file for name in included_names(own) for file in by_name.get(posixpath.basename(name), ()))
+            for path, own in marks.items()
+        }
+        self._together = functools.cache(self._find_together)
+
+    def of(self, source: str) -> frozenset[str]:
+        """The marks of ``source``, and of all that it may include."""
+        return self._marks.get(source, frozenset()) | self._together(self._included.get(source, frozenset()))
+
+    def _find_together(self, files: frozenset[str]) -> frozenset[str]:
+        reached = set(files)
+        left = list(files)
+        while left:
+            new = self._included[left.pop()] - reached
+            reached |= new
+            left += new
+        return frozenset(mark for path in reached for mark in self._marks[path])

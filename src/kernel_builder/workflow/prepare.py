@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from kernel_builder.config.backends import Backend, Role
 from kernel_builder.config.intents import idle_variables
 from kernel_builder.config.model import Project
 from kernel_builder.errors import ConfigError, Diagnostic
-from kernel_builder.events import Notice
+from kernel_builder.events import Notice, Preparing
 from kernel_builder.frameworks import rules_of
 from kernel_builder.plan.model import BuildPlan
 from kernel_builder.plan.planner import Planning, plan_build
@@ -118,13 +119,15 @@ def prepare(
     )
     if build_type.device_lines is not None:  # what is told of lines is told of the very headers
         headers = Headers.FULL
-    inputs = build_inputs(project, places.output)
+    with _telling(run, "reading", sum(len(section.src) for section in project.sections)):
+        inputs = build_inputs(project, places.output)
     identity = identify(project, inputs, environ=run.environ, mark=mark)
     matrix = select_variants(project, selection, run)
     narrowing = narrowing_of(matrix, architectures, run.environ, fast=fast)
     names = tuple(entry.name for entry in matrix.kept)
     conformance = Conformance(project=project, work=places.work, variants=names, ignore=ignore)
-    conformance.check_sources(identity.unique, run.reporter)
+    with _telling(run, "checking", len(inputs.all)):
+        conformance.check_sources(identity.unique, run.reporter)
     for text in idle_variables(run.environ, {entry.backend for entry in matrix.kept if entry.row is not None}):
         run.reporter.emit(Notice(message=text))
     chosen = choose_toolchains(project, matrix, run, options)
@@ -132,22 +135,23 @@ def prepare(
     missing = {entry.name for entry in chosen.unavailable}
     toolchains, framework = _toolchains(matrix, chosen, run, headers), rules_of(project.framework.kind)
     slim = any(toolchain.framework.slim is not None for toolchain in toolchains.values())
-    planning = Planning(
-        project=project,
-        variants=tuple(entry for entry in matrix.kept if entry.name not in missing),
-        toolchains=toolchains,
-        table=load_support(),
-        identity=identity,
-        survey=survey(project, inputs, framework.marks_of, framework.needs_of if slim else None),
-        places=places,
-        headers=headers,
-        complete=complete,
-        differing=known_to_differ(places.work) if slim else {},
-        narrowing=narrowing,
-        build_type=build_type,
-        environ=run.environ,
-    )
-    plan = plan_build(planning)
+    with _telling(run, "planning with", len(inputs.included)):
+        planning = Planning(
+            project=project,
+            variants=tuple(entry for entry in matrix.kept if entry.name not in missing),
+            toolchains=toolchains,
+            table=load_support(),
+            identity=identity,
+            survey=survey(project, inputs, framework.marks_of, framework.needs_of if slim else None),
+            places=places,
+            headers=headers,
+            complete=complete,
+            differing=known_to_differ(places.work) if slim else {},
+            narrowing=narrowing,
+            build_type=build_type,
+            environ=run.environ,
+        )
+        plan = plan_build(planning)
     refuse_unknown_architectures(plan, chosen)  # of compilers that are in the store already
     run.answers.keep()
     return Prepared(
@@ -161,6 +165,15 @@ def prepare(
         planning=planning,
         plan=plan,
     )
+
+
+@contextmanager
+def _telling(run: Run, what: str, files: int) -> Iterator[None]:
+    run.reporter.emit(Preparing(what=what, files=files))
+    try:
+        yield
+    finally:
+        run.reporter.emit(Preparing())
 
 
 def work_directory(project: Project, store: Store) -> Path:

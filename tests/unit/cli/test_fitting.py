@@ -17,6 +17,7 @@ from kernel_builder.cli.fitting import duration, shortened, table, wrapped
 from kernel_builder.events import (
     FetchProgress,
     FetchStarted,
+    Preparing,
     StepFinished,
     StepsPlanned,
     StepStarted,
@@ -133,3 +134,20 @@ def test_a_terminal_shows_what_runs_and_a_log_is_told(monkeypatch: pytest.Monkey
     ConsoleReporter().emit(running)
     ConsoleReporter(quiet=True).emit(running)
     assert log.getvalue() == "compile torch-cpu slow.cpp is still running\n"
+
+
+def test_a_terminal_shows_that_many_files_are_read_and_a_log_does_not(
+    monkeypatch: pytest.MonkeyPatch, terminal: io.StringIO
+) -> None:
+    reporter = ConsoleReporter()
+    reporter.emit(Preparing(what="reading", files=3))
+    assert reporter.live_lines(40, time.monotonic()) == []
+    reporter.emit(Preparing(what="planning with", files=3000))
+    assert reporter.live_lines(40, time.monotonic() + 61) == ["1:01 planning with 3000 files"]
+    assert reporter.live_lines(22, time.monotonic()) == ["0:00 ... 3000 files"]
+    reporter.emit(Preparing())
+    assert reporter.live_lines(40, time.monotonic()) == []
+    monkeypatch.delenv("FORCE_COLOR")
+    with ConsoleReporter() as log:
+        log.emit(Preparing(what="reading", files=3000))
+    assert terminal.getvalue() == ""

@@ -13,6 +13,7 @@ from kernel_builder.actions.headers import Headers
 from kernel_builder.actions.model import ActionKind
 from kernel_builder.actions.precompile import without_launcher
 from kernel_builder.config.reader import load_project
+from kernel_builder.frameworks.protocol import included_names
 from kernel_builder.frameworks.torch import RULES
 from kernel_builder.plan import compiled, slim
 from kernel_builder.plan.slim import covers_cxx, slim_definitions, uses_slim
@@ -75,6 +76,26 @@ def test_definitions_follow_from_the_words_of_a_source_and_its_headers(
         "a/one.cu": (OWN, "KERNEL_BUILDER_PART_utils", "KERNEL_BUILDER_OP_abs", "KERNEL_BUILDER_OP_zeros"),
         "a/two.cu": (OWN, "KERNEL_BUILDER_PART_library", "KERNEL_BUILDER_OP_zeros_like"),
     }
+
+
+def test_files_are_read_once_however_many_sources_include_them(
+    make_project: ProjectMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[frozenset[str]] = []
+
+    def counted(marks: frozenset[str]) -> frozenset[str]:
+        read.append(marks)
+        return included_names(marks)
+
+    monkeypatch.setattr(slim, "included_names", counted)
+    headers = {
+        f"inc/h{number}.h": f'#include "h{(number + 1) % 9}.h"\nint f{number}(); // in a ring\n' for number in range(9)
+    }
+    headers["inc/h4.h"] += "#include <torch/all.h>\ninline void g() { at::abs(); }"
+    sources = {f"k{number}.cu": f'#include "h{number % 3}.h"\nint k{number};' for number in range(60)}
+    made = found(make_project, sdk(tmp_path, "abs\nsum\n"), {**headers, **sources})
+    assert made == dict.fromkeys(sources, (OWN, "KERNEL_BUILDER_OP_abs"))
+    assert len(read) == 60 + 9 + 1  # the binding, too
 
 
 @pytest.mark.parametrize(
