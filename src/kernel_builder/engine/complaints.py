@@ -14,6 +14,7 @@ from typing import NamedTuple
 from kernel_builder.binary.causes import NamedCause
 from kernel_builder.binary.tvm_ffi import functions_in
 from kernel_builder.engine.own_names import OwnNames, demangle
+from kernel_builder.engine.snippets import fitted
 
 _TABLE = Path(__file__).parent.parent / "data" / "complaints.toml"
 
@@ -32,7 +33,8 @@ _CONTEXT = re.compile(r"In file included from|\s+from |\s+detected (?:during|at)
 
 def excerpt(lines: Sequence[str]) -> tuple[str, ...]:
     """What people see of a compiler's ``lines``: of many, no notes (the candidates for a call, say), only the
-    beginning, where the first error is, and the end, where a fatal one is. Wide lines are cut.
+    beginning, where the first error is, and the end, where a fatal one is. Wide lines are cut: those of sources around
+    what is marked in them.
     """
     shown = list(lines)
     if len(shown) > _HEAD + _TAIL:
@@ -43,7 +45,7 @@ def excerpt(lines: Sequence[str]) -> tuple[str, ...]:
         shown[_HEAD:-_TAIL] = [f"... ({left_out} lines)"]
     elif left_out:
         shown.append(f"... ({left_out} lines of notes)")
-    return tuple(line if len(line) <= _WIDEST else f"{line[: _WIDEST - 4]} ..." for line in shown)
+    return tuple(fitted(shown, _WIDEST))
 
 
 def _without_notes(lines: Iterable[str]) -> Iterator[str]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 
+from kernel_builder.engine.snippets import BELOW, SHOWN
+
 _PLACE = re.compile(r"(?P<file>[^\s:][^:]*):(?P<line>\d+):(?P<column>\d+)(?=: )")
-_SHOWN = re.compile(r"(?P<gutter> *\d+ \| |)(?P<text>.*)")
-_BELOW = re.compile(r"(?P<gutter> *\| |)(?P<text>.*)")
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 _MARKS = re.compile(r"[~^]+")
 _MARKER = re.compile(r'#line 1 "[^"]*"')
@@ -120,7 +120,7 @@ def _told(lines: Sequence[str], find: Callable[[str, int], Mirrored | None]) -> 
                 text = f"{text[: place.start('column')]}{column}{text[place.end() :]}"  # noqa: PLW2901
             yield text
             continue
-        shown = _SHOWN.fullmatch(text)
+        shown = SHOWN.fullmatch(text)
         if (
             line is not None
             and not is_shown
@@ -130,7 +130,7 @@ def _told(lines: Sequence[str], find: Callable[[str, int], Mirrored | None]) -> 
             is_shown = True
             yield f"{shown['gutter']}{line.shown.own}"
             continue
-        below = _BELOW.fullmatch(text)
+        below = BELOW.fullmatch(text)
         if line is not None and is_shown and below is not None and below["text"].strip():
             yield f"{below['gutter']}{line.shown.marks(below['text'])}"
             continue
