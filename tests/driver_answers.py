@@ -30,11 +30,12 @@ def lines_of(*, extra: str = "") -> list[str]:
         f'#$ {CXX} -E -x c++ "@S" -o "@D/x.ii"',
         (
             '#$ cudafe++ --gen_c_file_name "@D/x.cpp" --stub_file_name "x.stub.c"'
-            ' --module_id_file_name "@D/x.id" "@D/x.ii"'
+            ' --gen_module_id_file --module_id_file_name "@D/x.id" "@D/x.ii"'
         ),
         f'#$ {CXX} -E -x c++ -D__CUDA_ARCH__=900 "@S" -o "@D/y.ii"',
         (
-            '#$ "$CICC_PATH/cicc" -arch compute_90 --module_id_file_name "@D/x.id" --stub_file_name "@D/x.stub.c"'
+            '#$ "$CICC_PATH/cicc" --orig_src_path_name "@S" -arch compute_90 --module_id_file_name "@D/x.id"'
+            ' --stub_file_name "@D/x.stub.c"'
             ' "@D/y.ii" -o "@D/y.ptx"'
         ),
         '#$ ptxas "@D/y.ptx" -o "@D/y.cubin"',

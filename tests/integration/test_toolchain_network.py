@@ -7,13 +7,15 @@ import re
 import subprocess
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from conftest import BUILD_TOML, ProjectMaker, Tool
 from kernel_builder.backends import toolkit_kinds
-from kernel_builder.backends.cuda.driver import Invocation, Question, pipeline
+from kernel_builder.backends.cuda.driver import SHELL, Invocation, Pipeline, Question, pipeline
+from kernel_builder.backends.cuda.module_id import Guess, ahead, guess, settled
 from kernel_builder.binary.elf import read_elf
 from kernel_builder.events import Recorder
 from kernel_builder.store.cache import Store
@@ -126,67 +128,91 @@ static __device__ int counter;
 template <typename T> __global__ void twice(T *x) { x[threadIdx.x] *= sin(x[threadIdx.x]); atomicAdd(&counter, 1); }
 void launch(float *x, double *y) { twice<<<1, 32>>>(x); twice<<<1, 32>>>(y); }
 """
+LOCAL = """
+namespace {
+__global__ void twice(float *x) { x[threadIdx.x] *= 2; }
+struct Once { Once() { twice<<<1, 1>>>(nullptr); } } once;
+}
+"""
+ONE = ("-gencode=arch=compute_90,code=sm_90",)
+SEVERAL = (
+    *("-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=sm_90"),
+    *("-gencode=arch=compute_90,code=compute_90", "--use_fast_math", "-lineinfo", "-Xptxas=-O2", "-DA={{b}}"),
+)
+
+
+class Steps:
+    """nvcc, and its steps for a source ``a b/k.cu`` in ``folder``."""
+
+    def __init__(self, root: Path, folder: Path, host: HostCompiler, version: str, options: tuple[str, ...]) -> None:
+        kit = toolchains(root, host)
+        request = ToolchainRequest(release="2.13", machine=Machine.X86_64, toolkit=cuda(version))
+        toolkit = kit.provide(kit.resolve(request)).toolkit
+        assert toolkit is not None
+        self.folder, self.target, self.source = folder, folder / "k.o", folder / "a b" / "k.cu"
+        self.source.parent.mkdir(parents=True)
+        (folder / "steps").mkdir()
+        question = Question(nvcc=toolkit.compiler, cxx=host.cxx, digest="", options=("-std=c++17", "-O3", *options))
+        words = {"source": "{project}/a b/k.cu", "target": "{project}/k.o", "folder": "{project}/steps"}
+        self.plain = pipeline(question, **words)
+        keep = ("--keep", "--keep-dir", folder / "steps", "-ccbin", host.cxx)
+        self._nvcc = (toolkit.compiler, *keep, "-c", self.source, "-o", self.target, *map(self._word, question.options))
+
+    def nvcc(self) -> bytes:
+        """The object that nvcc makes."""
+        run(*self._nvcc)
+        return self.target.read_bytes()
+
+    def side_by_side(self, steps: Pipeline) -> bytes:
+        """The object that ``steps`` make, each as soon as what it reads is there."""
+        first = [steps.split, *steps.devices] if steps.assemblies else [steps.split]
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(self._make, first))
+            list(pool.map(self._make, steps.assemblies or steps.devices))
+        self._make(steps.compile)
+        return self.target.read_bytes()
+
+    def _make(self, group: Iterable[Invocation]) -> None:
+        for step in group:
+            path = step.path if "/" in step.path or step.program == SHELL else f"{self.plain.programs}/{step.path}"
+            run(*map(self._word, step.before), path, *map(self._word, step.arguments))
+
+    def _word(self, text: str) -> str:
+        return text.replace("{project}", str(self.folder)).replace("{{", "{").replace("}}", "}")
 
 
 @pytest.mark.parametrize("version", ["13.0", "13.2"])
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("-gencode=arch=compute_90,code=sm_90",),
-        (
-            *("-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=sm_90"),
-            *("-gencode=arch=compute_90,code=compute_90", "--use_fast_math", "-lineinfo", "-Xptxas=-O2", "-DA={{b}}"),
-        ),
-    ],
-    ids=["one architecture", "several, with PTX and flags"],
-)
+@pytest.mark.parametrize("options", [ONE, SEVERAL], ids=["one architecture", "several, with PTX and flags"])
 def test_the_steps_of_nvcc_make_the_same_object_as_nvcc(
     root: Path, tmp_path: Path, host: HostCompiler, version: str, options: tuple[str, ...]
 ) -> None:
-    """Byte for byte: side by side as well, for the same folder of intermediate files."""
-    kit = toolchains(root, host)
-    request = ToolchainRequest(release="2.13", machine=Machine.X86_64, toolkit=cuda(version))
-    nvcc = kit.provide(kit.resolve(request)).toolkit
-    assert nvcc is not None
-    (tmp_path / "a b").mkdir()
-    (tmp_path / "a b" / "k.cu").write_text(STEPS)
-    folder, target = tmp_path / "steps", tmp_path / "k.o"
-    question = Question(nvcc=nvcc.compiler, cxx=host.cxx, digest="", options=("-std=c++17", "-O3", *options))
-    steps = pipeline(question, source="{project}/a b/k.cu", target="{project}/k.o", folder="{project}/steps")
-    assert len(steps.devices) == len({option for option in options if "code=sm" in option})
-
-    def word(text: str) -> str:
-        return text.replace("{project}", str(tmp_path)).replace("{{", "{").replace("}}", "}")
-
-    def make(group: Iterable[Invocation]) -> None:
-        for step in group:
-            path = Path(step.path) if "/" in step.path else Path(steps.programs) / step.path
-            run(path, *map(word, step.arguments))
-
-    folder.mkdir()
-    make(steps.split)
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(make, steps.devices))
-    make(steps.compile)
-    ours = target.read_bytes()
-    keep = ["--keep", "--keep-dir", folder]
-    run(
-        nvcc.compiler,
-        *keep,
-        "-ccbin",
-        host.cxx,
-        "-c",
-        tmp_path / "a b" / "k.cu",
-        "-o",
-        target,
-        *question_words(question),
-    )
-    assert target.read_bytes() == ours
+    """Byte for byte, whether or not device code waits for the host's half, with the same folder for steps."""
+    steps = Steps(root, tmp_path, host, version, options)
+    steps.source.write_text(STEPS)
+    assert len(steps.plain.devices) == len({option for option in options if "code=sm" in option})
+    guessed = guess(STEPS)
+    assert guessed is Guess.NAME
+    early = ahead(steps.plain, guessed)
+    assert len(early.assemblies) == len(early.devices)
+    nvcc = steps.nvcc()
+    assert steps.side_by_side(early) == nvcc
+    assert steps.side_by_side(steps.plain) == nvcc
 
 
-def question_words(question: Question) -> list[str]:
-    """Its options, for a shell."""
-    return [option.replace("{{", "{").replace("}}", "}") for option in question.options]
+def test_a_source_that_defines_nothing_for_others_is_the_same_in_every_build(
+    root: Path, tmp_path: Path, host: HostCompiler
+) -> None:
+    """nvcc takes the time of the file and the number of its process for it."""
+    steps = Steps(root, tmp_path, host, "13.0", ONE)
+    steps.source.write_text(LOCAL)
+    assert steps.nvcc() != steps.nvcc()
+    guessed = guess(LOCAL)
+    assert guessed is Guess.NOTHING
+    plain = replace(steps.plain, split=tuple(map(settled, steps.plain.split)))
+    ours = steps.side_by_side(ahead(plain, guessed))
+    os.utime(steps.source, (1, 1))
+    assert steps.side_by_side(ahead(plain, guessed)) == ours
+    assert steps.side_by_side(plain) == ours
 
 
 TINY = """

@@ -24,10 +24,12 @@ from kernel_builder.toolchain.programs import ask
 CUDAFE, CICC, PTXAS, FATBINARY = "cudafe++", "cicc", "ptxas", "fatbinary"
 HOST = "c++"
 """The host compiler, in a step."""
+SHELL = "sh"
+"""The shell, in a step that is ours."""
 
 _PREFIX = "#$ "
 _IGNORED = ("rm",)
-_PATH_FOR_NAMES = "--orig_src_path_name"
+PATH_FOR_NAMES = "--orig_src_path_name"
 """What follows is hashed, and the hash is in the id of the module."""
 _SETTING = re.compile(r"([A-Za-z_]\w*)=(.*)")
 _FILE_IN_IMAGE = re.compile(r"\bfile=([^,]+)")
@@ -48,7 +50,8 @@ class UnknownStepError(Exception):
 class Invocation:
     """One program of the driver: ``program`` is one of the constants above, ``path`` its file, ``arguments`` words.
 
-    ``made`` are the files that it writes, ``read`` those of other steps that it is given.
+    ``made`` are the files that it writes, ``read`` those of other steps that it is given. ``before`` are words of ours
+    that the program and its arguments follow.
     """
 
     program: str
@@ -56,6 +59,7 @@ class Invocation:
     arguments: tuple[str, ...]
     made: tuple[str, ...]
     read: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
 
     @property
     def preprocesses(self) -> bool:
@@ -70,6 +74,9 @@ class Pipeline:
     ``split`` makes the host's half, ``devices`` are chains that end in code for one architecture each, ``compile``
     bundles the code and compiles the host's half with it. ``programs`` is the directory that paths of programs and
     headers begin with, as the driver writes it.
+
+    Where ``devices`` guess the id of the module, each has one of ``assemblies``, which makes what is left if the guess
+    was right, and one of ``again``, which makes the same from the start.
     """
 
     split: tuple[Invocation, ...]
@@ -77,17 +84,19 @@ class Pipeline:
     compile: tuple[Invocation, ...]
     programs: str
     settings: tuple[tuple[str, str], ...] = ()
+    assemblies: tuple[tuple[Invocation, ...], ...] = ()
+    again: tuple[tuple[Invocation, ...], ...] = ()
 
     @property
     def groups(self) -> tuple[tuple[Invocation, ...], ...]:
         """All chains: each is one action."""
-        return (self.split, *self.devices, self.compile)
+        return (self.split, *self.devices, *self.assemblies, self.compile)
 
     @functools.cached_property
     def stubs(self) -> tuple[str, ...]:
         """What the host's half includes by name."""
         wanted = {after(step, "--stub_file_name") for step in self.split}
-        made = [name for chain in self.devices for step in chain for name in step.made]
+        made = [name for chain in (*self.devices, *self.assemblies) for step in chain for name in step.made]
         return tuple(name for name in made if PurePosixPath(name).name in wanted)
 
     def passed_on(self, group: tuple[Invocation, ...]) -> tuple[str, ...]:
@@ -127,8 +136,8 @@ def pipeline(question: Question, *, source: str, target: str, folder: str, shown
 
     def step(one: Invocation) -> Invocation:
         arguments = list(map(named, one.arguments))
-        if shown is not None and _PATH_FOR_NAMES in arguments:
-            arguments[arguments.index(_PATH_FOR_NAMES) + 1] = shown
+        if shown is not None and PATH_FOR_NAMES in arguments:
+            arguments[arguments.index(PATH_FOR_NAMES) + 1] = shown
         return Invocation(
             program=one.program,
             path=one.path,

@@ -17,16 +17,13 @@ from kernel_builder.actions.slim import HOST_PROOF, PLAINLY, PYTHON, apart, proo
 from kernel_builder.actions.units import Unit
 from kernel_builder.backends.cuda import prove
 from kernel_builder.backends.cuda.driver import Invocation, after
+from kernel_builder.backends.cuda.module_id import ID_FILE, given
 from kernel_builder.backends.cuda.split import Splitter
 from kernel_builder.backends.protocol import UnitActions
 from kernel_builder.toolchain.model import ToolkitSdk
 
 _PROOF = Tool(name="proof", path=Path(prove.__file__), digest="1")
 _SLIM, _FULL = "slim", "full"
-_ID_FILE, _NEW_ID = "--module_id_file_name", "--gen_module_id_file"
-"""With it cudafe++ makes up an id for the names of what is local to the source, which for some sources has the number
-of its process in it; without it, it takes the one that is there.
-"""
 
 
 def split_actions(context: Context, toolkit: ToolkitSdk, unit: Unit, options: tuple[str, ...]) -> UnitActions:
@@ -60,23 +57,17 @@ class _SlimSplitter(Splitter):
         super().__init__(context, toolkit, unit, options)
         self._before = words_of_slim(context, unit.source)
 
-    def actions(self) -> UnitActions:
-        plain = super().actions()
-        split, *devices, last = plain.actions
-        chains = zip(devices, self._pipeline.devices, strict=True)
-        slim = (self._slim_split(split), *(self._slim_device(*one) for one in chains), self._slim_compile(last))
-        return replace(plain, actions=slim)
-
     def _slim(self, group: tuple[Invocation, ...]) -> tuple[Invocation, ...]:
         """``group`` with slim headers."""
         return tuple(
             replace(step, arguments=(*self._before, *step.arguments)) if step.preprocesses else step for step in group
         )
 
-    def _slim_device(self, full: Action, group: tuple[Invocation, ...]) -> Action:
-        """``full``, which compiles device code, with slim headers. To prove them, code is made both ways and must be
+    def _device(self, group: tuple[Invocation, ...]) -> Action:
+        """Compiles device code with slim headers. To prove them, code is made both ways and must be
         the same; the files of the slim ones have a name of their own.
         """
+        full = super()._device(group)
         outputs, slim = full.outputs, self._slim(group)
         if not self._context.verify:
             return self._with_slim(full, steps=self._steps(slim, full.depfile, outputs[0]), fallback=full.steps)
@@ -86,8 +77,9 @@ class _SlimSplitter(Splitter):
         steps = (*self._steps(slim, full.depfile, outputs[0]), *full.steps, proof)
         return self._with_slim(full, steps=steps, fallback=full.steps, tools=(PYTHON, _PROOF))
 
-    def _slim_split(self, full: Action) -> Action:
-        """``full``, which makes the host's half, with slim headers. To prove them, it makes the other half, too."""
+    def _split(self) -> Action:
+        """Makes the host's half with slim headers. To prove them, it makes the other half, too."""
+        full = super()._split()
         group, outputs = self._pipeline.split, full.outputs
         slim = self._steps(self._slim(group), full.depfile, outputs[0])
         if not self._context.verify:
@@ -98,10 +90,11 @@ class _SlimSplitter(Splitter):
         made = self._with_slim(full, steps=(*slim, *other), fallback=(*full.steps, copy))
         return replace(made, outputs=(*outputs, other_half))
 
-    def _slim_compile(self, slim: Action) -> Action:
-        """``slim``, which compiles the host's half that was made with slim headers. What only a half made with all
-        headers would compile gets that one. To prove the slim half, both are compiled without optimization.
+    def _compile(self) -> Action:
+        """Compiles the host's half that was made with slim headers. What only a half made with all headers would
+        compile gets that one. To prove the slim half, both are compiled without optimization.
         """
+        slim = super()._compile()
         *bundle, compiler = self._pipeline.compile
         other = _renamed(compiler, {self._half: apart(self._half, _FULL)})
         if self._context.verify:
@@ -136,16 +129,10 @@ class _SlimSplitter(Splitter):
     @property
     def _other_split(self) -> tuple[Invocation, ...]:
         """Makes the host's half with all headers beside the other one, and with the same id."""
-        names = {name: apart(name, _FULL) for step in self._pipeline.split for name in step.made}
-        kept = {name for step in self._pipeline.split for name in step.made if name == after(step, _ID_FILE)}
-        made = []
-        for step in self._pipeline.split:
-            one = _renamed(step, {name: other for name, other in names.items() if name not in kept})
-            given = tuple(name for name in one.made if name in kept)
-            arguments = tuple(word for word in one.arguments if word != _NEW_ID)
-            own = tuple(name for name in one.made if name not in kept)
-            made.append(replace(one, arguments=arguments, made=own, read=(*one.read, *given)))
-        return tuple(made)
+        split = self._pipeline.split
+        ids = {after(step, ID_FILE) for step in split}
+        names = {name: apart(name, _FULL) for step in split for name in step.made if name not in ids}
+        return tuple(given(_renamed(step, names)) for step in split)
 
     def _plainly(self, compiler: Invocation, target: str) -> Invocation:
         """``compiler`` without optimization, into ``target``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from kernel_builder.actions.context import Context
@@ -10,7 +11,8 @@ from kernel_builder.actions.host import GIB, HEAVY_MEMORY
 from kernel_builder.actions.model import Action, ActionKind, Step, Tool, Tree, action_id, seen
 from kernel_builder.actions.places import tool_word
 from kernel_builder.actions.units import Unit
-from kernel_builder.backends.cuda.driver import CICC, HOST, Invocation, Question, after, pipeline
+from kernel_builder.backends.cuda.driver import CICC, HOST, SHELL, Invocation, Question, after, pipeline
+from kernel_builder.backends.cuda.module_id import Guess, ahead, guess, settled
 from kernel_builder.backends.protocol import UnitActions
 from kernel_builder.toolchain.model import ToolkitSdk
 
@@ -38,19 +40,48 @@ class Splitter:
             options=options,
             environ=tuple(sorted(seen(context.environ).items())),
         )
-        self._pipeline = pipeline(
+        known = pipeline(
             question, source=self._source, target=self._target, folder=self._folder, shown=f"/{unit.source}"
         )
+        known = replace(known, split=tuple(map(settled, known.split)))
+        # A proof compares what the host's half and device code come to in the end.
+        guessed = None if context.verify else _guessed(layout.root / unit.source)
+        self._pipeline = known if guessed is None else ahead(known, guessed)
         # Once: an action has thousands of words, and finding the word of a path takes its time.
         self._programs = context.word(Path(self._pipeline.programs))
 
     def actions(self) -> UnitActions:
         """The actions that make the object."""
         steps = self._pipeline
-        split = self._action(ActionKind.SPLIT, steps.split)
-        devices = [self._action(ActionKind.DEVICE, chain, self._architecture(chain)) for chain in steps.devices]
-        last = self._action(ActionKind.COMPILE, steps.compile)
-        return UnitActions(actions=(split, *devices, last), objects=(self._target,))
+        devices = map(self._device, steps.devices)
+        assemblies = map(self._assembly, steps.assemblies, steps.again)
+        actions = (self._split(), *devices, *assemblies, self._compile())
+        return UnitActions(actions=actions, objects=(self._target,))
+
+    def _split(self) -> Action:
+        """Makes the host's half."""
+        return self._action(ActionKind.SPLIT, self._pipeline.split)
+
+    def _device(self, group: tuple[Invocation, ...]) -> Action:
+        """Compiles device code."""
+        return self._action(ActionKind.DEVICE, group, self._architecture(group))
+
+    def _assembly(self, group: tuple[Invocation, ...], again: tuple[Invocation, ...]) -> Action:
+        """Makes of device code what the object needs, or compiles it again, with all headers and the right id."""
+        made = self._action(ActionKind.ASSEMBLE, group, self._architecture(again))
+        # Which headers decide what is compiled again, only its own preprocessor can tell.
+        depfile = self._context.places.word(self._log(made.kind, made.architecture).with_suffix(".d"))
+        return replace(
+            made,
+            depfile=depfile,
+            fallback=self._steps(again, depfile, made.outputs[0]),
+            tools=self._tools((*group, *again)),
+            trees=self._trees(made.steps, reads_source=True),
+        )
+
+    def _compile(self) -> Action:
+        """Makes the object."""
+        return self._action(ActionKind.COMPILE, self._pipeline.compile)
 
     def _architecture(self, chain: tuple[Invocation, ...]) -> str:
         compiler = next(step for step in chain if step.program == CICC)
@@ -62,8 +93,7 @@ class Splitter:
         own = {name for step in group for name in step.made}
         given = dict.fromkeys(name for step in group for name in step.read if name not in own)
         reads_source = any(step.preprocesses for step in group)
-        name = self._unit.source if architecture is None else f"{self._unit.source}.{architecture}"
-        log = context.layout.log_for(name if kind is not ActionKind.SPLIT else f"{name}.split")
+        log = self._log(kind, architecture)
         depfile = context.places.word(log.with_suffix(".d")) if reads_source else None
         made = self._steps(group, depfile, outputs[0])
         return Action(
@@ -73,15 +103,19 @@ class Splitter:
             source=self._unit.source,
             steps=made,
             inputs=((self._source, *given) if reads_source else tuple(given)),
-            implicit=() if reads_source else steps.stubs,
+            implicit=steps.stubs if group is steps.compile else (),
             outputs=outputs,
             depfile=depfile,
             log=context.places.word(log),
             memory=HEAVY_MEMORY if self._unit.source in context.heavy else _MEMORY,
-            tools=tuple({step.program: self._tool(step) for step in group}.values()),
+            tools=self._tools(group),
             trees=self._trees(made, reads_source=reads_source),
             architecture=architecture,
         )
+
+    def _log(self, kind: ActionKind, architecture: str | None) -> Path:
+        words = [self._unit.source, architecture, {ActionKind.SPLIT: "split", ActionKind.ASSEMBLE: "ptxas"}.get(kind)]
+        return self._context.layout.log_for(".".join(word for word in words if word))
 
     def _trees(self, steps: tuple[Step, ...], *, reads_source: bool) -> tuple[Tree, ...]:
         trees = self._context.trees(*(library.name for library in self._unit.libraries))
@@ -99,7 +133,7 @@ class Splitter:
         return Step(
             command=self._command(step, depfile, made),
             writes=step.made,
-            reads=None if step.program == HOST else step.read,
+            reads=None if step.program in {HOST, SHELL} else step.read,
             texts=step.read if step.program == CICC and not self._keeps_lines else (),
         )
 
@@ -114,11 +148,15 @@ class Splitter:
             words += ["-MD", "-MF", depfile, "-MQ", made]
         settings = [f"{name}={self._placed(value)}" for name, value in self._pipeline.settings]
         before = ("env", *settings) if step.program == CICC and settings else ()
-        return (*before, tool_word(self._tool(step)), *words)
+        program = SHELL if step.program == SHELL else tool_word(self._tool(step))
+        return (*step.before, *before, program, *words)
 
     def _placed(self, text: str) -> str:
         """``text`` of the driver's with the place of its programs as a word."""
         return text.replace(self._pipeline.programs, self._programs) if self._pipeline.programs else text
+
+    def _tools(self, group: Iterable[Invocation]) -> tuple[Tool, ...]:
+        return tuple({step.program: self._tool(step) for step in group if step.program != SHELL}.values())
 
     def _tool(self, step: Invocation) -> Tool:
         if step.program == HOST:
@@ -127,3 +165,11 @@ class Splitter:
         if not path.is_absolute():
             path = Path(self._pipeline.programs) / path
         return Tool(name=step.program, path=path, digest=self._toolkit.identity)
+
+
+def _guessed(source: Path) -> Guess | None:
+    """What the id of ``source`` will be made of; ``None`` where it cannot be read."""
+    try:
+        return guess(source.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return None
