@@ -154,7 +154,7 @@ class Steps:
         (folder / "steps").mkdir()
         question = Question(nvcc=toolkit.compiler, cxx=host.cxx, digest="", options=("-std=c++17", "-O3", *options))
         words = {"source": "{project}/a b/k.cu", "target": "{project}/k.o", "folder": "{project}/steps"}
-        self.plain = pipeline(question, **words)
+        self.plain = pipeline(question, **words, shown=str(self.source))
         keep = ("--keep", "--keep-dir", folder / "steps", "-ccbin", host.cxx)
         self._nvcc = (toolkit.compiler, *keep, "-c", self.source, "-o", self.target, *map(self._word, question.options))
 
