@@ -75,6 +75,7 @@ class Splitter:
             made,
             depfile=depfile,
             fallback=self._steps(again, depfile, made.outputs[0]),
+            memory=_MEMORY,
             tools=self._tools((*group, *again)),
             trees=self._trees(made.steps, reads_source=True),
         )

@@ -56,6 +56,24 @@ def test_slim_headers_come_first_and_all_headers_are_the_fallback(tmp_path: Path
     assert [tree.identity for tree in slim.trees if tree.name == SLIM] == ["torch-2.13.0-slim-1"]
 
 
+def test_device_code_that_does_not_wait_is_made_again_with_all_headers(tmp_path: Path) -> None:
+    waits = device(actions(tmp_path, slim=False))
+    (tmp_path / "k.cu").write_text("void launch() {}\n")
+    found = actions(tmp_path)
+    split, early, last = (of_kind(found, kind) for kind in (ActionKind.SPLIT, ActionKind.DEVICE, ActionKind.ASSEMBLE))
+    assert not set(split.outputs) & set(early.inputs)
+    assert list(early.steps[0].command[1:5]) == SEES_SLIM
+    assert early.fallback[0].command[:7] == waits.steps[0].command[:7]
+    assert set(last.inputs) == {f"{STEPS}/x.id", *early.outputs}
+    assert last.outputs == waits.outputs
+    assert SLIM not in {tree.name for tree in last.trees}
+    assert last.depfile is not None
+    assert [step.writes for step in last.fallback] == [step.writes for step in waits.steps]
+    assert last.fallback[1:] == waits.steps[1:]
+    assert {tool.name for tool in last.tools} == {"c++", "cicc", "ptxas"}
+    assert device(actions(tmp_path, verify=True)).inputs == waits.inputs
+
+
 def test_a_half_that_the_host_compiler_refuses_is_made_again_with_all_headers(tmp_path: Path) -> None:
     plain, slim = (of_kind(actions(tmp_path, slim=one), ActionKind.COMPILE) for one in (False, True))
     assert (slim.steps, slim.outputs) == (plain.steps, plain.outputs)
