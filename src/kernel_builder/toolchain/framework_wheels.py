@@ -6,7 +6,7 @@ One wheel serves the CPU variant and every CUDA version of its release: the head
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -107,7 +107,7 @@ class FrameworkWheels:
         members = {library.soname: library.member for library in recipe.libraries}
         with self._parts(taken) as scratch:
             wheel = self._index.open(file, scratch, lambda _: None)
-            headers = bool(wheel.select(recipe.include[:1]))
+            headers = bool(wheel.select((recipe.headers,)))
             abi, proof = None, recipe.abi_library
             if proof is not None and members[proof] in wheel.members:
                 _, symbols = read_symbols(wheel, members[proof], leading=False)
@@ -156,13 +156,12 @@ class FrameworkWheels:
         """See :class:`~kernel_builder.toolchain.choice.FrameworkSource`.
 
         Raises :class:`NetworkError`, :class:`IntegrityError`, :class:`MachineError` (disk), and
-        :class:`ToolchainError` when the wheel has no headers.
+        :class:`ToolchainError` when the wheel has no headers, or lacks a library.
         """
         file = self._file(taken)
         wheel = self._index.open(file, scratch, progress.add)
         members, libraries = self._wanted(wheel, taken)
-        if not members:
-            raise ToolchainError(f"{file.filename} contains no C++ headers, so nothing can be compiled with it")
+        self._refuse_incomplete(wheel, file, libraries.values())
         require_space(into.parent, sum(member.size for member in members) + _TABLE_SPACE)
         progress.expect(_cost(wheel, members, libraries))
         wheel.extract(members, into, lambda name: name.removeprefix(self._recipe.strip))
@@ -170,6 +169,17 @@ class FrameworkWheels:
             found, symbols = read_symbols(wheel, library.member, leading=library.leading)
             write_table(into, soname if library.soname != soname else found, symbols)
         return (wheel_artefact(file, wheel, self.label),)
+
+    def _refuse_incomplete(self, wheel: Wheel, file: IndexFile, libraries: Iterable[LibraryRecipe]) -> None:
+        lacking = [] if wheel.select((self._recipe.headers,)) else ["no C++ headers"]
+        lacking += [f"no {library.member}" for library in libraries if library.member not in wheel.members]
+        if lacking:
+            where = describe_index(self.label)
+            raise ToolchainError(
+                f"{file.filename} of {where} has {' and '.join(lacking)}, which kernels are compiled with",
+                hint=f"remove it from {where}, or name an index that has a whole one before that in"
+                " kernel-builder.toml ([[index]] and 'sources')",
+            )
 
 
 def _cost(wheel: Wheel, members: Sequence[Member], libraries: Mapping[str, LibraryRecipe]) -> int:

@@ -104,7 +104,10 @@ def read_symbols(wheel: Wheel, member: str, *, leading: bool) -> tuple[str, tupl
         symbols = _scattered(wheel, member, found) if isinstance(found, bytes) else found
         return name, tuple(symbol for symbol in symbols if symbol.name != name)  # the version node's own marker
     except ElfError as error:
-        raise IntegrityError(f"{wheel.filename}: cannot read the names of {member}: {error}") from error
+        raise IntegrityError(
+            f"{wheel.filename}: cannot read the names of {member}: {error}",
+            hint="the wheel is damaged, or not what its name says: take it from another index",
+        ) from error
 
 
 def read_local_symbols(path: Path, *, leading: bool) -> tuple[str, tuple[Symbol, ...]]:

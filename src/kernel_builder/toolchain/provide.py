@@ -168,7 +168,9 @@ class Toolchains:
         return error
 
     def _is_overtaken(self, request: ToolchainRequest, refusal: NoSourceError) -> bool:
-        """Whether a source on this machine, or one that could not be reached then, has now what none had."""
+        """Whether a source on this machine, or one that could not be reached then, has now what none had, or says
+        something else of a framework: another environment is active.
+        """
 
         def asked(label: str) -> bool:
             return label in refusal.silent or self._sources.is_at_hand(label)
@@ -180,6 +182,9 @@ class Toolchains:
         if {*refusal.parts} - {request.part}:
             answers.append(self._choose_toolkit(request, asked, parts=refusal.parts))
         lacking = [answer for answer in answers if isinstance(answer, Lacking)]
+        said = [text for one in lacking if request.part in one.parts for group in one.groups for text in group.reasons]
+        if not all(text in refusal.message for text in said):
+            return True
         still = {part for one in lacking for part in one.parts}
         return any(one.failures for one in lacking) or not still.issuperset(refusal.parts)
 

@@ -55,9 +55,11 @@ class Bound:
 class FrameworkRecipe:
     """What is taken from a wheel of a framework, and what its headers need of a compiler (newest releases first).
 
-    ``digest`` changes with what is taken. ``abi_library`` is the library whose names prove the C++ ABI, where kernels
-    share one with it. ``builds`` are the recipes for backends whose builds have headers of their own; ``made_since``
-    is, in one of these, the first release whose headers can be made from those of the flavours ``made_from``.
+    ``digest`` changes with what is taken. ``include`` begins with the pattern of the headers, and the file that says
+    the version. A framework without ``flavours`` has builds of one kind. ``abi_library`` is the library whose names
+    prove the C++ ABI, where kernels share one with it. ``builds`` are the recipes for backends whose builds have
+    headers of their own; ``made_since`` is, in one of these, the first release whose headers can be made from those of
+    the flavours ``made_from``.
     """
 
     kind: FrameworkKind
@@ -73,6 +75,21 @@ class FrameworkRecipe:
     builds: Mapping[Backend, FrameworkRecipe] = field(default_factory=dict)
     made_since: Version | None = None
     made_from: tuple[str, ...] = ()
+
+    @property
+    def package(self) -> str:
+        """The directory of ``site-packages`` that it is installed in."""
+        return self.strip.rstrip("/")
+
+    @property
+    def headers(self) -> str:
+        """The pattern of its headers in a wheel."""
+        return self.include[0]
+
+    @property
+    def version_file(self) -> str:
+        """The path of the file that says its version, below ``site-packages``."""
+        return self.include[1]
 
     def of(self, build: Backend | None) -> FrameworkRecipe:
         """The recipe for variants of ``build``."""
@@ -107,7 +124,7 @@ class FrameworkRecipe:
         return self._shares(flavour) if own is None or self._shares(own) else flavour == own
 
     def _shares(self, flavour: str) -> bool:
-        return _matches(flavour, self.flavours)
+        return not self.flavours or _matches(flavour, self.flavours)
 
     def backends_with(self, has: Callable[[LibraryRecipe], bool]) -> frozenset[Backend]:
         """The backends none of whose libraries one lacks; ``has`` tells of each library whether it does."""

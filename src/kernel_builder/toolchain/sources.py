@@ -30,7 +30,7 @@ from kernel_builder.toolchain.choice import (
 )
 from kernel_builder.toolchain.framework_wheels import FrameworkWheels
 from kernel_builder.toolchain.kinds import Kinds, Opening
-from kernel_builder.toolchain.local_torch import LocalTorch, site_packages
+from kernel_builder.toolchain.local_frameworks import LocalFramework, site_packages
 from kernel_builder.toolchain.model import ProjectPart
 from kernel_builder.toolchain.recipe import Component, FrameworkRecipe, default_recipe
 from kernel_builder.toolchain.settings import BUILT_IN, INDEX, LOCAL, Place, ToolchainSettings
@@ -276,8 +276,8 @@ class _Opener:
                 self._frameworks[kind].append(wheels)
             self._facts.append(f"{name} {index.fingerprint}")
         elif name == LOCAL:
-            torch = self._recipes[FrameworkKind.TORCH]
-            self._frameworks[torch.kind].append(LocalTorch(site_packages(self._environ), torch))
+            for kind, recipe in self._recipes.items():
+                self._frameworks[kind].append(LocalFramework(site_packages(self._environ), recipe))
             self._facts.append(name)
             self._at_hand.add(name)
         opening = Opening(

@@ -32,7 +32,7 @@ from kernel_builder.toolchain.choice import (
     ToolchainRequest,
 )
 from kernel_builder.toolchain.deciding import NoSourceError, choose_components, choose_framework, settle
-from kernel_builder.toolchain.local_torch import LocalTorch
+from kernel_builder.toolchain.local_frameworks import LocalFramework
 from kernel_builder.toolchain.model import Toolkit
 from kernel_builder.toolchain.recipe import Component, default_recipe
 from kernel_builder.toolchain.settings import Place, ToolchainSettings
@@ -209,7 +209,7 @@ def test_without_any_source_of_torch_that_is_said(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match="the configured sources have no candidates"):
         choose_torch(request)
     with pytest.raises(ToolchainError, match=r"local: torch 2\.13: no environment here has torch"):
-        choose_torch(request, LocalTorch((tmp_path,), default_recipe().torch))
+        choose_torch(request, LocalFramework((tmp_path,), default_recipe().torch))
 
 
 class Shelf:
@@ -264,7 +264,7 @@ def test_everything_that_a_toolchain_lacks_is_told_at_once(tmp_path: Path) -> No
     compiler = [component.name for component in COMPONENTS if component.compiler]
     first, second = [name for name in NAMES if name not in compiler][:2]
     here = Shelf("here", has={*NAMES} - {first, second}, lacks={second: "it is broken"})
-    error = everything_lacking([here], [LocalTorch((tmp_path,), default_recipe().torch)])
+    error = everything_lacking([here], [LocalFramework((tmp_path,), default_recipe().torch)])
     assert error.message.splitlines() == [
         "no source has these parts of torch 2.13 (cxx11) with CUDA 12.7 for Linux on x86_64:",
         "    torch 2.13 (cxx11) with CUDA 12.7",

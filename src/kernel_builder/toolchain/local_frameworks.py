@@ -1,7 +1,7 @@
-"""The torch of the active environment, used where it lies.
+"""Frameworks of the active environment (torch, tvm-ffi), used where they lie.
 
-The store holds only what is made from it (tables of names), under a key that follows the identity of its files, so that
-an update in place is noticed.
+The store holds only what is made from one (tables of names), under a key that follows the identity of its files, so
+that an update in place is noticed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from kernel_builder.toolchain.torch_abi import prove_abi
 from kernel_builder.variants.names import System
 
 
-class LocalTorch:
-    """The torch of the active environment. A :class:`~kernel_builder.toolchain.choice.FrameworkSource`.
+class LocalFramework:
+    """A framework of the active environment. A :class:`~kernel_builder.toolchain.choice.FrameworkSource`.
 
     ``folders`` are ``site-packages`` directories; see :func:`site_packages`.
     """
@@ -44,43 +44,63 @@ class LocalTorch:
         candidates: list[FrameworkCandidate] = []
         refused: list[Refused] = []
         build = self._recipe.own_build(request.toolkit.backend) if request.toolkit is not None else None
-        recipe = self._recipe.of(build)
         for folder in self._folders:
-            root = folder / "torch"
-            version = _torch_version(root / "version.py")
+            root = folder / self._recipe.package
+            version = _version_in(folder / self._recipe.version_file)
             if version is None:
                 continue
-            reason = None
-            if f"{version.major}.{version.minor}" != request.release:
-                reason = f"it is torch {version}"
-            elif request.machine != build_machine():
-                reason = f"it is for {build_machine()}"
-            elif request.system is System.DARWIN:
-                reason = "kernels for macOS are compiled with the headers of a wheel"
-            elif not recipe.serves(version.local, *request.compute):
-                reason = f"{version.local or 'these'} builds have different headers"
+            reason = self._unfit(root, version, request)
             if reason is not None:
                 refused.append(Refused(part=request.part, source=LOCAL, candidate=str(root), reason=reason))
                 continue
             artefact = Artefact(
                 name=self._recipe.project,
                 version=str(version),
-                filename="site-packages/torch",
+                filename=f"site-packages/{self._recipe.package}",
                 kind=ArtefactKind.LOCAL,
-                sha256=_tree_identity(root, version),
+                sha256=self._identity(folder, version),
                 source=LOCAL,
             )
             candidates.append(FrameworkCandidate(version=version, artefact=artefact, root=root, build=build))
         if not candidates and not refused:
-            refused.append(
-                Refused(
-                    part=request.part,
-                    source=LOCAL,
-                    candidate=f"torch {request.release}",
-                    reason="no environment here has torch",
-                )
-            )
+            reason = f"no environment here has {self._recipe.project}"
+            wanted = f"{self._recipe.kind.value} {request.release}"
+            refused.append(Refused(part=request.part, source=LOCAL, candidate=wanted, reason=reason))
         return candidates, refused
+
+    def _unfit(self, root: Path, version: Version, request: ToolchainRequest) -> str | None:
+        build = self._recipe.own_build(request.toolkit.backend) if request.toolkit is not None else None
+        recipe = self._recipe.of(build)
+        lacking = [
+            library.member
+            for library in recipe.libraries
+            if library.backend is None and not (root.parent / library.member).is_file()
+        ]
+        if f"{version.major}.{version.minor}" != request.release:
+            return f"it is {self._recipe.kind.value} {version}"
+        if request.machine != build_machine():
+            return f"it is for {build_machine()}"
+        if request.system is System.DARWIN:
+            return "kernels for macOS are compiled with the headers of a wheel"
+        if not recipe.serves(version.local, *request.compute):
+            return f"{version.local or 'these'} builds have different headers"
+        if not self._has_headers(root):
+            return "it has no C++ headers"
+        return f"it lacks {', '.join(lacking)}" if lacking else None
+
+    def _has_headers(self, root: Path) -> bool:
+        return any((root / self._recipe.include_directories[0]).rglob("*.h"))
+
+    def _identity(self, folder: Path, version: Version) -> str:
+        """A digest that changes when the package is replaced, or one of its headers or libraries changes in its
+        place.
+        """
+        root = folder / self._recipe.package
+        files = [*sorted((root / "lib").glob("*.so*")), folder / self._recipe.version_file]
+        files += sorted(folder.glob(f"{self._recipe.project.replace('-', '_')}-*.dist-info/RECORD"))
+        digest = hashlib.sha256(f"{root} {version}\n".encode())
+        digest.update(tree_identity(files, [root / "include"]).encode())
+        return digest.hexdigest()
 
     def facts(self, candidate: FrameworkCandidate) -> FrameworkFacts:
         """See :class:`~kernel_builder.toolchain.choice.FrameworkSource`."""
@@ -94,7 +114,7 @@ class LocalTorch:
             backends=self._recipe.of(candidate.build).backends_with(
                 lambda library: (root / "lib" / library.soname).is_file()
             ),
-            has_headers=(root / "include" / "torch" / "library.h").is_file(),
+            has_headers=self._has_headers(root),
         )
 
     def weigh(self, taken: Taken) -> int:  # noqa: ARG002
@@ -114,25 +134,16 @@ class LocalTorch:
 
 def _root_of(root: Path | None) -> Path:
     if root is None:
-        raise ToolchainError("a torch of this machine without its place")
+        raise ToolchainError("a framework of this machine without its place")
     return root
 
 
-def _torch_version(file: Path) -> Version | None:
+def _version_in(file: Path) -> Version | None:
     try:
-        match = re.search(r"^__version__ = ['\"]([^'\"]+)['\"]", file.read_text(encoding="utf-8"), re.MULTILINE)
+        match = re.search(r"^__version__ = .*?['\"]([^'\"]+)['\"]", file.read_text(encoding="utf-8"), re.MULTILINE)
         return Version(match[1]) if match else None
     except (OSError, InvalidVersion, UnicodeDecodeError):
         return None
-
-
-def _tree_identity(root: Path, version: Version) -> str:
-    """A digest that changes when the package is replaced, or one of its headers or libraries changes in its place."""
-    files = [*sorted((root / "lib").glob("*.so*")), root / "version.py"]
-    files += sorted(root.parent.glob("torch-*.dist-info/RECORD"))
-    digest = hashlib.sha256(f"{root} {version}\n".encode())
-    digest.update(tree_identity(files, [root / "include"]).encode())
-    return digest.hexdigest()
 
 
 def site_packages(environ: Mapping[str, str], prefix: Path | None = None) -> tuple[Path, ...]:
