@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kernel_builder.binary.elf import Buffer, NamedSection
-from kernel_builder.binary.offload_bundle import code_objects
+from kernel_builder.binary.offload_bundle import BundleError, DamageError, code_objects
 
 _FATBIN_MAGIC = b"\x50\xed\x55\xba"
 _FATBIN = struct.Struct("<4sHHQ")
@@ -28,13 +28,15 @@ class DeviceCode:
     """The architectures that a library has code for.
 
     ``machine_code`` are capabilities (``9.0a``) or ROCm architectures (``gfx90a``), ``ptx`` capabilities alone.
-    ``versions`` are those of AMD's code objects. ``unread`` says what could not be told, one sentence each.
+    ``versions`` are those of AMD's code objects. ``unread`` says what could not be told, ``damaged`` what a part is
+    lost of, one sentence each.
     """
 
     machine_code: frozenset[str]
     ptx: frozenset[str] = frozenset()
     versions: frozenset[int] = frozenset()
     unread: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
 
 
 def capability(number: int, suffix: str = "") -> str:
@@ -53,9 +55,10 @@ def read_fatbin(data: Buffer, sections: tuple[NamedSection, ...]) -> DeviceCode 
     machine_code: set[str] = set()
     ptx: set[str] = set()
     unread: dict[str, None] = {}
+    damaged: dict[str, None] = {}
     entries = 0
     for start, end in areas:
-        for kind, arch, flags in _fatbin_entries(data, start, min(end, len(data)), unread):
+        for kind, arch, flags in _fatbin_entries(data, start, min(end, len(data)), unread, damaged):
             entries += 1
             suffix = "a" if flags & _ARCH_SPECIFIC else "f" if flags & _FAMILY_SPECIFIC else ""
             if kind == _SASS:
@@ -65,10 +68,14 @@ def read_fatbin(data: Buffer, sections: tuple[NamedSection, ...]) -> DeviceCode 
             if entries > _MAX_ENTRIES:
                 unread["it has implausibly many fat binaries"] = None
                 break
-    return DeviceCode(machine_code=frozenset(machine_code), ptx=frozenset(ptx), unread=tuple(unread))
+    return DeviceCode(
+        machine_code=frozenset(machine_code), ptx=frozenset(ptx), unread=tuple(unread), damaged=tuple(damaged)
+    )
 
 
-def _fatbin_entries(data: Buffer, start: int, end: int, unread: dict[str, None]) -> Iterator[tuple[int, int, int]]:
+def _fatbin_entries(
+    data: Buffer, start: int, end: int, unread: dict[str, None], damaged: dict[str, None]
+) -> Iterator[tuple[int, int, int]]:
     """(kind, arch, flags) of every entry between two offsets."""
     at = start
     while True:
@@ -76,11 +83,15 @@ def _fatbin_entries(data: Buffer, start: int, end: int, unread: dict[str, None])
         if at < 0:
             return
         if at + _FATBIN.size > end:
-            unread["a fat binary is truncated"] = None
+            damaged["a fat binary is truncated"] = None
             return
         _, version, header, size = _FATBIN.unpack_from(data, at)
         stop = at + header + size
-        if version != 1 or header < _FATBIN.size or stop > end:
+        if version == 1 and header >= _FATBIN.size and stop > end:
+            damaged["a fat binary is truncated"] = None
+            at += 4
+            continue
+        if version != 1 or header < _FATBIN.size:
             unread["a fat binary has an unknown header"] = None
             at += 4
             continue
@@ -89,7 +100,7 @@ def _fatbin_entries(data: Buffer, start: int, end: int, unread: dict[str, None])
             fields = _ENTRY.unpack_from(data, at)
             kind, entry_header, entry_size, arch, flags = fields[0], fields[2], fields[3], fields[8], fields[11]
             if entry_header < _ENTRY.size or at + entry_header + entry_size > stop:
-                unread["an entry of a fat binary points outside it"] = None
+                damaged["an entry of a fat binary points outside it"] = None
                 break
             yield kind, arch, flags
             at += entry_header + entry_size
@@ -104,12 +115,13 @@ def read_offload_bundle(data: Buffer, sections: tuple[NamedSection, ...]) -> Dev
     areas = [(s.offset, min(s.offset + s.size, len(data))) for s in sections if s.name == ".hip_fatbin" and s.occupies]
     if not areas:
         return None
-    unread: list[str] = []
-    found = [one for start, end in areas for one in code_objects(data, start, end, unread.append)]
+    errors: list[BundleError] = []
+    found = [one for start, end in areas for one in code_objects(data, start, end, errors.append)]
     return DeviceCode(
         machine_code=frozenset(one.architecture for one in found),
         versions=frozenset(one.version for one in found),
-        unread=tuple(dict.fromkeys(unread)),
+        unread=tuple(dict.fromkeys(f"it {one}" for one in errors if not isinstance(one, DamageError))),
+        damaged=tuple(dict.fromkeys(f"it {one}" for one in errors if isinstance(one, DamageError))),
     )
 
 

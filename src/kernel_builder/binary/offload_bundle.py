@@ -30,6 +30,9 @@ _LARGEST = 1 << 31
 _HEADERS = {1: struct.Struct("<4sHHIQ"), 2: struct.Struct("<4sHHIIQ"), 3: struct.Struct("<4sHHQQQ")}
 _ZLIB, _ZSTD = 0, 1
 _ELF = struct.Struct("<16sHHIQQQI")
+_TABLES = struct.Struct("<32xQQ4x2xHHHH2x")
+"""Of an ELF header: where segments and sections are, how large one is, and how many there are."""
+_SEGMENT = struct.Struct("<IIQQQQ")
 _AMDGPU, _AMD_HSA = 224, 64
 _VERSIONS = {0: 2, 1: 3, 2: 4, 3: 5, 4: 6}
 """``e_ident[EI_ABIVERSION]`` -> version of code objects."""
@@ -44,7 +47,11 @@ _CHIPS = {
 
 
 class BundleError(Exception):
-    """What is damaged, in a sentence without a subject."""
+    """What cannot be read, in a sentence without a subject."""
+
+
+class DamageError(BundleError):
+    """What no version of the format has: a part is lost, or was changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +62,8 @@ class CodeObject:
     version: int
 
 
-def code_objects(data: Buffer, start: int, end: int, unread: Callable[[str], None]) -> Iterator[CodeObject]:
-    """The code objects of all bundles between two offsets. ``unread`` is told what cannot be read, one sentence each.
+def code_objects(data: Buffer, start: int, end: int, unread: Callable[[BundleError], None]) -> Iterator[CodeObject]:
+    """The code objects of all bundles between two offsets. ``unread`` is told what cannot be read.
 
     Never raises for what ``data`` holds.
     """
@@ -66,7 +73,7 @@ def code_objects(data: Buffer, start: int, end: int, unread: Callable[[str], Non
             found, at = _bundle(data, at, end, unread)
             yield from found
         except BundleError as error:
-            unread(f"it {error}")
+            unread(error)
             at = _following(data, at, end)
 
 
@@ -98,7 +105,9 @@ def _behind_zeros(data: Buffer, at: int, end: int) -> int:
     return end
 
 
-def _bundle(data: Buffer, at: int, end: int, unread: Callable[[str], None]) -> tuple[tuple[CodeObject, ...], int]:
+def _bundle(
+    data: Buffer, at: int, end: int, unread: Callable[[BundleError], None]
+) -> tuple[tuple[CodeObject, ...], int]:
     """The code objects of the bundle at ``at``, compressed or not, and where it ends."""
     if data[at : at + len(MAGIC)] == MAGIC:
         return _plain(data, at, end, unread)
@@ -107,35 +116,37 @@ def _bundle(data: Buffer, at: int, end: int, unread: Callable[[str], None]) -> t
     raise BundleError("has contents that are not bundles of GPU code")
 
 
-def _plain(data: Buffer, begin: int, end: int, unread: Callable[[str], None]) -> tuple[tuple[CodeObject, ...], int]:
+def _plain(
+    data: Buffer, begin: int, end: int, unread: Callable[[BundleError], None]
+) -> tuple[tuple[CodeObject, ...], int]:
     """The code objects of the bundle at ``begin``, and where it ends."""
     at = begin + len(MAGIC)
     if at + _COUNT.size > end:
-        raise BundleError("has a bundle of GPU code that is truncated")
+        raise DamageError("has a bundle of GPU code that is truncated")
     (count,) = _COUNT.unpack_from(data, at)
     at += _COUNT.size
     if count > _MOST_TARGETS:
-        raise BundleError(f"has a bundle of GPU code with {count} entries, which is implausible")
+        raise DamageError(f"has a bundle of GPU code with {count} entries, which is implausible")
     found: list[CodeObject] = []
     last = at
     for _ in range(count):
         if at + _ENTRY.size > end:
-            raise BundleError("has a bundle of GPU code that is truncated")
+            raise DamageError("has a bundle of GPU code that is truncated")
         offset, size, length = _ENTRY.unpack_from(data, at)
         at += _ENTRY.size
         if length > _LONGEST_ID or at + length > end:
-            raise BundleError("has a bundle of GPU code with a damaged entry")
+            raise DamageError("has a bundle of GPU code with a damaged entry")
         name = bytes(data[at : at + length]).decode("ascii", "replace")
         at += length
         if begin + offset + size > end:
-            raise BundleError(f"has a bundle of GPU code that is truncated: {name} ends behind it")
+            raise DamageError(f"has a bundle of GPU code that is truncated: {name} ends behind it")
         last = max(last, at, begin + offset + size)
         if name.startswith(_HOST):
             continue
         try:
             found.append(_code_object(data, begin + offset, size, name))
         except BundleError as error:
-            unread(f"it {error}")
+            unread(error)
     return tuple(found), last
 
 
@@ -143,47 +154,58 @@ def _code_object(data: Buffer, at: int, size: int, name: str) -> CodeObject:
     target = _TARGET.fullmatch(name)
     if target is None:
         raise BundleError(f"has code for {name}, which is not an AMD GPU")
-    if size < _ELF.size:
-        raise BundleError(f"has no code for {target['arch']}, but an entry for it")
+    if size < _TABLES.size:
+        raise DamageError(f"has no code for {target['arch']}, but an entry for it")
     ident, _, machine, *_, flags = _ELF.unpack_from(data, at)
     if ident[:4] != b"\x7fELF" or machine != _AMDGPU or ident[7] != _AMD_HSA:
-        raise BundleError(f"has something for {target['arch']} that is not a code object")
+        raise DamageError(f"has something for {target['arch']} that is not a code object")
     version = _VERSIONS.get(ident[8])
     if version is None:
         raise BundleError(f"has a code object for {target['arch']} of an unknown version")
+    if not _is_whole(data, at, size):
+        raise DamageError(f"has a code object for {target['arch']} that is damaged: it has no end")
     chip = _CHIPS.get(flags & 0xFF)
     if chip is not None and chip != target["arch"]:
-        raise BundleError(f"has an entry for {target['arch']} whose code is for {chip}")
+        raise DamageError(f"has an entry for {target['arch']} whose code is for {chip}")
     return CodeObject(architecture=target["arch"], version=version)
 
 
+def _is_whole(data: Buffer, at: int, size: int) -> bool:
+    """Whether the headers and segments of the code object of ``size`` bytes lie within it."""
+    segments, sections, entry, count, section, number = _TABLES.unpack_from(data, at)
+    if segments + entry * count > size or sections + section * number > size or (count and entry < _SEGMENT.size):
+        return False
+    headers = (_SEGMENT.unpack_from(data, at + segments + entry * one) for one in range(count))
+    return all(offset + length <= size for _, _, offset, _, _, length in headers)
+
+
 def _compressed(
-    data: Buffer, begin: int, end: int, unread: Callable[[str], None]
+    data: Buffer, begin: int, end: int, unread: Callable[[BundleError], None]
 ) -> tuple[tuple[CodeObject, ...], int]:
     """As :func:`_plain`, of a compressed bundle."""
     inner, last = _inflated(data, begin, end)
     if inner[: len(MAGIC)] != MAGIC:
-        raise BundleError("has a compressed bundle that holds something else")
+        raise DamageError("has a compressed bundle that holds something else")
     return _plain(inner, 0, len(inner), unread)[0], last
 
 
 def _inflated(data: Buffer, begin: int, end: int) -> tuple[bytes, int]:
     if begin + 8 > end:
-        raise BundleError("has a compressed bundle of GPU code that is truncated")
+        raise DamageError("has a compressed bundle of GPU code that is truncated")
     version, method = struct.unpack_from("<HH", data, begin + 4)
     header = _HEADERS.get(version)
     if header is None:
         raise BundleError(f"has a compressed bundle of GPU code of version {version}, which is not known")
     if begin + header.size > end:
-        raise BundleError("has a compressed bundle of GPU code that is truncated")
+        raise DamageError("has a compressed bundle of GPU code that is truncated")
     *_, size, digest = header.unpack_from(data, begin)
     last = end if version == 1 else _end_of_compressed(data, begin, end)
     if last is None or size > _LARGEST:
-        raise BundleError("has a compressed bundle of GPU code that is truncated")
+        raise DamageError("has a compressed bundle of GPU code that is truncated")
     packed = bytes(data[begin + header.size : last])
     inner, rest = _decompress(packed, method, size)
     if len(inner) != size or int.from_bytes(hashlib.md5(inner, usedforsecurity=False).digest()[:8], "little") != digest:
-        raise BundleError("has a compressed bundle of GPU code that is damaged")
+        raise DamageError("has a compressed bundle of GPU code that is damaged")
     return inner, last - (rest if version == 1 else 0)
 
 
@@ -199,7 +221,7 @@ def _decompress(packed: bytes, method: int, size: int) -> tuple[bytes, int]:
     except BundleError:
         raise
     except Exception as error:  # what libraries raise for damaged data differs
-        raise BundleError(f"has a compressed bundle of GPU code that is damaged: {error}") from error
+        raise DamageError(f"has a compressed bundle of GPU code that is damaged: {error}") from error
     raise BundleError(f"has a bundle of GPU code that is compressed by method {method}, which is not known")
 
 

@@ -60,6 +60,15 @@ NONE_AT_ALL = rule(
     remedy="List the device sources in 'src' of the backend's sections, and link with the compiler that compiled them.",
     source="kernel-builder",
 )
+DAMAGED = rule(
+    "KB146",
+    "damaged-device-code",
+    Severity.ERROR,
+    summary="No part of the GPU code is lost",
+    rationale="The first launch fails on every GPU whose code is damaged.",
+    remedy="Build the variant again, or copy it again from where it is whole.",
+    source='LLVM, "Clang Offload Bundler"; LLVM, "User Guide for AMDGPU Backend" (ELF code object)',
+)
 _LOADED = {4: (4, 5), 5: (6, 0), 6: (6, 4)}
 """Version of AMD's code objects -> the first release of ROCm whose own compiler makes it."""
 
@@ -84,7 +93,7 @@ def _code(variant: VariantDir, reader: str) -> list[DeviceCode]:
     return found
 
 
-@checks(VariantDir, NO_CODE, UNNAMED_CODE, UNREAD_CODE, OLD_LOADERS)
+@checks(VariantDir, NO_CODE, UNNAMED_CODE, UNREAD_CODE, OLD_LOADERS, DAMAGED)
 def device_code(variant: VariantDir, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001
     """Compares the GPU code in a variant's libraries with the metadata."""
     archs = _archs(variant)
@@ -96,6 +105,9 @@ def device_code(variant: VariantDir, settings: Settings) -> Iterator[Finding]:  
     unread = sorted({reason for part in code for reason in part.unread})
     for reason in unread:
         yield UNREAD_CODE.at(place, f"cannot read all GPU code of its libraries: {reason}")
+    damaged = sorted({reason for part in code for reason in part.damaged})
+    for reason in damaged:
+        yield DAMAGED.at(place, f"the GPU code of its libraries is damaged: {reason}")
     yield from _versions(variant, frozenset[int]().union(*(part.versions for part in code)))
     machine_code = frozenset[str]().union(*(part.machine_code for part in code))
     ptx = frozenset[str]().union(*(part.ptx for part in code))
@@ -103,7 +115,7 @@ def device_code(variant: VariantDir, settings: Settings) -> Iterator[Finding]:  
         return  # no list, or a malformed one, of which the rules about metadata speak
     named = {arch.removesuffix("+PTX") for arch in archs}
     named_ptx = {arch.removesuffix("+PTX") for arch in archs if arch.endswith("+PTX")}
-    if not unread:
+    if not unread and not damaged:
         missing = sorted(named - machine_code) + [f"{arch}+PTX" for arch in sorted(named_ptx - ptx)]
         if missing:
             has = several(sorted(machine_code), 12) or "none"
@@ -138,7 +150,7 @@ def _has_device_code(library: LibraryFile, backend: Backend) -> bool:
     if backend.architectures is not None and backend.architectures.device_code is not None:
         with mapped(library.path) as data:
             code = READERS[backend.architectures.device_code](data, library.sections)
-        return code is not None and bool(code.machine_code or code.ptx or code.unread)
+        return code is not None and bool(code.machine_code or code.ptx or code.unread or code.damaged)
     if backend.registration is None:
         return True
     registers = re.compile(backend.registration)

@@ -39,11 +39,10 @@ MACH = {"gfx90a": 0x3F, "gfx942": 0x4C, "gfx950": 0x4F, "gfx1100": 0x41}
 
 
 def code_object(arch: str, abi: int = 4, machine: int = 224) -> bytes:
-    """The beginning of an ELF file for a chip; ``abi`` 2 is code object version 4, 4 is version 6."""
+    """An ELF file for a chip, of one segment; ``abi`` 2 is code object version 4, 4 is version 6."""
     ident = b"\x7fELF" + bytes([2, 1, 1, 64, abi]) + bytes(7)
-    return struct.pack(
-        "<16sHHIQQQIHHHHHH", ident, 3, machine, 1, 0, 0, 0, MACH.get(arch, 0), 64, 0, 0, 0, 0, 0
-    ) + bytes(64)
+    head = struct.pack("<16sHHIQQQIHHHHHH", ident, 3, machine, 1, 0, 64, 0, MACH.get(arch, 0), 64, 56, 1, 0, 0, 0)
+    return head + struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 128, 128, 4096) + bytes(8)
 
 
 def bundle(*targets: str, abi: int = 4, codes: tuple[bytes, ...] = ()) -> bytes:
@@ -106,19 +105,24 @@ def test_unnamed_code_is_refused(workshop: Workshop) -> None:
     ]
 
 
+def test_what_cannot_be_read_is_a_note_and_no_error(workshop: Workshop) -> None:
+    variant = cuda(workshop, fatbin((SASS, 80, 0), version=2), "9.0")
+    assert len(messages(variant, "KB143")) == 1
+    assert [*messages(variant, "KB141"), *messages(variant, "KB146")] == []
+
+
 @pytest.mark.parametrize(
     "damaged",
     [
-        fatbin((SASS, 80, 0), version=2),
         fatbin((SASS, 80, 0))[:40],
         fatbin((SASS, 80, 0))[:12],
         fatbin((SASS, 80, 0)).replace(struct.pack("<Q", 24), struct.pack("<Q", 2**63)),
     ],
 )
-def test_what_cannot_be_read_is_a_note_and_no_error(workshop: Workshop, damaged: bytes) -> None:
+def test_damaged_code_is_refused(workshop: Workshop, damaged: bytes) -> None:
     variant = cuda(workshop, damaged, "9.0")
-    assert len(messages(variant, "KB143")) == 1
-    assert messages(variant, "KB141") == []
+    assert len(messages(variant, "KB146")) == 1
+    assert [*messages(variant, "KB141"), *messages(variant, "KB143")] == []
 
 
 def test_a_cpu_variant_and_malformed_archs_are_not_judged(workshop: Workshop) -> None:
@@ -167,37 +171,50 @@ def test_compressed_bundles_are_read_behind_each_other(version: int, method: int
         (bundle("hipv4-amdgcn-amd-amdhsa--gfx90a", codes=(b"",)), "no code for gfx90a, but an entry for it"),
         (bundle("hipv4-amdgcn-amd-amdhsa--gfx90a", codes=(bytes(128),)), "for gfx90a that is not a code object"),
         (bundle("hipv4-amdgcn-amd-amdhsa--gfx90a", codes=(code_object("gfx90a", machine=62),)), "not a code object"),
+        (bundle("hipv4-amdgcn-amd-amdhsa--gfx90a", codes=(code_object("gfx90a")[:-1],)), "is damaged: it has no end"),
         (
             bundle("hipv4-amdgcn-amd-amdhsa--gfx90a", codes=(code_object("gfx942"),)),
             "for gfx90a whose code is for gfx942",
         ),
+        (compressed(THREE[0], 3, 1)[:20], "a compressed bundle of GPU code that is truncated"),
+        (compressed(THREE[0], 3, 1)[:-9], "a compressed bundle of GPU code that is truncated"),
+        (compressed(THREE[0], 2, 0)[:-6] + b"damage", "a compressed bundle of GPU code that is damaged"),
+        (compressed(THREE[0], 2, 1)[:-6] + b"damage", "a compressed bundle of GPU code that is damaged"),
+        (compressed(b"not a bundle", 3, 0), "a compressed bundle that holds something else"),
+    ],
+)
+def test_damaged_bundles_are_refused(damaged: bytes, said: str, workshop: Workshop) -> None:
+    variant = rocm(workshop, damaged, "gfx90a", "gfx1100")
+    (error,) = messages(variant, "KB146")
+    assert said in error
+    assert [*messages(variant, "KB141"), *messages(variant, "KB143")] == []
+
+
+@pytest.mark.parametrize(
+    ("strange", "said"),
+    [
         (bundle("hipv4-amdgcn-amd-amdhsa--gfx90a", abi=9), "a code object for gfx90a of an unknown version"),
         (
             bundle("openmp-nvptx64--sm_80", codes=(bytes(64),)),
             "code for openmp-nvptx64--sm_80, which is not an AMD GPU",
         ),
         (b"something else" + bytes(50), "contents that are not bundles of GPU code"),
-        (compressed(THREE[0], 3, 1)[:20], "a compressed bundle of GPU code that is truncated"),
-        (compressed(THREE[0], 3, 1)[:-9], "a compressed bundle of GPU code that is truncated"),
-        (compressed(THREE[0], 2, 0)[:-6] + b"damage", "a compressed bundle of GPU code that is damaged"),
-        (compressed(THREE[0], 2, 1)[:-6] + b"damage", "a compressed bundle of GPU code that is damaged"),
         (compressed(THREE[0], 3, 0).replace(b"CCOB\3", b"CCOB\7"), "version 7, which is not known"),
-        (compressed(b"not a bundle", 3, 0), "a compressed bundle that holds something else"),
         (struct.pack("<4sHHQQQ", b"CCOB", 3, 5, 40, 8, 0) + bytes(8), "compressed by method 5, which is not known"),
     ],
 )
-def test_damaged_bundles_are_notes_and_no_errors(damaged: bytes, said: str, workshop: Workshop) -> None:
-    variant = rocm(workshop, damaged, "gfx90a", "gfx1100")
+def test_what_is_not_known_is_a_note_and_no_error(strange: bytes, said: str, workshop: Workshop) -> None:
+    variant = rocm(workshop, strange, "gfx90a", "gfx1100")
     (note,) = messages(variant, "KB143")
     assert said in note
-    assert messages(variant, "KB141") == []
+    assert [*messages(variant, "KB141"), *messages(variant, "KB146")] == []
 
 
 def test_what_follows_a_damaged_bundle_is_read(workshop: Workshop) -> None:
     broken = compressed(THREE[0], 3, 1)[:-6] + b"damage"
     for damaged in (b"something else", compressed(b"not a bundle", 3, 0), broken):
         variant = rocm(workshop, damaged + bytes(16) + THREE[1], "gfx90a")
-        assert len(messages(variant, "KB143")) == 1
+        assert len([*messages(variant, "KB143"), *messages(variant, "KB146")]) == 1
         assert messages(variant, "KB142") == [
             "the metadata does not list gfx942, but the libraries have GPU code for it"
         ]
