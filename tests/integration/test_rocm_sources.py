@@ -24,7 +24,7 @@ from kernel_builder.backends.rocm.kind import RocmToolkit
 from kernel_builder.backends.rocm.local import find_toolkits
 from kernel_builder.backends.rocm.packages import release_of
 from kernel_builder.backends.rocm.therock import CORE, DEVEL, IN_CORE
-from kernel_builder.errors import BuildError, IntegrityError, KernelBuilderError, ToolchainError
+from kernel_builder.errors import IntegrityError, ToolchainError
 from kernel_builder.events import Silent
 from kernel_builder.store.index import FolderIndex
 from kernel_builder.store.progress import Fetch
@@ -326,72 +326,6 @@ def test_a_repository_of_another_release_is_not_taken(
     refused = source.offers(COMPONENTS, "7.2", Machine.X86_64)["compiler"]
     assert isinstance(refused, Refused)
     assert (refused.source, refused.reason) == ("amd", "it is of ROCm 7.1")
-
-
-def _pool(root: Path) -> Path:
-    return root / f"pool/main/{COMPONENTS[0].package}.deb"
-
-
-def _publish_again(root: Path) -> None:
-    """The mirror gets a newer package, under the name of the old one, while somebody reads it."""
-    _pool(root).write_bytes(make_deb(lzma.compress(make_tar({"./opt/rocm-7.1.0/another": b"newer" * 1000}))))
-
-
-FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "removed": (lambda root: _pool(root).unlink(), "404"),
-    "replaced": (_publish_again, "the file has changed"),
-    "altered": (lambda root: _pool(root).write_bytes(bytes(reversed(_pool(root).read_bytes()))), "SHA-256"),
-    "cut short": (lambda root: _pool(root).write_bytes(_pool(root).read_bytes()[:-100]), "the file has changed"),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_repository_that_changes_between_index_and_package_is_told(
-    fault: str,
-    parts: Mapping[str, Mapping[str, bytes]],
-    keyring: tuple[Path, Callable[[str], bytes]],
-    tmp_path: Path,
-) -> None:
-    root, into = tmp_path / "site", tmp_path / "into"
-    publish(root, parts, keyring[1])
-    into.mkdir()
-    damage, said = FAULTS[fault]
-    with serve_folder(root) as site:
-        source = opened("amd", repository=repository(Place(url=site.url), keyring[0]), environ=os.environ)
-        answers = source.offers(COMPONENTS, "7.1", Machine.X86_64)
-        taken = [(one, found) for one in COMPONENTS if isinstance(found := answers[one.name], Taken)]
-        damage(root)
-        tree = ToolkitTree(version="7.1", into=into, scratch=tmp_path, progress=Fetch("ROCm", Silent()))
-        with pytest.raises(KernelBuilderError) as caught:
-            source.fill(taken, tree)
-    assert not isinstance(caught.value, BuildError)
-    assert said in caught.value.message, caught.value.message
-    assert f"{COMPONENTS[0].package}.deb" in caught.value.message
-
-
-@pytest.mark.parametrize("fault", ["unsigned", "another key", "no suite"])
-def test_a_repository_whose_index_nobody_vouches_for_is_refused(
-    fault: str,
-    parts: Mapping[str, Mapping[str, bytes]],
-    keyring: tuple[Path, Callable[[str], bytes]],
-    tmp_path: Path,
-) -> None:
-    other = new_signer()
-    try:
-        sign = {"unsigned": lambda text: text.encode(), "another key": other.sign}.get(fault, keyring[1])
-        publish(tmp_path, parts, sign)
-    finally:
-        end(other)
-    if fault == "no suite":
-        shutil.rmtree(tmp_path / "dists")
-    source = opened("amd", repository=repository(Place(path=tmp_path), keyring[0]), environ=os.environ)
-    try:
-        answer = source.offers(COMPONENTS, "7.1", Machine.X86_64)["compiler"]
-        told = answer.reason if isinstance(answer, Refused) else "taken"
-    except IntegrityError as error:
-        told = error.message
-    expected = {"unsigned": "signed", "another key": "keyring", "no suite": "noble"}[fault]
-    assert expected in told
 
 
 @pytest.mark.parametrize(
