@@ -9,9 +9,11 @@ set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-python3}
 site=$(mktemp -d)
+# Installed packages are compiled to bytecode, and so is what runs here after its first run.
+unset PYTHONDONTWRITEBYTECODE
 trap 'rm -rf "$site"' EXIT INT TERM
 if [ -d "$here/.whl" ]; then
-    "$python" -m pip install -q --no-index --no-deps --no-compile --upgrade --target "$site" "$here"/.whl/*.whl
+    "$python" -m pip install -q --no-index --no-deps --upgrade --target "$site" "$here"/.whl/*.whl
 fi
 export PYTHONPATH="$here/src:$site${PYTHONPATH:+:$PYTHONPATH}" PATH="$site/bin:$PATH"
 export KERNEL_BUILDER_SOURCES="${KERNEL_BUILDER_SOURCES:-local}"
