@@ -200,7 +200,9 @@ def make_plan(
             toolchains=toolchains,
             table=table,
             identity=Identity(unique="1a2b3c4", commit="1a2b3c4" + "0" * 33, dirty=False),
-            survey=survey(project, build_inputs(project, places.output), RULES.marks_of),
+            survey=survey(
+                project, build_inputs(project, places.output), RULES.marks_of, RULES.needs_of if torch.slim else None
+            ),
             places=places,
             headers=headers,
             differing={kept.name: differing for kept in matrix.kept},

@@ -10,11 +10,12 @@ from pathlib import Path
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.model import SLIM, Action, Step, Tool, Tree
 from kernel_builder.actions.places import tool_word
-from kernel_builder.binary import relocatable
+from kernel_builder.binary import relocatable, same_bytes
 
 # Which Python runs a proof decides nothing.
 PYTHON = Tool(name="python", path=Path(sys.executable), digest="runs the proof")
 HOST_PROOF = Tool(name="host proof", path=Path(relocatable.__file__), digest="1")
+SAME_BYTES = Tool(name="proof", path=Path(same_bytes.__file__), digest="1")
 
 PLAINLY = (
     # Nothing is inlined, and nothing refers to anything by its position.
@@ -73,7 +74,25 @@ def slim_compile(context: Context, full: Action, slim: Action) -> Action:
     return with_slim(context, full, steps=steps, fallback=full.steps, tools=(PYTHON, HOST_PROOF))
 
 
+def slim_device(context: Context, full: Action, slim: Step) -> Action:
+    """What ``slim`` makes, which compiles device code with slim headers; ``full``, which does that with all of them,
+    where it fails. To prove slim headers, both are made, and must be the same bytes.
+    """
+    if not context.verify:
+        return with_slim(context, full, steps=(slim,), fallback=full.steps)
+    (target,) = full.outputs
+    other = apart(target, "full")
+    whole = _into(full.steps[0], target, other)
+    steps = (whole, slim, proof_of(SAME_BYTES, other, target))
+    return with_slim(context, full, steps=steps, fallback=full.steps, tools=(PYTHON, SAME_BYTES))
+
+
+def _into(step: Step, target: str, name: str) -> Step:
+    """``step``, which makes ``target``, into ``name``."""
+    return replace(step, command=tuple(name if word == target else word for word in step.command), writes=(name,))
+
+
 def _plainly(step: Step, target: str, name: str) -> Step:
     """``step``, which makes the object ``target``, without optimization, into ``name``."""
-    words = (name if word == target else word for word in step.command)
-    return replace(step, command=(*words, *PLAINLY), writes=(name,))
+    step = _into(step, target, name)
+    return replace(step, command=(*step.command, *PLAINLY))

@@ -52,7 +52,7 @@ class BackendRules(Protocol):
     @property
     def has_torchs_own_headers(self) -> bool:
         """Whether a release of torch has the same headers for it as for processors. Those of some backends are others
-        (DESIGN.md F11), with which slim headers of C++ sources were not proved.
+        (DESIGN.md F11), with which slim headers of C++ sources have a proof of their own, or none.
         """
         ...
 

@@ -186,8 +186,12 @@ class CompiledVariant:
             return {}
         left_out = frozenset() if self.headers is Headers.VERIFY else self.differing
         languages = {self.kept.backend.value}
-        is_plain = self._rules.has_torchs_own_headers and self.toolchain.host.family is Family.GCC
-        if is_plain and covers_cxx(self.headers, self.toolchain.framework):
+        has_proof = self._rules.has_torchs_own_headers or self.toolchain.framework.build is not None
+        if (
+            has_proof
+            and self.toolchain.host.family is Family.GCC
+            and covers_cxx(self.headers, self.toolchain.framework)
+        ):
             languages.add(CXX)
         own = [unit.source for unit in units if unit.language in languages]
         return slim_definitions(

@@ -22,14 +22,17 @@ def uses_slim(headers: Headers, framework: FrameworkSdk, *, complete: bool = Fal
     """What becomes of ``headers`` for a release: what is published is proved once more (``complete``). Only torch has
     slim headers.
     """
-    if framework.kind is not FrameworkKind.TORCH or (headers is Headers.SLIM and not is_proved(framework.version)):
+    if framework.kind is not FrameworkKind.TORCH:
+        return Headers.FULL
+    if headers is Headers.SLIM and not is_proved(framework.version, build=framework.build):
         return Headers.FULL
     return Headers.VERIFY if headers is Headers.SLIM and complete else headers
 
 
 def covers_cxx(headers: Headers, framework: FrameworkSdk) -> bool:
     """Whether C++ sources are compiled with slim headers as well, where ``headers`` is what :func:`uses_slim` says."""
-    return headers is Headers.VERIFY or (headers is Headers.SLIM and is_proved(framework.version, cxx=True))
+    proved = is_proved(framework.version, build=framework.build, cxx=True)
+    return headers is Headers.VERIFY or (headers is Headers.SLIM and proved)
 
 
 def slim_definitions(survey: Survey, sources: Iterable[str], torch: FrameworkSdk) -> Mapping[str, tuple[str, ...]]:

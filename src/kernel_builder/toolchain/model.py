@@ -169,8 +169,9 @@ class FrameworkSdk:
     ``libc10_cuda.so``, ``libtorch_cuda.so``); ``exports`` text files, one symbol a line, sorted, one file per
     library, named ``<soname>.txt``. ``identity`` changes with every header: it is the key of an entry of the store, or
     was measured. ``slim`` is the directory of its slim headers (:mod:`kernel_builder.toolchain.torch_slim`), where they
-    are used. ``made``: its headers were made of those of a build for another backend. ``package``
-    is where what was taken of the framework's package lies, headers or not; where it is not said, beside its headers.
+    are used. ``build`` is the backend for which the framework has a build with headers of their own, where these are
+    that one's; ``made``: they were made of those of a build for another backend. ``package`` is where what was taken
+    of the framework's package lies, headers or not; where it is not said, beside its headers.
     """
 
     version: str
@@ -180,6 +181,7 @@ class FrameworkSdk:
     identity: str
     kind: FrameworkKind = FrameworkKind.TORCH
     slim: Path | None = None
+    build: Backend | None = None
     made: bool = False
     package: Path | None = None
 

@@ -125,6 +125,7 @@ class Describer:
             exports=tuple(entry / EXPORTS / f"{name}.txt" for name in names),
             identity=entry.name,
             kind=request.framework,
+            build=taken.build,
             made=self._sources.must_be_made(taken),
             package=root,
         )

@@ -20,6 +20,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from kernel_builder.config.backends import Backend
 from kernel_builder.store.artefact import Artefact
 from kernel_builder.store.cache import Store, StoreKey
 from kernel_builder.toolchain.model import FrameworkSdk
@@ -128,11 +129,12 @@ def slim_headers(include: Path) -> SlimHeaders | None:
     return SlimHeaders(files=files, operators=operators)
 
 
-def is_proved(release: str, *, cxx: bool = False) -> bool:
+def is_proved(release: str, *, build: Backend | None = None, cxx: bool = False) -> bool:
     """Whether slim headers of torch ``release`` (``2.13.0``) were proved over real sources with device code; with
-    ``cxx``, over C++ sources, too (docs/slim-passes.md).
+    ``cxx``, over C++ sources, too (docs/slim-passes.md). A ``build`` with headers of its own has a proof of its own.
     """
-    found = (entry for entry in _proved() if release == entry["torch"] or release.startswith(f"{entry['torch']}."))
+    of_build = [entry for entry in _proved() if entry.get("build") == build]
+    found = (entry for entry in of_build if release == entry["torch"] or release.startswith(f"{entry['torch']}."))
     return any(entry["cxx"] or not cxx for entry in found)
 
 

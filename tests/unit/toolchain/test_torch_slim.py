@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_builder.config.backends import Backend
 from kernel_builder.store.cache import Store
 from kernel_builder.toolchain import torch_slim
 from kernel_builder.toolchain.model import FrameworkSdk
@@ -147,9 +148,16 @@ def test_equal_headers_have_one_place(tmp_path: Path) -> None:
 
 
 def test_only_what_was_proved_is_used_without_being_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    proved = ({"torch": "2.12", "cxx": False}, {"torch": "2.13", "cxx": True})
+    rocm = Backend("rocm")
+    proved = (
+        {"torch": "2.12", "cxx": False},
+        {"torch": "2.13", "cxx": True},
+        {"torch": "2.12", "build": "rocm", "cxx": True},
+    )
     monkeypatch.setattr(torch_slim, "_proved", lambda: proved)
     asked = ("2.13.0", "2.13.1", "2.12.0", "2.1.0", "2.130.0")
     assert [is_proved(release) for release in asked] == [True, True, True, False, False]
     assert [is_proved(release, cxx=True) for release in asked] == [True, True, False, False, False]
+    assert [is_proved(release, build=rocm) for release in asked] == [False, False, True, False, False]
+    assert [is_proved(release, build=rocm, cxx=True) for release in asked] == [False, False, True, False, False]
     assert set(DEFINITIONS) <= set(definitions(frozenset(), frozenset()))

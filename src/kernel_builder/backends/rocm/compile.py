@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from kernel_builder.actions.build_flags import optimizing, overriding, traced
@@ -26,6 +27,7 @@ from kernel_builder.actions.host import (
 )
 from kernel_builder.actions.model import Action, ActionKind, Step, Tool, action_id
 from kernel_builder.actions.places import literal, tool_word
+from kernel_builder.actions.slim import slim_compile, slim_device, words_of_slim
 from kernel_builder.actions.units import HOST_LANGUAGES, Unit, suffix_of
 from kernel_builder.backends.protocol import NOTHING, Selected, UnitActions
 from kernel_builder.backends.rocm import hipify
@@ -150,7 +152,7 @@ class _Source:
         self._clang = context.clang_of("hip-clang", toolkit)
         self._bundler = Tool(name="bundler", path=toolkit.compiler.with_name(BUNDLER), digest=toolkit.identity)
         self._architectures = tuple(map(str, unit.architectures))
-        self._options = _options(context, toolkit, unit, flags)
+        self._toolkit = toolkit
 
     def actions(self) -> UnitActions:
         devices = tuple(map(self._device, self._architectures))
@@ -187,17 +189,41 @@ class _Source:
         listed: tuple[str, ...] = ("-MD", "-MF", depfile, "-MQ", made)
         if architecture is not None:
             listed = tuple(one for text in lists for one in ("-Xclang", text))
-        common = ("-x", "hip", *only, "-c", self._text, "-o", made, *listed)
+        common = (tool_word(self._clang), "-x", "hip", *only, "-c", self._text, "-o", made, *listed)
+
+        def compiled(slim: tuple[str, ...]) -> Step:
+            options = _options(context, self._toolkit, unit, self._flags, slim)
+            return Step(command=(*common, *options), writes=(made,))
+
+        full = self._action(kind, compiled(()), made, given, depfile, word(log), architecture)
+        slim = words_of_slim(context, unit.source)
+        if not slim:
+            return full
+        if architecture is None:
+            return slim_compile(context, full, replace(full, steps=(compiled(slim),)))
+        return slim_device(context, full, compiled(slim))
+
+    def _action(
+        self,
+        kind: ActionKind,
+        step: Step,
+        made: str,
+        given: tuple[str, ...],
+        depfile: str,
+        log: str,
+        architecture: str | None,
+    ) -> Action:
+        context, unit = self._context, self._unit
         return Action(
             id=action_id(context.variant, kind, unit.source, architecture),
             kind=kind,
             variant=context.variant,
             source=unit.source,
-            steps=(Step(command=(tool_word(self._clang), *common, *self._options), writes=(made,)),),
+            steps=(step,),
             inputs=(self._text, *given),
             outputs=(made,),
             depfile=depfile,
-            log=word(log),
+            log=log,
             memory=HEAVY_MEMORY if unit.source in context.heavy else _MEMORY,
             tools=(self._clang,),
             trees=context.trees(*(library.name for library in unit.libraries)),
@@ -235,8 +261,10 @@ class _Source:
         )
 
 
-def _options(context: Context, toolkit: ToolkitSdk, unit: Unit, flags: tuple[str, ...]) -> tuple[str, ...]:
-    """What clang is told besides its source and what to do with it."""
+def _options(
+    context: Context, toolkit: ToolkitSdk, unit: Unit, flags: tuple[str, ...], slim: tuple[str, ...]
+) -> tuple[str, ...]:
+    """What clang is told besides its source and what to do with it; ``slim`` are the words for slim headers."""
     # Names of what is local to a file hold it; by itself, clang makes it of the whole path.
     cuid = hashlib.sha256(unit.source.encode()).hexdigest()[:16]
     return (
@@ -250,6 +278,7 @@ def _options(context: Context, toolkit: ToolkitSdk, unit: Unit, flags: tuple[str
         "-Wno-unused-command-line-argument",
         *definitions(context, unit.source, (*DEFINITIONS, *_DEVICE)),
         *(f"-U{name}" for name in _UNDEFINED),
+        *slim,
         *_includes(context, toolkit, unit),
         *map(literal, (flag for flag in flags if flag not in _COMPRESS | _PLAIN)),
         *overriding(context.build_type),

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from conftest import ProjectMaker
-from kernel_builder.actions.model import Action, ActionKind
+from kernel_builder.actions.headers import Headers
+from kernel_builder.actions.model import SLIM, Action, ActionKind
+from kernel_builder.actions.slim import PLAINLY
 from kernel_builder.backends.rocm.compile import RocmCompiler
+from kernel_builder.binary import same_bytes
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ConfigError
 from kernel_builder.plan.model import BuildPlan
+from kernel_builder.plan.slim import uses_slim
 from kernel_builder.toolchain.model import Toolkit, ToolkitSdk
+from kernel_builder.toolchain.torch_slim import OPERATORS, is_proved
 from kernel_builder.variants.support import load_support
 from planned import FILES, FOR_ROCM, GXX, ROCM_NAMES, STORE, TORCH, amd, make_plan
 
@@ -148,3 +155,52 @@ def test_a_build_to_be_tried_is_told_and_recorded(make_project: ProjectMaker) ->
     plain = make_plan(root, ROCM_NAMES, GXX, toolkits=[amd()])
     assert "trial" not in str(plain.variants[0].metadata)
     assert replace(plain, variants=()).warnings == ()
+
+
+def slim_plan(root: Path, folder: Path, headers: Headers) -> BuildPlan:
+    """A plan with slim headers in ``folder``, of a build of torch for ROCm."""
+    (folder / OPERATORS).write_text("abs\nsum\n", encoding="ascii")
+    torch = replace(TORCH, slim=folder, build=Backend("rocm"))
+    return make_plan(root, ROCM_NAMES, GXX, toolkits=[amd()], headers=headers, torch=torch)
+
+
+def test_slim_headers_come_before_torchs_and_all_headers_are_the_fallback(
+    make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    text = "#include <torch/all.h>\nat::Tensor f(at::Tensor t) { return at::abs(t); }\n"
+    root = make_project("two-halves", {**FILES, "src/device.cu": text}, toml=FOR_ROCM)
+    whole = slim_plan(root, tmp_path, Headers.FULL)
+    proved = slim_plan(root, tmp_path, Headers.VERIFY)
+    for kind in (ActionKind.DEVICE, ActionKind.COMPILE):
+        plain, proof = (actions(plan, kind, "src/device.cu")[0] for plan in (whole, proved))
+        assert plain.fallback == ()
+        assert proof.fallback == plain.steps
+        assert (proof.outputs, proof.inputs, proof.depfile) == (plain.outputs, plain.inputs, plain.depfile)
+        *_, last = (step for step in proof.steps if step.writes == plain.outputs)
+        words = list(last.command)
+        at = words.index("-DKERNEL_BUILDER_OP_abs")
+        assert words.index(str(tmp_path)) < at < words.index("{store}/torch/include")
+        assert [word for word in words if word not in plain.command] == [str(tmp_path), *words[at - 1 : at + 1]]
+        assert SLIM in {tree.name for tree in proof.trees}
+        assert actions(proved, kind, "src/own.hip")[0] == actions(whole, kind, "src/own.hip")[0]
+    device, host = (actions(proved, kind, "src/device.cu")[0] for kind in (ActionKind.DEVICE, ActionKind.COMPILE))
+    full, _, same = device.steps
+    assert same.reads == (*full.writes, *device.outputs)
+    assert [step.command[-len(PLAINLY) :] == PLAINLY for step in host.steps] == [True, True, False, False]
+
+
+def test_slim_headers_of_a_build_for_rocm_wait_for_their_own_proof() -> None:
+    torch = replace(TORCH, build=Backend("rocm"))
+    assert uses_slim(Headers.SLIM, TORCH) is Headers.SLIM
+    assert uses_slim(Headers.SLIM, torch) is (Headers.SLIM if is_proved("2.13.0", build=torch.build) else Headers.FULL)
+    assert uses_slim(Headers.VERIFY, torch) is Headers.VERIFY
+
+
+@pytest.mark.parametrize(("other", "code"), [(b"code", 0), (b"cod", 1)])
+def test_the_proof_of_device_code_wants_the_same_bytes(tmp_path: Path, other: bytes, code: int) -> None:
+    (tmp_path / "full-k.co").write_bytes(b"code")
+    (tmp_path / "k.co").write_bytes(other)
+    command = [sys.executable, "-P", same_bytes.__file__, "full-k.co", "k.co"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert said.returncode == code
+    assert said.stderr == ("error: slim headers make another k.co\n" if code else "")
