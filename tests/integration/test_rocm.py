@@ -298,3 +298,45 @@ def test_bundles_of_clangs_own_driver_are_read(option: str, with_debian: Tool, t
         code = read_offload_bundle(data, LibraryFile(library, "").sections)
     assert code is not None
     assert (set(code.machine_code), set(code.versions), list(code.unread)) == ({"gfx942", "gfx1201"}, {6}, [])
+
+
+SLIM_WAYS = BUILD.replace("light-ways", "slim-ways").replace('"gfx90a", "gfx1100"', '"gfx90a"')
+SLIM_WAYS = SLIM_WAYS.replace(
+    '"cuda/scale.cu", "cuda/times.cuh", "cuda/handle.cpp"', '"same.hip", "not.hip", "other.hip"'
+)
+SMALL = """\
+#include <ATen/ceil_div.h>
+#include <hip/hip_runtime.h>
+#ifdef AT_PER_OPERATOR_HEADERS
+  SLIM
+#endif
+#ifndef FACTOR
+#define FACTOR 2
+#endif
+__global__ void NAME_kernel(float *out, float x) { *out = x * FACTOR; }
+int NAME(float *out) { NAME_kernel<<<1, 1>>>(out, 1); return at::ceil_div(7, 2); }
+"""
+
+
+def test_slim_headers_are_proved_and_what_differs_counts_as_with_all_headers(with_debian: Tool, tmp_path: Path) -> None:
+    root = write(tmp_path / "slim-ways")
+    shutil.move(root / "torch-ext" / "light_ways", root / "torch-ext" / "slim_ways")
+    launch = "return;\n  launch_scale(reinterpret_cast<float *>(stack[0]), nullptr, 2.0f, 0);"
+    binding = BINDING.replace(
+        "int new_handle(void **made);", "int same(float *); int other(float *); int refuse(float *);"
+    )
+    binding = binding.replace(
+        f"if (new_handle(reinterpret_cast<void **>(&stack[1]))) {launch}", "same((float *)stack[0]);"
+    )
+    slim = {"same": "", "other": "#define FACTOR 3", "refuse": "#error not slim"}
+    files = {name: SMALL.replace("NAME", name).replace("SLIM", text) for name, text in slim.items()}
+    (root / "build.toml").write_text(SLIM_WAYS.replace("not.hip", "refuse.hip"), encoding="utf-8")
+    (root / "torch-ext" / "binding.cpp").write_text(binding, encoding="utf-8")
+    for name, text in files.items():
+        (root / f"{name}.hip").write_text(text, encoding="utf-8")
+    result = with_debian("build", root, "--variant", NAME, "--verify-slim", "--no-load")
+    assert result.code == 0, result.stderr
+    metadata = json.loads((root / "build" / NAME / "metadata.json").read_text(encoding="utf-8"))
+    assert metadata["provenance"]["headers"] == "verify"
+    assert metadata["provenance"]["full-headers"] == ["other.hip", "refuse.hip"]
+    assert "other.hip" in result.stderr
