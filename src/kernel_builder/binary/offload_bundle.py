@@ -163,7 +163,7 @@ def _code_object(data: Buffer, at: int, size: int, name: str) -> CodeObject:
     if version is None:
         raise BundleError(f"has a code object for {target['arch']} of an unknown version")
     if not _is_whole(data, at, size):
-        raise DamageError(f"has a code object for {target['arch']} that is damaged: it has no end")
+        raise DamageError(f"has a code object for {target['arch']} that is truncated")
     chip = _CHIPS.get(flags & 0xFF)
     if chip is not None and chip != target["arch"]:
         raise DamageError(f"has an entry for {target['arch']} whose code is for {chip}")

@@ -64,7 +64,7 @@ DAMAGED = rule(
     "KB146",
     "damaged-device-code",
     Severity.ERROR,
-    summary="No part of the GPU code is lost",
+    summary="GPU code is whole, and for the architecture that it says it is for",
     rationale="The first launch fails on every GPU whose code is damaged.",
     remedy="Build the variant again, or copy it again from where it is whole.",
     source='LLVM, "Clang Offload Bundler"; LLVM, "User Guide for AMDGPU Backend" (ELF code object)',
