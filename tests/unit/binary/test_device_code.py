@@ -171,7 +171,7 @@ def test_compressed_bundles_are_read_behind_each_other(version: int, method: int
         (bundle("hipv4-amdgcn-amd-amdhsa--gfx90a", codes=(b"",)), "no code for gfx90a, but an entry for it"),
         (bundle("hipv4-amdgcn-amd-amdhsa--gfx90a", codes=(bytes(128),)), "for gfx90a that is not a code object"),
         (bundle("hipv4-amdgcn-amd-amdhsa--gfx90a", codes=(code_object("gfx90a", machine=62),)), "not a code object"),
-        (bundle("hipv4-amdgcn-amd-amdhsa--gfx90a", codes=(code_object("gfx90a")[:-1],)), "for gfx90a that is truncated"),
+        (bundle("hipv4-amdgcn-amd-amdhsa--gfx90a", codes=(code_object("gfx90a")[:-1],)), "gfx90a that is truncated"),
         (
             bundle("hipv4-amdgcn-amd-amdhsa--gfx90a", codes=(code_object("gfx942"),)),
             "for gfx90a whose code is for gfx942",
