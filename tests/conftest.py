@@ -269,6 +269,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("long", "torch", "slow")])
 
 
+def pytest_collection_finish() -> None:
+    """The tests and all that they import stay: no search for garbage goes through them again. With torch and thousands
+    of tests it takes a third of a second, and every command of :class:`Tool` ends with one.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def session_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The store of this test session. ``KERNEL_BUILDER_TEST_CACHE`` names one that is kept between sessions."""

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -367,3 +369,32 @@ def test_ops_of_the_decorator_have_a_fake_once_it_is_registered() -> None:
     made.register_fake(lambda x: x.new_empty(3))
     (found,) = behaviour.judge(overload, "cpu")
     assert found["kind"] == "fake differs"
+
+
+def test_torchs_compiler_is_imported_for_those_alone_that_ask_for_it() -> None:
+    """It takes as long as all the rest of torch, and where it is loaded nobody can tell what of a kernel ran."""
+    script = """
+import sys
+import torch
+from kernel_builder.load.probe import behaviour
+
+library = torch.library.Library("fakes", "DEF")
+
+def judged(name, fake):
+    library.define(f"{name}(Tensor x) -> Tensor")
+    library.impl(name, lambda x: 2 * x, "CPU")
+    torch.library.register_fake(f"fakes::{name}", fake)
+    return behaviour.judge(getattr(torch.ops.fakes, name).default, "cpu")
+
+assert judged("right", torch.empty_like) == []
+(found,) = judged("wrong", lambda x: x.new_empty(3))
+assert found["kind"] == behaviour.FAKE_DIFFERS, found
+assert not [name for name in sys.modules if name.startswith("torch._dynamo")]
+assert "_dynamo" not in vars(torch)
+asks = lambda x: torch.empty_like(x) if not torch._dynamo.external_utils.is_compiling() else None
+assert judged("asks", asks) == []
+assert "torch._dynamo.eval_frame" in sys.modules
+assert torch.compile(lambda x: torch.ops.fakes.right(x) + 1, backend="eager", fullgraph=True)(torch.ones(1)) == 3
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr

@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import importlib
+import importlib.util
 import itertools
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -26,6 +28,7 @@ MOST_WORDS = 6
 MOST_FLAGS = 8
 WRITES, RETURNS, SHARES, TWINS = "writes", "returns", "shares", "results share"
 FAKE_DIFFERS, FAKE_RAISES, FAKE_RETURNS = "fake differs", "fake raises", "fake returns"
+COMPILER = "torch._dynamo"
 
 
 class UnusableError(Exception):
@@ -171,36 +174,92 @@ def has_own_fake(overload: Any) -> bool:
 def judge_fake(overload: Any, recipe: Attempt, device: str) -> dict[tuple[str, str], dict[str, str]]:
     """``(kind, what)`` -> how the op's fake differs from the op."""
     import torch
-    from torch._subclasses import fake_tensor
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     given = Arguments(overload._schema, recipe, device, 4)
     with torch.no_grad():
         real = flat(overload(*given.positional, **given.named))
         settle(device)
-    given = Arguments(overload._schema, recipe, device, 4)
-    mode = fake_tensor.FakeTensorMode(shape_env=ShapeEnv())
+    try:
+        with without_compiler():
+            inputs, call = in_fakes(overload, Arguments(overload._schema, recipe, device, 4))
+            fake = call()
+    except Exception:  # it may ask for the compiler, or be wrong
+        return judge_fake_with_symbols(overload, recipe, device, real)
+    return compared(real, fake, inputs, overload._schema)
+
+
+def judge_fake_with_symbols(
+    overload: Any, recipe: Attempt, device: str, real: list[Any]
+) -> dict[tuple[str, str], dict[str, str]]:
+    """As :func:`judge_fake`, for one whose sizes may depend on values, with all of torch; ``real`` are the op's
+    results.
+    """
+    from torch._subclasses import fake_tensor
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
     unknowable = (
         fake_tensor.DataDependentOutputException,
         fake_tensor.DynamicOutputShapeException,
         fake_tensor.UnsupportedOperatorException,
     )
-
-    def faked(value: Any) -> Any:
-        if isinstance(value, list):
-            return [faked(one) for one in value]
-        return mode.from_tensor(value, static_shapes=True) if isinstance(value, torch.Tensor) else value
-
-    positional = [faked(value) for value in given.positional]
-    named = {name: faked(value) for name, value in given.named.items()}
+    inputs, call = in_fakes(overload, Arguments(overload._schema, recipe, device, 4), ShapeEnv())
     try:
-        with mode, torch.no_grad():
-            fake = flat(overload(*positional, **named))
+        fake = call()
     except unknowable:
         return {}
     except Exception as error:
         return {(FAKE_RAISES, ""): {"words": reason_of(error).splitlines()[0]}}
-    return compared(real, fake, [*positional, *named.values()], overload._schema)
+    return compared(real, fake, inputs, overload._schema)
+
+
+def in_fakes(overload: Any, given: Arguments, symbols: Any = None) -> tuple[list[Any], Callable[[], list[Any]]]:
+    """Fakes of what is ``given``, and what calls the op with them. Sizes are numbers where there are no ``symbols``."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode = FakeTensorMode(shape_env=symbols)
+
+    def fake(value: Any) -> Any:
+        if isinstance(value, list):
+            return [fake(one) for one in value]
+        return mode.from_tensor(value, static_shapes=True) if isinstance(value, torch.Tensor) else value
+
+    positional = [fake(value) for value in given.positional]
+    named = {name: fake(value) for name, value in given.named.items()}
+
+    def call() -> list[Any]:
+        with mode, torch.no_grad():
+            return flat(overload(*positional, **named))
+
+    return [*positional, *named.values()], call
+
+
+@contextlib.contextmanager
+def without_compiler() -> Iterator[None]:
+    """Torch's compiler is a package here whose modules can be imported, but that imports none itself.
+
+    Fake tensors read its configuration, and ops in Python ask it not to trace them, which nothing does here. With the
+    package comes all of it, which takes as long as torch itself, and where it is loaded nobody can tell what of a
+    kernel ran.
+    """
+    import torch
+
+    spec = None if COMPILER in sys.modules else importlib.util.find_spec(COMPILER)
+    if spec is None:
+        yield
+        return
+    parent: Any = torch
+    package: Any = importlib.util.module_from_spec(spec)
+    package.disable = lambda function, *_, **_words: function
+    attribute = COMPILER.rpartition(".")[2]
+    sys.modules[COMPILER] = package
+    setattr(parent, attribute, package)
+    try:
+        yield
+    finally:
+        for name in [name for name in sys.modules if f"{name}.".startswith(f"{COMPILER}.")]:
+            del sys.modules[name]
+        delattr(parent, attribute)
 
 
 def compared(real: list[Any], fake: list[Any], given: list[Any], schema: Any) -> dict[tuple[str, str], dict[str, str]]:

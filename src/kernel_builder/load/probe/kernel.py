@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.abc
 import importlib.util
 import sys
@@ -46,15 +47,21 @@ def import_frameworks() -> None:
     """Import torch if it is there, the client, and what the client imports when it looks for a variant. Raises what
     they raise.
     """
-    import kernels  # noqa: F401
+    # Nothing of it is garbage, now or later: to look for some takes a sixth of the time.
+    gc.disable()
+    try:
+        import kernels  # noqa: F401
 
-    if torch_is_here():
-        import torch  # noqa: F401
+        if torch_is_here():
+            import torch  # noqa: F401
 
-    # It says itself what is wrong with it, where the client asks for it. Here, nothing watches yet: each library that
-    # may register with torch costs two looks at all that is registered.
-    with contextlib.suppress(Exception):
-        import tvm_ffi  # noqa: F401
+        # It says itself what is wrong with it, where the client asks for it. Here, nothing watches yet: each library
+        # that may register with torch costs two looks at all that is registered.
+        with contextlib.suppress(Exception):
+            import tvm_ffi  # noqa: F401
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def frameworks_are_here(request: dict[str, Any]) -> bool:
