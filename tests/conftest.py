@@ -153,6 +153,7 @@ class Tool:
             return self.apart(*arguments, cwd=cwd, env=env)
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
         with (
+            _closing_what_is_made(),
             room_to_build() if str(arguments[0]) in _BUILDS else contextlib.nullcontext(),
             pytest.MonkeyPatch.context() as patch,
             contextlib.chdir(cwd or Path.cwd()),
@@ -164,10 +165,23 @@ class Tool:
             for name, value in environment.items():
                 patch.setenv(name, value)
             code = run([str(argument) for argument in arguments], environment)
-        gc.collect()  # what a process that ends does: its store is closed
         stdout, stderr = (stream.buffer.getvalue().decode() for stream in (out, err))
         assert "Traceback" not in stderr, stderr
         return recorded(arguments, Result(int(code), stdout, stderr))
+
+
+@contextlib.contextmanager
+def _closing_what_is_made() -> Iterator[None]:
+    """Whatever is made in this context and left is closed at its end, as when a process ends: a store, above all.
+
+    What was there before is not looked at: thousands of tests and torch take a third of a second each time.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.unfreeze()
 
 
 # How each variant that tests build was proven: lines that the end of the session shows. Workers inherit the variable.
@@ -267,14 +281,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Several processes at once: the longest tests first, so that none of them is left to run alone at the end."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("long", "torch", "slow")])
-
-
-def pytest_collection_finish() -> None:
-    """The tests and all that they import stay: no search for garbage goes through them again. With torch and thousands
-    of tests it takes a third of a second, and every command of :class:`Tool` ends with one.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(scope="session")
