@@ -51,6 +51,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # looks for CUDA variants, GPU or not, unless it is told a backend. With any build of torch it is to behave like that.
 LIKE_A_CUDA_BUILD = "import torch; torch.version.cuda = torch.version.cuda or '13.0'\n"
 
+
+def with_torch(code: str) -> list[str | Path]:
+    """The command that runs ``code`` in a fresh Python with torch, like a build for CUDA.
+
+    To look for garbage while torch is imported, and to take torch down at the end, would be half of what it takes.
+    """
+    begin = f"import gc; gc.disable()\n{LIKE_A_CUDA_BUILD}"
+    end = "\nimport os, sys; sys.stdout.flush(); sys.stderr.flush(); os._exit(0)\n"
+    return [sys.executable, "-B", "-c", f"{begin}{code}{end}"]
+
+
 ROOT = Path(__file__).parent.parent
 PROJECTS = Path(__file__).parent / "projects"
 CPU = "torch213-cxx11-cpu-x86_64-linux"
@@ -277,10 +288,26 @@ def _taken(lock: FileLock) -> bool:
     return True
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Several processes at once: the longest tests first, so that none of them is left to run alone at the end."""
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("long", "torch", "slow")])
+    """Several processes at once: the longest tests first, so that none of them is left to run alone at the end. Those
+    that share a fixture of their module run in one process, or each process would make its own.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("long", "torch", "slow")])
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None and _shares_with_its_module(item):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def _shares_with_its_module(item: pytest.Item) -> bool:
+    """Whether a fixture of ``item`` is made once for its module, which is where it is."""
+    if not isinstance(item, pytest.Function):
+        return False
+    known = item._fixtureinfo.name2fixturedefs
+    used = (known[name][-1] for name in item.fixturenames if name in known)
+    return any(one.scope == "module" and one.baseid == item.nodeid.partition("::")[0] for one in used)
 
 
 @pytest.fixture(scope="session")

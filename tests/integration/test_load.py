@@ -7,14 +7,13 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from kernel_abi_check import ObjectFile
 from kernels_data import Digest, DigestAlgorithm, Metadata
 
-from conftest import CPU, LIKE_A_CUDA_BUILD, PROJECTS, ProjectMaker, Result, Tool, assert_proven, commit, copy_project
+from conftest import CPU, PROJECTS, ProjectMaker, Result, Tool, assert_proven, commit, copy_project, with_torch
 
 torch = pytest.importorskip("torch", reason="torch is not installed in this environment")
 
@@ -32,7 +31,7 @@ def python(code: str, *, cwd: Path, path: Path | None = None) -> subprocess.Comp
     if path is not None:
         environment["PYTHONPATH"] = str(path)
     return subprocess.run(
-        [sys.executable, "-B", "-c", LIKE_A_CUDA_BUILD + code],
+        with_torch(code),
         cwd=cwd,
         env=environment,
         capture_output=True,

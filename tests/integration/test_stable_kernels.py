@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from conftest import BUILD_TOML, LIKE_A_CUDA_BUILD, ProjectMaker, Tool
+from conftest import BUILD_TOML, ProjectMaker, Tool, with_torch
 
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.torch]
 
@@ -62,9 +61,7 @@ except RuntimeError as error:
     message = str(error)
 print(json.dumps([bool(torch.equal(y, -x)), "only float32 is negated" in message]))
 """
-    completed = subprocess.run(
-        [sys.executable, "-B", "-c", LIKE_A_CUDA_BUILD + code], capture_output=True, text=True, check=True
-    )
+    completed = subprocess.run(with_torch(code), capture_output=True, text=True, check=True)
     assert json.loads(completed.stdout) == [True, True]
     (library,) = (root / "build" / VARIANT).glob("*.so")
     listing = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout

@@ -6,13 +6,12 @@ With such a build the client looks for CUDA variants unless it is told a backend
 from __future__ import annotations
 
 import subprocess
-import sys
 import venv
 from pathlib import Path
 
 import pytest
 
-from conftest import BUILD_TOML, CPU, LIKE_A_CUDA_BUILD, ProjectMaker, Tool
+from conftest import BUILD_TOML, CPU, ProjectMaker, Tool, with_torch
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
@@ -94,15 +93,13 @@ def test_what_the_client_does_not_look_for_is_told(tool: Tool, make_project: Pro
 @pytest.mark.torch
 def test_the_example_finds_what_was_built_locally(init_project: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed in this environment")
-    code = f"{LIKE_A_CUDA_BUILD}import runpy\nrunpy.run_path('example.py')\n"
-    completed = subprocess.run(
-        [sys.executable, "-B", "-c", code], cwd=init_project, capture_output=True, text=True, check=False
-    )
+    code = "import runpy\nrunpy.run_path('example.py')\n"
+    completed = subprocess.run(with_torch(code), cwd=init_project, capture_output=True, text=True, check=False)
     assert completed.returncode == 0, completed.stderr
     assert "on cpu" in completed.stdout
     other = "from pathlib import Path\nfrom kernels import get_local_kernel\nget_local_kernel(Path.cwd())\n"
     told = subprocess.run(
-        [sys.executable, "-B", "-c", LIKE_A_CUDA_BUILD + other],
+        with_torch(other),
         cwd=init_project,
         capture_output=True,
         text=True,
