@@ -140,6 +140,10 @@ def test_an_installed_one_is_used_where_it_lies(
     assert result.code == 0, result.stderr
     log = (root / ".kernel-builder" / VARIANT / "log" / "answer.cpp.log").read_text(encoding="utf-8")
     assert f"-isystem {package / 'include'}" in log
+    for place in (root, tmp_path):  # also where there is no project
+        explained = tool("toolchain", "explain", VARIANT, "--json", cwd=place, env=here)
+        assert explained.code == 0, explained.stderr
+        assert [part["part"] for part in explained.json["taken"]] == ["tvm-ffi"]
     (package / "include" / "tvm" / "ffi" / "c_api.h").write_text("#error changed\n", encoding="ascii")
     changed = tool("build", root, "--variant", VARIANT, env=here)
     assert changed.code == 1
