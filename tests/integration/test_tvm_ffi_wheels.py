@@ -6,6 +6,7 @@ import importlib.util
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 import pytest
 from loopback_index import make_wheel
@@ -143,7 +144,8 @@ def test_an_installed_one_is_used_where_it_lies(
     for place in (root, tmp_path):  # also where there is no project
         explained = tool("toolchain", "explain", VARIANT, "--json", cwd=place, env=here)
         assert explained.code == 0, explained.stderr
-        assert [part["part"] for part in explained.json["taken"]] == ["tvm-ffi"]
+        [taken] = cast("list[dict[str, str]]", explained.json["taken"])
+        assert (taken["part"], taken["source"]) == ("tvm-ffi", "local")
     (package / "include" / "tvm" / "ffi" / "c_api.h").write_text("#error changed\n", encoding="ascii")
     changed = tool("build", root, "--variant", VARIANT, env=here)
     assert changed.code == 1
