@@ -1,7 +1,8 @@
 """What all tests share: a store for the session, the command line as users run it, and small projects.
 
 Tests run in several processes at once (pytest-xdist). What is costly to make lies in one folder for all of them and is
-made by whoever needs it first; ``xdist_group`` keeps tests with a costly fixture of their own in one process.
+made by whoever needs it first. Tests that share a fixture of their module run in one process; ``xdist_group`` keeps
+others together.
 """
 
 from __future__ import annotations
