@@ -153,7 +153,7 @@ def test_the_python_is_looked_for_with_the_variables_that_are_given(
 
 @pytest.mark.parametrize(("status", "count"), [(0, 3), (100, 0)])
 def test_a_driver_is_asked_by_the_names_that_come_in_the_request(tmp_path: Path, status: int, count: int) -> None:
-    library = tmp_path / "libdriver.so"
+    library = tmp_path / f"libdriver-{status}.so"  # libraries are known by their paths, which come again
     code = f"int start(unsigned flags) {{ return {status}; }} int number(int *count) {{ *count = 3; return 0; }}"
     subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=code, text=True, check=True)
     assert devices({"library": str(library), "init": "start", "count": "number"}) == count
