@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -109,7 +110,7 @@ def test_a_wheel_that_does_not_fit_is_refused_in_one_message(
 @pytest.mark.slow
 @pytest.mark.parametrize("change", ["", "no headers", "no library", "older"])
 def test_an_installed_one_is_used_where_it_lies(
-    tool: Tool, make_project: ProjectMaker, tmp_path: Path, change: str
+    tool: Tool, make_project: ProjectMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     found = importlib.util.find_spec("tvm_ffi")
     if found is None or found.origin is None:
@@ -127,6 +128,8 @@ def test_an_installed_one_is_used_where_it_lies(
     if change == "older":
         (package / "_version.py").write_text("__version__ = version = '0.0.9'\n", encoding="ascii")
     root = make_project("answer-it", FILES, toml=TOML)
+    # The Python that runs this is an environment as well, and may have a whole one.
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
     here = {"VIRTUAL_ENV": str(tmp_path / "venv"), "KERNEL_BUILDER_SOURCES": "local"}
     result = tool("build", root, "--variant", VARIANT, "--json", env=here)
     said = {

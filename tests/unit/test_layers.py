@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+# Each process would read every module.
+pytestmark = pytest.mark.xdist_group("layers")
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "kernel_builder"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import re
@@ -18,16 +19,24 @@ from conftest import ROOT
 yaml = pytest.importorskip("yaml")
 hcl2 = pytest.importorskip("hcl2", reason="python-hcl2 is not installed; the extra 'dev' has it")
 
+# To read the module takes seconds, in each process that does.
+pytestmark = pytest.mark.xdist_group("terraform")
+
 MODULE = ROOT / "terraform"
 FILES = sorted(MODULE.glob("*.tf"))
 TEMPLATE = MODULE / "user-data.yaml.tftpl"
+
+
+@functools.cache
+def _read(file: Path) -> dict[str, list[dict[str, Any]]]:
+    return dict(hcl2.loads(file.read_text(encoding="utf-8")))
 
 
 def _blocks(kind: str) -> dict[str, dict[str, Any]]:
     """The blocks of a kind that have one label, by that label."""
     found: dict[str, dict[str, Any]] = {}
     for file in FILES:
-        for block in hcl2.loads(file.read_text(encoding="utf-8")).get(kind, []):
+        for block in _read(file).get(kind, []):
             found.update({json.loads(label): body for label, body in block.items()})
     return found
 
