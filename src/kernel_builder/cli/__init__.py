@@ -7,6 +7,7 @@ stdout carries the result of a command, stderr everything meant for people. This
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import sys
@@ -95,6 +96,9 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit with one of :class:`ExitCode`. Expected failures never show a traceback."""
+    # Nearly all that a command makes lasts until its end: looking for garbage so often would be a twentieth of the
+    # time that passes before the first compiler starts.
+    gc.set_threshold(50_000, 20, 50)
     code = _answer(sys.argv[1:] if argv is None else argv)
     try:
         sys.stdout.flush()
