@@ -6,7 +6,8 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,18 +39,19 @@ class Signer:
         return self.gpg(*options, "--clearsign", data=text.encode())
 
 
-def new_signer(expires: str = "never", *options: str) -> Signer:
+@contextmanager
+def new_signer(expires: str = "never", *options: str) -> Iterator[Signer]:
+    """A signer with a new key. It is gone at the end."""
     home = Path(tempfile.mkdtemp(prefix="kb-gpg-"))  # short: the agent's socket lies in it
     home.chmod(0o700)
     signer = Signer(home=home, keyring=home / "keys.gpg")
-    signer.gpg(*options, "--quick-gen-key", "Test <test@example.invalid>", "ed25519", "sign", expires)
-    signer.keyring.write_bytes(signer.gpg("--export"))
-    return signer
-
-
-def end(signer: Signer) -> None:
-    subprocess.run(["gpgconf", "--homedir", str(signer.home), "--kill", "gpg-agent"], check=False, capture_output=True)
-    shutil.rmtree(signer.home, ignore_errors=True)
+    try:
+        signer.gpg(*options, "--quick-gen-key", "Test <test@example.invalid>", "ed25519", "sign", expires)
+        signer.keyring.write_bytes(signer.gpg("--export"))
+        yield signer
+    finally:
+        subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "gpg-agent"], check=False, capture_output=True)
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def publish_packages(

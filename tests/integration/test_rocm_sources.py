@@ -38,7 +38,7 @@ from kernel_builder.toolchain.recipe import default_recipe
 from kernel_builder.toolchain.settings import FurtherRepository, Place, ToolchainSettings
 from kernel_builder.variants.names import Machine
 from published import make_deb, make_tar, serve_folder
-from signing import end, new_signer
+from signing import new_signer
 
 KIND = RocmToolkit()
 COMPONENTS = default_recipe().toolkits[KIND.backend].components("7.1")
@@ -266,11 +266,10 @@ def keyring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Ca
     """Keys as AMD publishes them, as text, and what signs with them."""
     if shutil.which("gpg") is None or shutil.which("gpgv") is None:
         pytest.skip("needs gpg and gpgv (apt-get install gpg gpgv)")
-    signer = new_signer()
-    keys = tmp_path_factory.mktemp("keys") / "vendor.asc"
-    keys.write_bytes(signer.gpg("--armor", "--export"))
-    yield keys, signer.sign
-    end(signer)
+    with new_signer() as signer:
+        keys = tmp_path_factory.mktemp("keys") / "vendor.asc"
+        keys.write_bytes(signer.gpg("--armor", "--export"))
+        yield keys, signer.sign
 
 
 def publish(

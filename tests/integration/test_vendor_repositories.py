@@ -29,7 +29,7 @@ from kernel_builder.toolchain.recipe import Component
 from kernel_builder.toolchain.settings import FurtherRepository, Place, ToolchainSettings
 from kernel_builder.variants.names import Machine
 from published import make_deb, make_tar, serve_folder
-from signing import Signer, end, new_signer, publish_packages
+from signing import Signer, new_signer, publish_packages
 
 pytestmark = pytest.mark.skipif(
     shutil.which("gpg") is None or shutil.which("gpgv") is None, reason="needs gpg and gpgv (apt-get install gpg gpgv)"
@@ -86,16 +86,14 @@ VENDORS = [
 
 @pytest.fixture(scope="module")
 def signer() -> Iterator[Signer]:
-    made = new_signer()
-    yield made
-    end(made)
+    with new_signer() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def other() -> Iterator[Signer]:
-    made = new_signer()
-    yield made
-    end(made)
+    with new_signer() as made:
+        yield made
 
 
 FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {

@@ -17,7 +17,7 @@ from loopback_index import make_wheel
 from conftest import ProjectMaker, Tool
 from kernel_builder.binary.elf import read_elf
 from published import make_deb, make_tar, serve_folder
-from signing import end, new_signer, publish_packages
+from signing import new_signer, publish_packages
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("xpu")]
 
@@ -226,12 +226,9 @@ def test_the_compiler_comes_out_of_intels_packages(
         )
         for name, members in contents.items()
     }
-    signer = new_signer()
-    try:
+    with new_signer() as signer:
         publish_packages(machine.root / "mirror", signer, packages)
         shutil.copyfile(signer.keyring, machine.root / "keys.gpg")
-    finally:
-        end(signer)
     root = make_project("sycl-thing", FILES, toml=TOML)
     with serve_folder(machine.root / "mirror") as site:
         machine.settings(

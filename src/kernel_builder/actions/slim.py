@@ -10,12 +10,12 @@ from pathlib import Path
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.model import SLIM, Action, Step, Tool, Tree
 from kernel_builder.actions.places import tool_word
-from kernel_builder.binary import relocatable, same_bytes
+from kernel_builder.binary import device_proof, relocatable
 
 # Which Python runs a proof decides nothing.
 PYTHON = Tool(name="python", path=Path(sys.executable), digest="runs the proof")
 HOST_PROOF = Tool(name="host proof", path=Path(relocatable.__file__), digest="1")
-SAME_BYTES = Tool(name="proof", path=Path(same_bytes.__file__), digest="1")
+DEVICE_PROOF = Tool(name="proof", path=Path(device_proof.__file__), digest="1")
 
 PLAINLY = (
     # Nothing is inlined, and nothing refers to anything by its position.
@@ -83,8 +83,8 @@ def slim_device(context: Context, full: Action, slim: Step) -> Action:
     (target,) = full.outputs
     other = apart(target, "full")
     whole = _into(full.steps[0], target, other)
-    steps = (whole, slim, proof_of(SAME_BYTES, other, target))
-    return with_slim(context, full, steps=steps, fallback=full.steps, tools=(PYTHON, SAME_BYTES))
+    steps = (whole, slim, proof_of(DEVICE_PROOF, other, target))
+    return with_slim(context, full, steps=steps, fallback=full.steps, tools=(PYTHON, DEVICE_PROOF))
 
 
 def _into(step: Step, target: str, name: str) -> Step:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ToolchainError
 from kernel_builder.store.artefact import Artefact, ArtefactKind
 from kernel_builder.store.progress import Progress
@@ -49,7 +50,7 @@ class LocalFramework:
             version = _version_in(folder / self._recipe.version_file)
             if version is None:
                 continue
-            reason = self._unfit(root, version, request)
+            reason = self._unfit(root, version, request, build)
             if reason is not None:
                 refused.append(Refused(part=request.part, source=LOCAL, candidate=str(root), reason=reason))
                 continue
@@ -68,8 +69,7 @@ class LocalFramework:
             refused.append(Refused(part=request.part, source=LOCAL, candidate=wanted, reason=reason))
         return candidates, refused
 
-    def _unfit(self, root: Path, version: Version, request: ToolchainRequest) -> str | None:
-        build = self._recipe.own_build(request.toolkit.backend) if request.toolkit is not None else None
+    def _unfit(self, root: Path, version: Version, request: ToolchainRequest, build: Backend | None) -> str | None:
         recipe = self._recipe.of(build)
         lacking = [
             library.member

@@ -34,7 +34,7 @@ from kernel_builder.toolchain.host import Limits
 from kernel_builder.toolchain.model import Family
 from kernel_builder.toolchain.settings import FurtherRepository, Place, ToolchainSettings
 from published import LoopbackSite, make_deb, make_tar, serve_folder
-from signing import Signer, end, new_signer
+from signing import Signer, new_signer
 
 needs_gpg = pytest.mark.skipif(
     shutil.which("gpg") is None or shutil.which("gpgv") is None, reason="needs gpg and gpgv (apt-get install gpg gpgv)"
@@ -43,16 +43,14 @@ needs_gpg = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def signer() -> Iterator[Signer]:
-    made = new_signer()
-    yield made
-    end(made)
+    with new_signer() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def expired() -> Iterator[Signer]:
-    made = new_signer("2020-01-02", "--faked-system-time", "20200101T000000")
-    yield made
-    end(made)
+    with new_signer("2020-01-02", "--faked-system-time", "20200101T000000") as made:
+        yield made
 
 
 MEMBERS = {**{name: b"of 12.4: " + name.encode() for name in CUDA_MEMBERS}, "usr/share/doc/x": b"words"}
@@ -222,12 +220,8 @@ def test_only_what_was_signed_is_read(signer: Signer) -> None:
 
 @needs_gpg
 def test_a_key_that_is_not_in_the_keyring_is_refused(site: LoopbackSite) -> None:
-    other = new_signer()
-    try:
-        with pytest.raises(IntegrityError, match="the keyring lacks the keys that signed it"):
-            DebianArchive(site.root, other.keyring, None, environ=os.environ).find(CUDA_PACKAGE, "trixie")
-    finally:
-        end(other)
+    with new_signer() as other, pytest.raises(IntegrityError, match="the keyring lacks the keys that signed it"):
+        DebianArchive(site.root, other.keyring, None, environ=os.environ).find(CUDA_PACKAGE, "trixie")
 
 
 @needs_gpg

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from enum import Enum, auto
 from pathlib import PurePosixPath
@@ -62,6 +62,11 @@ class Guess(Enum):
     NOTHING = auto()
 
 
+def _shell(script: str, *words: str) -> tuple[str, ...]:
+    """The arguments with which the shell runs ``script`` with ``words``."""
+    return ("-c", literal(script), "sh", *words)
+
+
 def settled(step: Invocation) -> Invocation:
     """``step``, which makes the host's half, with an id that is the same in every build."""
     made = after(step, ID_FILE)
@@ -69,21 +74,16 @@ def settled(step: Invocation) -> Invocation:
         return step
     return replace(
         step,
-        before=(SHELL, "-c", literal(_SETTLE), "sh", made),
+        before=(SHELL, *_shell(_SETTLE, made)),
         arguments=tuple(word for word in step.arguments if word != _NEW),
     )
 
 
 def given(step: Invocation) -> Invocation:
-    """``step``, which makes the host's half, with the id that is there."""
-    made = after(step, ID_FILE)
-    return replace(
-        step,
-        before=(),
-        arguments=tuple(word for word in step.arguments if word != _NEW),
-        made=tuple(name for name in step.made if name != made),
-        read=tuple(dict.fromkeys((*step.read, *(name for name in step.made if name == made)))),
-    )
+    """``step``, which :func:`settled` gave, with the id that is there."""
+    there = tuple(name for name in step.made if name == after(step, ID_FILE))
+    made = tuple(name for name in step.made if name not in there)
+    return replace(step, before=(), made=made, read=(*step.read, *there))
 
 
 def ahead(pipeline: Pipeline, guessed: Guess) -> Pipeline:
@@ -112,7 +112,7 @@ def _parted(pipeline: Pipeline, chain: _Chain, guessed: Guess) -> tuple[_Chain, 
     preprocess, compiler, *assemble = chain
     shared = after(compiler, ID_FILE)
     made_by_split = {name for step in pipeline.split for name in step.made}
-    if compiler.program != CICC or shared not in made_by_split or _NEW in compiler.arguments:
+    if compiler.program != CICC or shared is None or shared not in made_by_split or _NEW in compiler.arguments:
         return None
     if any(set(step.read) & made_by_split for step in (preprocess, *assemble)):
         return None
@@ -124,34 +124,27 @@ def _parted(pipeline: Pipeline, chain: _Chain, guessed: Guess) -> tuple[_Chain, 
     agree = Invocation(
         program=SHELL,
         path=SHELL,
-        arguments=("-c", literal(_AGREE), "sh", shared, own, *copies),
+        arguments=_shell(_AGREE, shared, own, *copies),
         made=tuple(kept),
         read=(shared, own, *kept.values()),
     )
-    return (preprocess, _with_own_id(compiler, kept, own, pipeline.stubs, guessed)), (agree, *assemble)
-
-
-def _with_own_id(
-    compiler: Invocation, kept: Mapping[str, str], own: str, stubs: tuple[str, ...], guessed: Guess
-) -> Invocation:
-    """``compiler`` with the id in ``own``, and with other names for what it makes."""
-    shared = after(compiler, ID_FILE)
     # A stub has its own name in it, so it must be made under that.
-    moved = [name for name in kept if name in stubs]
-    renamed = {name: own if name == shared else kept[name] for name in (shared, *kept) if name and name not in moved}
+    moved = [name for name in kept if name in pipeline.stubs]
+    renamed = {shared: own, **{name: copy for name, copy in kept.items() if name not in moved}}
     arguments = tuple(renamed.get(word, word) for word in compiler.arguments)
-    before = tuple(word for name in moved for word in (SHELL, "-c", _MOVE, "sh", name, kept[name]))
+    before = tuple(word for name in moved for word in (SHELL, *_shell(_MOVE, name, kept[name])))
     if guessed is Guess.NAME:
         arguments = (_NEW, *arguments)
     else:
-        before = (*before, SHELL, "-c", _GIVE, "sh", _of_path(after(compiler, PATH_FOR_NAMES) or ""), own)
-    return replace(
+        before = (*before, SHELL, *_shell(_GIVE, _of_path(after(compiler, PATH_FOR_NAMES) or ""), own))
+    early = replace(
         compiler,
         before=before,
         arguments=arguments,
         made=(*(kept.get(name, name) for name in compiler.made), own),
         read=tuple(name for name in compiler.read if name != shared),
     )
+    return (preprocess, early), (agree, *assemble)
 
 
 def _of_path(path: str) -> str:

@@ -9,20 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from kernel_builder.actions.context import Context
 from kernel_builder.actions.model import Action, Step, Tool
-from kernel_builder.actions.slim import HOST_PROOF, PLAINLY, PYTHON, apart, proof_of, with_slim, words_of_slim
+from kernel_builder.actions.slim import (
+    DEVICE_PROOF,
+    HOST_PROOF,
+    PLAINLY,
+    PYTHON,
+    apart,
+    proof_of,
+    with_slim,
+    words_of_slim,
+)
 from kernel_builder.actions.units import Unit
-from kernel_builder.backends.cuda import prove
 from kernel_builder.backends.cuda.driver import Invocation, after
 from kernel_builder.backends.cuda.module_id import ID_FILE, given
 from kernel_builder.backends.cuda.split import Splitter
 from kernel_builder.backends.protocol import UnitActions
 from kernel_builder.toolchain.model import ToolkitSdk
 
-_PROOF = Tool(name="proof", path=Path(prove.__file__), digest="1")
 _SLIM, _FULL = "slim", "full"
 
 
@@ -73,9 +79,9 @@ class _SlimSplitter(Splitter):
             return self._with_slim(full, steps=self._steps(slim, full.depfile, outputs[0]), fallback=full.steps)
         names = {name: apart(name, _SLIM) for step in group for name in step.made}
         slim = tuple(_renamed(step, names) for step in slim)
-        proof = proof_of(_PROOF, *(word for name in outputs for word in (names[name], name)))
+        proof = proof_of(DEVICE_PROOF, *(word for name in outputs for word in (names[name], name)))
         steps = (*self._steps(slim, full.depfile, outputs[0]), *full.steps, proof)
-        return self._with_slim(full, steps=steps, fallback=full.steps, tools=(PYTHON, _PROOF))
+        return self._with_slim(full, steps=steps, fallback=full.steps, tools=(PYTHON, DEVICE_PROOF))
 
     def _split(self) -> Action:
         """Makes the host's half with slim headers. To prove them, it makes the other half, too."""
@@ -106,7 +112,7 @@ class _SlimSplitter(Splitter):
             made = replace(slim, inputs=(*slim.inputs, apart(self._half, _FULL)))
             return self._with_slim(made, steps=steps, fallback=fallback, tools=(PYTHON, HOST_PROOF))
         # Which headers decide the other half, only that half's preprocessor can tell.
-        depfile = self._context.places.word(self._context.layout.log_for(self._unit.source).with_suffix(".d"))
+        depfile = self._depfile(slim.kind)
         fallback = self._steps((*self._other_split, *bundle, other), depfile, self._target)
         read = (name for step in self._other_split for name in step.read if name not in slim.inputs)
         own = {name for step in self._other_split for name in step.made}

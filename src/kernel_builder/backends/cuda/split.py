@@ -70,7 +70,7 @@ class Splitter:
         """Makes of device code what the object needs, or compiles it again, with all headers and the right id."""
         made = self._action(ActionKind.ASSEMBLE, group, self._architecture(again))
         # Which headers decide what is compiled again, only its own preprocessor can tell.
-        depfile = self._context.places.word(self._log(made.kind, made.architecture).with_suffix(".d"))
+        depfile = self._depfile(made.kind, made.architecture)
         return replace(
             made,
             depfile=depfile,
@@ -94,8 +94,7 @@ class Splitter:
         own = {name for step in group for name in step.made}
         given = dict.fromkeys(name for step in group for name in step.read if name not in own)
         reads_source = any(step.preprocesses for step in group)
-        log = self._log(kind, architecture)
-        depfile = context.places.word(log.with_suffix(".d")) if reads_source else None
+        depfile = self._depfile(kind, architecture) if reads_source else None
         made = self._steps(group, depfile, outputs[0])
         return Action(
             id=action_id(context.variant, kind, self._unit.source, architecture),
@@ -107,7 +106,7 @@ class Splitter:
             implicit=steps.stubs if group is steps.compile else (),
             outputs=outputs,
             depfile=depfile,
-            log=context.places.word(log),
+            log=context.places.word(self._log(kind, architecture)),
             memory=HEAVY_MEMORY if self._unit.source in context.heavy else _MEMORY,
             tools=self._tools(group),
             trees=self._trees(made, reads_source=reads_source),
@@ -117,6 +116,9 @@ class Splitter:
     def _log(self, kind: ActionKind, architecture: str | None) -> Path:
         words = [self._unit.source, architecture, {ActionKind.SPLIT: "split", ActionKind.ASSEMBLE: "ptxas"}.get(kind)]
         return self._context.layout.log_for(".".join(word for word in words if word))
+
+    def _depfile(self, kind: ActionKind, architecture: str | None = None) -> str:
+        return self._context.places.word(self._log(kind, architecture).with_suffix(".d"))
 
     def _trees(self, steps: tuple[Step, ...], *, reads_source: bool) -> tuple[Tree, ...]:
         trees = self._context.trees(*(library.name for library in self._unit.libraries))

@@ -152,7 +152,9 @@ class _Source:
         self._clang = context.clang_of("hip-clang", toolkit)
         self._bundler = Tool(name="bundler", path=toolkit.compiler.with_name(BUNDLER), digest=toolkit.identity)
         self._architectures = tuple(map(str, unit.architectures))
-        self._toolkit = toolkit
+        self._slim = words_of_slim(context, unit.source)
+        # Once for all architectures: there are many words in it.
+        self._options = {slim: _options(context, toolkit, unit, flags, slim) for slim in {(), self._slim}}
 
     def actions(self) -> UnitActions:
         devices = tuple(map(self._device, self._architectures))
@@ -192,43 +194,28 @@ class _Source:
         common = (tool_word(self._clang), "-x", "hip", *only, "-c", self._text, "-o", made, *listed)
 
         def compiled(slim: tuple[str, ...]) -> Step:
-            options = _options(context, self._toolkit, unit, self._flags, slim)
-            return Step(command=(*common, *options), writes=(made,))
+            return Step(command=(*common, *self._options[slim]), writes=(made,))
 
-        full = self._action(kind, compiled(()), made, given, depfile, word(log), architecture)
-        slim = words_of_slim(context, unit.source)
-        if not slim:
-            return full
-        if architecture is None:
-            return slim_compile(context, full, replace(full, steps=(compiled(slim),)))
-        return slim_device(context, full, compiled(slim))
-
-    def _action(
-        self,
-        kind: ActionKind,
-        step: Step,
-        made: str,
-        given: tuple[str, ...],
-        depfile: str,
-        log: str,
-        architecture: str | None,
-    ) -> Action:
-        context, unit = self._context, self._unit
-        return Action(
+        full = Action(
             id=action_id(context.variant, kind, unit.source, architecture),
             kind=kind,
             variant=context.variant,
             source=unit.source,
-            steps=(step,),
+            steps=(compiled(()),),
             inputs=(self._text, *given),
             outputs=(made,),
             depfile=depfile,
-            log=log,
+            log=word(log),
             memory=HEAVY_MEMORY if unit.source in context.heavy else _MEMORY,
             tools=(self._clang,),
             trees=context.trees(*(library.name for library in unit.libraries)),
             architecture=architecture,
         )
+        if not self._slim:
+            return full
+        if architecture is None:
+            return slim_compile(context, full, replace(full, steps=(compiled(self._slim),)))
+        return slim_device(context, full, compiled(self._slim))
 
     def _bundle(self, codes: tuple[str, ...]) -> Action:
         """All code in one file, as clang's driver would bundle it. The host has an empty part in it."""

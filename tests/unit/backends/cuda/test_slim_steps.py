@@ -10,8 +10,8 @@ from driver_answers import CXX, lines_of, nvcc
 from kernel_builder.actions.model import SLIM, Action, ActionKind
 from kernel_builder.actions.slim import PLAINLY
 from kernel_builder.actions.units import Unit
-from kernel_builder.backends.cuda import prove
 from kernel_builder.backends.cuda.passes import split_actions
+from kernel_builder.binary import device_proof
 from kernel_builder.config.backends import Backend
 from kernel_builder.toolchain.model import Toolkit, ToolkitSdk
 from slim_contexts import DEFINITIONS, STORE, slim_context
@@ -105,7 +105,7 @@ def test_a_proof_makes_everything_twice_and_compares_what_is_passed_on(tmp_path:
     compared = proof.command[3:]
     assert compared[1::2] == both.outputs
     assert [name.replace("slim-", "") for name in compared[::2]] == list(both.outputs)
-    assert {tool.name: tool.path for tool in both.tools}["proof"] == Path(prove.__file__)
+    assert {tool.name: tool.path for tool in both.tools}["proof"] == Path(device_proof.__file__)
 
 
 def test_a_proof_of_the_host_code_compiles_both_halves_without_optimization(tmp_path: Path) -> None:

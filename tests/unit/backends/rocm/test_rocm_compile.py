@@ -14,7 +14,7 @@ from kernel_builder.actions.headers import Headers
 from kernel_builder.actions.model import SLIM, Action, ActionKind
 from kernel_builder.actions.slim import PLAINLY
 from kernel_builder.backends.rocm.compile import RocmCompiler
-from kernel_builder.binary import same_bytes
+from kernel_builder.binary import device_proof
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ConfigError
 from kernel_builder.plan.model import BuildPlan
@@ -200,7 +200,7 @@ def test_slim_headers_of_a_build_for_rocm_wait_for_their_own_proof() -> None:
 def test_the_proof_of_device_code_wants_the_same_bytes(tmp_path: Path, other: bytes, code: int) -> None:
     (tmp_path / "full-k.co").write_bytes(b"code")
     (tmp_path / "k.co").write_bytes(other)
-    command = [sys.executable, "-P", same_bytes.__file__, "full-k.co", "k.co"]
+    command = [sys.executable, "-P", device_proof.__file__, "full-k.co", "k.co"]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert said.returncode == code
     assert said.stderr == ("error: slim headers make another k.co\n" if code else "")

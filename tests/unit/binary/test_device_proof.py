@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernel_builder.actions.slim import PLAINLY
-from kernel_builder.backends.cuda import prove
-from kernel_builder.binary import relocatable
+from kernel_builder.binary import device_proof, relocatable
 
 STUB = '# 1 "/one/k.stub.c"\nvoid stub(float *a) { float *__T26; int __T27; __T26 = a; use(__T26, __T27); }\n'
 RENUMBERED = '# 1 "/other/k.stub.c"\nvoid stub(float *a) { float *__T16; int __T17; __T16 = a; use(__T16, __T17); }\n'
@@ -32,7 +31,7 @@ def test_what_counts_is_compared(tmp_path: Path, name: str, one: str, other: str
     paths = [tmp_path / f"slim-{name}", tmp_path / name]
     for path, text in zip(paths, (one, other), strict=True):
         path.write_text(text, encoding="utf-8")
-    same = [sys.executable, "-P", prove.__file__, str(paths[0]), str(paths[0]), *map(str, paths)]
+    same = [sys.executable, "-P", device_proof.__file__, str(paths[0]), str(paths[0]), *map(str, paths)]
     done = subprocess.run(same, capture_output=True, text=True, check=False)
     expected = (0, "") if equal else (1, f"error: slim headers make another {name}\n")
     assert (done.returncode, done.stderr) == expected

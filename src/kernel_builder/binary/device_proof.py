@@ -1,4 +1,4 @@
-"""Compares what two ways to compile device code made: ``prove.py ONE OTHER [ONE OTHER ...]``, pairs of files.
+"""Compares what two ways to compile device code made: ``device_proof.py ONE OTHER [ONE OTHER ...]``, pairs of files.
 
 It is a program of its own, which actions run, and imports nothing of this package. It ends with code 1 and a line that
 says what differs. Machine code must be the same, byte for byte. The host's half of a kernel call (``*.stub.c``) must be
