@@ -93,7 +93,7 @@ def processes_below(root: int) -> int:
 
 
 def measured(command: Sequence[str], where: Path, environ: dict[str, str]) -> tuple[float, float, int]:
-    """Seconds, seconds of processor, and peak memory of ``command``. Raises ``RuntimeError`` with what it said."""
+    """Seconds, CPU seconds, and peak memory of ``command``. Raises ``RuntimeError`` with what it said."""
     peak, done = [0], threading.Event()
     before, start = os.times(), time.perf_counter()
     with tempfile.TemporaryFile() as said:
@@ -484,7 +484,7 @@ class Bench:
             size=tool.size(), floor=tool.floor() if name.startswith(("cold", "warm toolchain", "first")) else 0.0,
         )  # fmt: skip
         self.runs.append(run)
-        print(f"{self.kernel} {name}, {tool.name}: {seconds:.2f} s, {cpu:.1f} s of processor", flush=True)
+        print(f"{self.kernel} {name}, {tool.name}: {seconds:.2f} s, {cpu:.1f} CPU s", flush=True)
 
 
 def main_scenarios(bench: Bench, wanted: Sequence[str]) -> None:
@@ -599,7 +599,7 @@ def summary(runs: Sequence[Run]) -> list[dict[str, object]]:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Markdown."""
     lines = [
-        "| kernel | scenario | tool | s (least-most) | s of processor | peak memory | ours over it |",
+        "| kernel | scenario | tool | s (min-max) | CPU s | peak memory | ratio |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:

@@ -29,7 +29,7 @@ before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_co
 cpu = time.process_time()
 report = check_paths([Path(sys.argv[1])], Settings(hash_files=sys.argv[2] == "hash"), select=sys.argv[3:])
 took, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(f"{took:.2f} s ({time.process_time() - cpu:.2f} s of processor),", end=" ")
+print(f"{took:.2f} s ({time.process_time() - cpu:.2f} CPU s),", end=" ")
 print(f"{(after - before) / 1024:.0f} MiB more memory at most, {len(report.findings)} findings")
 """
 
