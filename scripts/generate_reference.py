@@ -111,11 +111,10 @@ def settings_file() -> Iterator[str]:
     yield "# kernel-builder.toml"
     yield from (
         "",
-        "The file next to `build.toml`, and one of the same name in the user's configuration directory, say",
+        "Settings for toolchains, checks and tests. kernel-builder reads the file next to `build.toml`, and one of the",
     )
-    yield "where toolchains come from, what checks accept and what tests need. All keys are optional. The project's"
-    yield "file takes precedence, key by key. [Where toolchains come from](../toolchains.md) explains sources and their"
-    yield "order."
+    yield "same name in your configuration directory. The project's file takes precedence, key by key. All tables are"
+    yield "optional. [Where toolchains come from](../toolchains.md) explains sources and their order."
     tables = (*settings.TABLES, *toolchain_settings.TABLES)
     own = {table.name.strip("[]") for table in tables}
     top = settings.TOP._replace(keys=tuple(key for key in settings.TOP.keys if key.name not in own))
@@ -163,14 +162,14 @@ def metadata() -> Iterator[str]:
     yield "# metadata.json"
     yield from (
         "",
-        "Every variant has this file. The `kernels` client reads it before it loads anything. A build writes it;",
+        "Every variant contains this file. A build writes it, and the `kernels` client reads it before it loads the",
     )
-    yield "`kernel-builder hash` updates its digest after you have changed a file on purpose."
+    yield "variant. If you change a file of a variant on purpose, `kernel-builder hash` updates the digest."
     yield from ("", "| Key | Value | |", "|---|---|---|")
     for name, key in KEYS.items():
         value = f"{key.expected}{', required' if key.required else ''}"
         yield f"| `{name}` | {value} | {_cell(key.meaning)} |"
-    yield from ("", "Unknown keys are passed over by clients and reported by `check` (KB413).")
+    yield from ("", "Clients ignore unknown keys; `check` reports them (KB413).")
 
 
 # Exit codes.
@@ -179,12 +178,12 @@ def metadata() -> Iterator[str]:
 def exit_codes() -> Iterator[str]:
     """Every exit code with what it means."""
     yield "# Exit codes"
-    yield from ("", "Every command exits with one of these. They are part of the interface.")
+    yield from ("", "Every command exits with one of these codes. They are stable: scripts can rely on them.")
     yield from ("", "| Code | Name | Meaning |", "|---|---|---|")
     meanings = meanings_of_exit_codes()
     for code in errors.ExitCode:
         yield f"| {int(code)} | {code.name.lower()} | {_cell(meanings[code])} |"
-    yield from ("", "What a code means for one command is on that command's page: [test](../testing.md),")
+    yield from ("", "For details, see the pages of the commands: [test](../testing.md),")
     yield "[upload](../upload.md), [doctor](../doctor.md), [check](../check.md)."
 
 

@@ -17,19 +17,19 @@ class ExitCode(IntEnum):
 
     OK = 0
     FAILED = 1
-    """Something was built or checked, and it is not right: a compile error, a finding, a load that fails."""
+    """A build, check or load failed: a compile error, a finding, a kernel that does not load."""
     USAGE = 2
     """The command line is wrong."""
     CONFIG = 3
     """``build.toml`` has mistakes."""
     TOOLCHAIN = 4
-    """Something that compiling needs is missing or unusable."""
+    """A part of a toolchain is missing or unusable."""
     NETWORK = 5
     """A package index or another server could not be used."""
     SYSTEM = 6
-    """The machine got in the way: disk full, permission denied, a lock that is held."""
+    """A problem with this machine: disk full, permission denied, a lock that another process holds."""
     INCOMPLETE = 7
-    """All that is available was fetched, which is less than was asked for (``toolchain fetch --available``)."""
+    """Only a part of what you asked for is available, and was fetched (``toolchain fetch --available``)."""
     INTERNAL = 70
     """A bug in kernel-builder (``EX_SOFTWARE``)."""
     INTERRUPTED = 130

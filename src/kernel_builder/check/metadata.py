@@ -217,42 +217,41 @@ KEYS: Mapping[str, MetadataKey] = {
     "id": _needed(
         str,
         "a string",
-        "The namespace of its ops, which is also the name of its library and of the module that loads it.",
+        "The namespace of its ops; also the name of its library and of its Python module.",
     ),
     "version": _needed(int, "a number", "The kernel's version, as in build.toml."),
     "license": _needed(str, "a string", "The kernel's license, as in build.toml."),
     "python-depends": _needed(
         list,
         "a list",
-        "Python packages that it imports, on every backend and on this one. The client refuses to load"
-        " the kernel where one is missing.",
+        "Python packages that it imports, for all backends and for this one. The client does not load the kernel if"
+        " one is missing.",
     ),
     "backend": _needed(
         dict,
         "an object",
-        "`type`: what the variant runs on; `archs`: the architectures that it has device code for,"
-        " left out where there are none.",
+        "`type`: what the variant runs on; `archs`: the architectures of its device code, absent if there are none.",
     ),
-    "upstream": _optional(str, "a string", "The repository that the kernel was taken from."),
-    "source": _optional(str, "a string", "The repository that its project is kept in."),
+    "upstream": _optional(str, "a string", "The repository that the kernel comes from originally."),
+    "source": _optional(str, "a string", "The repository of its project."),
     "kernel-depends": _optional(list, "a list", "Hub kernels that it loads."),
     "digest": _optional(
         dict,
         "an object",
-        "`algorithm`, and in `files` the hash of every file of the variant but this one and its signature, in base64.",
+        "`algorithm`; `files`: the hash of every file of the variant except this one and its signature, in base64.",
     ),
     "provenance": _optional(
         dict,
         "an object",
         "`kernel-builder`: the version that built it; `kernel`: the commit of the sources, and whether"
-        " there were changes beside it; `sources`: a digest of them, and in `files` the beginning of each file's"
-        " SHA-256; `toolchain`: parts whose source the project named;"
-        " `tools`: the compilers, headers and libraries that made it, with versions and digests; in `headers-read`"
-        " those of the compiler's and the C library's headers that were read, each with the beginning of its SHA-256;"
-        " `flags`: those that `build.toml` gives for each source;"
-        " `sandbox`: whether what made it ran without a network and with its declared inputs alone;"
+        " there were uncommitted changes; `sources`: their digest, and in `files` the first digits of each file's"
+        " SHA-256; `toolchain`: parts from sources that the project named;"
+        " `tools`: the compilers, headers and libraries used, with versions and digests; its `headers-read`:"
+        " the headers of the compiler and the C library that were read, each with the first digits of its SHA-256;"
+        " `flags`: the flags that `build.toml` gives for each source;"
+        " `sandbox`: whether the actions ran without a network and saw only their declared inputs;"
         " `headers`: how slim headers were used; `partial`: architectures that were left out;"
-        " `build-type`: what it was built for instead of for users.",
+        " `build-type`: set if the build is not for users, such as `debug`.",
     ),
 }
 """In the order in which a build writes them."""

@@ -114,7 +114,7 @@ def _advice_text(advice: Advice) -> list[str]:
         return [f"{advice.source}: {advice.reason}"]
     replaced = ", ".join(f"<{name}>" for name in advice.proposal.replaced)
     headers = ", ".join(f"<{name}>" for name in advice.proposal.headers) or "nothing"
-    seconds = f"{advice.before:.2f} s -> {advice.after:.2f} s of a processor"
+    seconds = f"{advice.before:.2f} s -> {advice.after:.2f} s of processor time"
     variants = ", ".join((*advice.variants, *advice.architectures))
     return [
         f"{advice.source} compiles with {headers} in place of {replaced}: {seconds} (tried for {variants})",
@@ -145,7 +145,7 @@ def _summary(figures: Figures) -> list[str]:
     wall, engine, floor, busy = map(seconds, (figures.wall, figures.engine, figures.floor, figures.busy))
     cached = f"; the cache saved {seconds(figures.saved)}" if figures.recalled else ""
     chain = " -> ".join(f"{link.bar.span.kind} {link.bar.span.source}" for link in figures.critical[-_SHOWN:])
-    spent = f"; {seconds(figures.processor)} of processors" if figures.processor else ""
+    spent = f"; processor time {seconds(figures.processor)}" if figures.processor else ""
     lines = [
         f"build: {wall}, {engine} of it in actions, {figures.jobs} at once{cached}",
         f"floor: {floor} (all actions {busy}, longest chain {seconds(figures.longest)}{spent})",

@@ -33,7 +33,7 @@ def settings_key(name: str, kind: Kind, summary: str, shown: str, *, required: b
 TOP = Table(
     name="top level",
     model="SettingsFile",
-    summary="Where toolchains come from, and what checks accept.",
+    summary="The order of sources, and the compiler for host code.",
     keys=(
         settings_key(
             "sources",
@@ -41,7 +41,7 @@ TOP = Table(
             "The order in which sources are tried; sources that are not listed are not used.",
             '["index", "redistrib", "debian", "local"]',
         ),
-        settings_key("host-compiler", Kind.TEXT, "What compiles host code: auto, gcc, clang or zig.", '"auto"'),
+        settings_key("host-compiler", Kind.TEXT, "The compiler for host code: auto, gcc, clang or zig.", '"auto"'),
         settings_key("index", Kind.TEXTS, "Further indexes of wheels, one [[index]] each.", "[]"),
         settings_key(
             "repository", Kind.TEXTS, "Further repositories of Debian packages, one [[repository]] each.", "[]"
@@ -57,11 +57,17 @@ _EXAMPLE = '{ KB302 = "our users have Python 3.10" }'
 _CHECK = Table(
     name="check",
     model="Acceptance",
-    summary="What checks of this project accept.",
-    keys=(settings_key("accept", Kind.TEXT, "A table: a rule, and why its findings are accepted.", _EXAMPLE),),
+    summary="Which findings this project accepts.",
+    keys=(
+        settings_key(
+            "accept", Kind.TEXT, "A table from rules to the reasons why their findings are accepted.", _EXAMPLE
+        ),
+    ),
 )
-_REQUIRES = settings_key("requires", Kind.TEXTS, "Packages that tests need besides torch.", '["numpy>=2", "scipy"]')
-_TEST = Table(name="test", model="SettingsFile", summary="What the tests of this project need.", keys=(_REQUIRES,))
+_REQUIRES = settings_key(
+    "requires", Kind.TEXTS, "Packages that tests need in addition to torch.", '["numpy>=2", "scipy"]'
+)
+_TEST = Table(name="test", model="SettingsFile", summary="Requirements of the project's tests.", keys=(_REQUIRES,))
 TABLES = (TOP, _CHECK, _TEST)
 """All that is read here, for the reference."""
 

@@ -128,7 +128,7 @@ _INDEX = Table(
 _EXPIRES = settings_key(
     "check-valid-until",
     Kind.FLAG,
-    "Whether an index is refused after the date until which it says that it is valid, as apt does.",
+    "Whether an index is refused after its own expiry date, as apt does. Default: true.",
     "false",
 )
 _REPOSITORY = Table(
@@ -137,11 +137,17 @@ _REPOSITORY = Table(
     summary="A repository of Debian packages in addition to Debian's own.",
     keys=(
         settings_key("name", Kind.TEXT, "Its name in sources and messages.", '"amd"', required=True),
-        settings_key("url", Kind.TEXT, "The URL that dists and pool are below.", '"https://host/apt"'),
-        settings_key("path", Kind.TEXT, "A directory with them, instead of a URL.", '"apt"'),
-        settings_key("suite", Kind.TEXT, "The suite.", '"noble"', required=True),
+        settings_key("url", Kind.TEXT, "The URL of the directory that contains dists and pool.", '"https://host/apt"'),
+        settings_key("path", Kind.TEXT, "Such a directory on this machine, instead of a URL.", '"apt"'),
+        settings_key("suite", Kind.TEXT, "The suite, as in apt's sources.", '"noble"', required=True),
         settings_key("component", Kind.TEXT, "The component. Default: main.", '"main"'),
-        settings_key("keyring", Kind.TEXT, "A file with the keys that sign it.", '"keys.gpg"', required=True),
+        settings_key(
+            "keyring",
+            Kind.TEXT,
+            "A file with the keys that sign the repository, as text or binary.",
+            '"keys.gpg"',
+            required=True,
+        ),
         _EXPIRES,
     ),
 )
@@ -150,8 +156,12 @@ _REDISTRIB = Table(
     model="ToolchainSettings",
     summary="NVIDIA's redistributable archives.",
     keys=(
-        settings_key("url", Kind.TEXT, "The URL that redistrib_*.json are below.", '"https://host/redist"'),
-        settings_key("path", Kind.TEXT, "A directory with them and the archives that they list.", '"redist"'),
+        settings_key(
+            "url", Kind.TEXT, "The URL of the directory that contains redistrib_*.json.", '"https://host/redist"'
+        ),
+        settings_key(
+            "path", Kind.TEXT, "Such a directory on this machine, with the archives that these files list.", '"redist"'
+        ),
     ),
 )
 _DEBIAN = Table(
@@ -162,9 +172,7 @@ _DEBIAN = Table(
         settings_key(
             "mirror", Kind.TEXT, "A URL or a directory. Default: the mirror that apt uses.", '"http://host/debian"'
         ),
-        settings_key(
-            "suites", Kind.TEXTS, "Suites to look in. Default: those known to have the release.", '["trixie"]'
-        ),
+        settings_key("suites", Kind.TEXTS, "Suites to search. Default: those known to have the release.", '["trixie"]'),
         settings_key(
             "keyring",
             Kind.TEXT,
@@ -177,7 +185,7 @@ _DEBIAN = Table(
 _LOCAL = Table(
     name="local",
     model="ToolchainSettings",
-    summary="What this machine has.",
+    summary="Toolkits on this machine; only in the user's file.",
     keys=(
         settings_key(
             "toolkits",
@@ -187,7 +195,7 @@ _LOCAL = Table(
         ),
     ),
 )
-TABLES = (_INDEX, _REDISTRIB, _DEBIAN, _LOCAL)
+TABLES = (_INDEX, _REPOSITORY, _REDISTRIB, _DEBIAN, _LOCAL)
 """All that is read here, for the reference."""
 
 

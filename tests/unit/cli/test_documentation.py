@@ -13,6 +13,7 @@ import pytest
 
 from kernel_builder.cli import cli
 from kernel_builder.cli.passing import PassingCommand
+from kernel_builder.config.settings import TOP
 
 ROOT = Path(__file__).parents[3]
 PAGES = [
@@ -113,3 +114,10 @@ def test_generated_pages_are_up_to_date() -> None:
     assert len(made) > 5
     for path, text in made.items():
         assert path.read_text(encoding="utf-8") == text, "run: python scripts/generate_reference.py"
+
+
+def test_every_table_of_the_settings_file_has_a_section_of_its_own() -> None:
+    page = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^## `\[+([\w-]+)\]+`$", page, re.MULTILINE)
+    listed = re.findall(r"^- `([\w-]+)`: ", page.split("## `[")[0], re.MULTILINE)
+    assert sorted([*sections, *listed]) == sorted(key.name for key in TOP.keys)
