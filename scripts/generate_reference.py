@@ -195,10 +195,10 @@ def troubleshooting() -> Iterator[str]:
     yield "# Troubleshooting"
     yield from (
         "",
-        "By the words of the message. `kernel-builder explain` prints the same without a network: give it the",
+        "Find your error message below and read what it means and what to do. `kernel-builder explain` prints the same",
     )
-    yield "name that the line `more:` below an error has, or words of the message as they were printed."
-    yield "[Rules](reference/rules.md) and [exit codes](reference/exit-codes.md) have pages of their own."
+    yield "texts, also offline: pass it the name in the `more:` line below the error, or words of the message. See also"
+    yield "[rules](reference/rules.md) and [exit codes](reference/exit-codes.md)."
     groups = dict.fromkeys(topic.group for topic in topics())
     for group in groups:
         yield from ("", f"## {group}")

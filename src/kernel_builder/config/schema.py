@@ -124,15 +124,15 @@ class Table(NamedTuple):
 
 _SRC = "Source files and headers, relative to the project. List headers too."
 _INCLUDE = "Directories to look for headers in, relative to the project. `csrc` is always one of them."
-_PYEXT = "Suffixes, without the dot, of further files of the Python package to ship, such as data."
-_CXX_FLAGS = "Further flags for the C++ compiler, on these sources only."
+_PYEXT = "Suffixes, without the dot, of the Python package's files to ship. Add those of data files here."
+_CXX_FLAGS = "Additional flags for the C++ compiler, on these sources only."
 _PYTHON_DEPENDS = "Python packages that the kernel imports on this backend, from the table of allowed names."
 _KERNEL_DEPENDS = "Hub kernels that this kernel loads on this backend."
 
 GENERAL = Table(
     name="general",
     model="Project",
-    summary="What the kernel is called, and what it is for.",
+    summary="The kernel's name, version, license and backends.",
     keys=(
         Key(
             name="name",
@@ -164,7 +164,7 @@ GENERAL = Table(
             kind=Kind.LICENSE,
             field="license",
             required=True,
-            summary="License of the kernel, as an identifier of the Hub's list.",
+            summary="License of the kernel, as an identifier from the Hub's list.",
         ),
         Key(
             name="backends",
@@ -232,15 +232,15 @@ def _general_keys(backend: Backend) -> Mapping[str, Key]:
             name="minver",
             kind=Kind.VERSION,
             field="minver",
-            summary=f"Oldest {backend.label} toolkit to build with. Leaves out required variants: use it only when "
-            "older ones fail.",
+            summary=f"Oldest {backend.label} toolkit to build with. This excludes required variants: use it only if "
+            "older toolkits fail.",
         ),
         Key(
             name="maxver",
             kind=Kind.VERSION,
             field="maxver",
-            summary=f"Newest {backend.label} toolkit to build with, its patch releases included. "
-            "Leaves out required variants.",
+            summary=f"Newest {backend.label} toolkit to build with, including its patch releases. "
+            "This excludes required variants.",
         ),
         _BACKEND_KERNEL_DEPENDS,
         _BACKEND_PYTHON_DEPENDS,
@@ -278,20 +278,20 @@ TORCH = Table(
             kind=Kind.TEXTS,
             field="cxx_flags",
             default="[]",
-            summary="Further flags for the C++ compiler, on the binding's sources only.",
+            summary="Additional flags for the C++ compiler, on the binding's sources only.",
         ),
         Key(name="pyext", kind=Kind.SUFFIXES, field="pyext", default='["py", "pyi"]', summary=_PYEXT),
         Key(
             name="minver",
             kind=Kind.VERSION,
             field="minver",
-            summary="Oldest torch to build for. Leaves out required variants: use it only when older ones fail.",
+            summary="Oldest torch to build for. This excludes required variants: use it only if older releases fail.",
         ),
         Key(
             name="maxver",
             kind=Kind.VERSION,
             field="maxver",
-            summary="Newest torch to build for, its patch releases included. Leaves out required variants.",
+            summary="Newest torch to build for, including its patch releases. This excludes required variants.",
         ),
         Key(
             name="stable-abi",
