@@ -2,10 +2,11 @@
 
     python benchmarks/slim_passes.py [--variant NAME] [--architecture 9.0] [--source PATTERN] [--jobs N] PROJECT...
 
-Each PROJECT is a directory with a build.toml. Every CUDA and C++ source of it, or those that --source names, is taken
-through the very steps that `build --verify-slim` plans for one architecture, with all of torch's headers and with slim
-ones: device code and stub must be the same, and both of the host's halves, or the objects of a C++ source, compiled
-without optimization, must hold the same functions. Seconds are those of the processor (user and system); with
+Each PROJECT is a directory with a build.toml. Every source with device code and every C++ source of it, or those that
+--source names, is taken through the very steps that `build --verify-slim` plans for one architecture, with all of
+torch's headers and with slim ones: device code and stub must be the same, and both of the host's halves, or the objects
+of a C++ source, compiled without optimization, must hold the same functions. --variant and --architecture choose the
+backend: `torch213-cxx11-rocm72-x86_64-linux` and `gfx90a`. Seconds are those of the processor (user and system); with
 --proof-only nothing is compiled for the host as a build would. A source is one line of JSON on stdout, with --table one
 of a table. What is compiled is in the work directories of the projects, where it stays if anything differs.
 """
@@ -27,7 +28,7 @@ import click
 from kernel_builder.actions.headers import Headers
 from kernel_builder.actions.host import MODULE_SOURCE
 from kernel_builder.actions.model import SLIM, Action, ActionKind, Step
-from kernel_builder.backends.cuda.prove import comparable
+from kernel_builder.binary.device_proof import comparable
 from kernel_builder.binary.relocatable import compare_objects
 from kernel_builder.cli.session import open_run
 from kernel_builder.errors import ConfigError, KernelBuilderError, UsageError
@@ -66,6 +67,11 @@ class Bench:
                 lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
                 raise StepError(next((line for line in lines if "error" in line), f"status {status}"))
 
+    def prepare(self, action: Action) -> None:
+        """Make the directories that ``action`` writes to."""
+        for word in (*action.makes, *action.scratch, action.log):
+            self.path(word).parent.mkdir(parents=True, exist_ok=True)
+
     def path(self, word: str) -> Path:
         """The file of ``word``."""
         return self.plan.places.path(word)
@@ -93,13 +99,7 @@ def measure(bench: Bench, kinds: Kinds, *, proof_only: bool) -> Iterator[tuple[s
     except StepError as error:
         yield "device", f"all headers: {error}"
         return
-    pairs = proof.command[3:]
-    differing = [
-        name.rpartition("/")[2]
-        for one, name in zip(pairs[::2], pairs[1::2], strict=True)
-        if comparable(bench.path(one)) != comparable(bench.path(name))
-    ]
-    yield "device", f"another {', '.join(differing)}" if differing else "same"
+    yield "device", device_verdict(bench, proof)
     if host is not None:
         yield "host", f"all headers: {host}"
         return
@@ -112,6 +112,33 @@ def measure(bench: Bench, kinds: Kinds, *, proof_only: bool) -> Iterator[tuple[s
             bench.run(last, (compiler,), "host, slim")
     except StepError as error:
         yield "host", f"all headers: {error}"
+
+
+def measure_hip(bench: Bench, kinds: Kinds, *, proof_only: bool) -> Iterator[tuple[str, object]]:
+    """What :func:`measure` finds of a HIP source, whose device code and host half clang compiles one by one."""
+    device, bundle, last = kinds[ActionKind.DEVICE], kinds[ActionKind.BUNDLE], kinds[ActionKind.COMPILE]
+    full, slim, proof = device.steps
+    bench.run(device, (full,), "device, all")
+    try:
+        bench.run(device, (slim,), "device, slim")
+    except StepError as error:
+        bench.run(device, device.fallback)
+        yield "device", f"all headers: {error}"
+    else:
+        yield "device", device_verdict(bench, proof)
+    bench.run(bundle, bundle.steps)
+    yield from measure_host(bench, last, proof_only=proof_only)
+
+
+def device_verdict(bench: Bench, proof: Step) -> str:
+    """Whether what ``proof`` compares is the same."""
+    pairs = proof.command[3:]
+    differing = [
+        name.rpartition("/")[2]
+        for one, name in zip(pairs[::2], pairs[1::2], strict=True)
+        if comparable(bench.path(one)) != comparable(bench.path(name))
+    ]
+    return f"another {', '.join(differing)}" if differing else "same"
 
 
 def proof_of_host(bench: Bench, last: Action, proved: Step, proof: Step) -> Iterator[tuple[str, object]]:
@@ -138,10 +165,10 @@ def measure_host(bench: Bench, last: Action, *, proof_only: bool) -> Iterator[tu
 
 
 def sources_of(plan: BuildPlan) -> dict[str, Kinds]:
-    """The actions of each CUDA source, for one architecture, and those of each C++ source."""
+    """The actions of each source with device code, for one architecture, and those of each C++ source."""
     found: dict[str, Kinds] = {}
     for action in plan.actions:
-        if action.kind in (ActionKind.DEVICE, ActionKind.SPLIT, ActionKind.COMPILE):
+        if action.kind in (ActionKind.DEVICE, ActionKind.SPLIT, ActionKind.BUNDLE, ActionKind.COMPILE):
             found.setdefault(action.source, {}).setdefault(action.kind, action)
     return {source: kinds for source, kinds in found.items() if source != MODULE_SOURCE}
 
@@ -175,15 +202,16 @@ def tried(plan: BuildPlan, source: str, kinds: Kinds, *, proof_only: bool) -> di
         return found | {"device": "not tried: it includes no headers of torch, or needs most of torch"}
     bench = Bench(plan=plan)
     for action in kinds.values():
-        for word in (*action.makes, *action.scratch, action.log):
-            bench.path(word).parent.mkdir(parents=True, exist_ok=True)
-    asked = sum(word.startswith(f"-D{OPERATOR_MACRO}") for word in first.steps[-1 if is_host else 0].command)
+        bench.prepare(action)
+    asked = max(sum(word.startswith(f"-D{OPERATOR_MACRO}") for word in step.command) for step in first.steps)
     found |= {"operators": asked, "architecture": first.architecture, "seconds": bench.seconds}
     try:
         if is_host:
             found |= {"device": "none", **dict(measure_host(bench, first, proof_only=proof_only))}
-        else:
+        elif ActionKind.SPLIT in kinds:
             found.update(measure(bench, kinds, proof_only=proof_only))
+        else:
+            found.update(measure_hip(bench, kinds, proof_only=proof_only))
     except StepError as error:
         found["device"] = f"fails with all headers: {error}"
     if found.get("device") in ("same", "none") and found.get("host", "same") == "same":
@@ -241,6 +269,11 @@ def main(
                 path = plan.places.path(file.path)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(file.content, encoding="utf-8")
+            bench = Bench(plan=plan)
+            for action in plan.actions:
+                if action.kind is ActionKind.TRANSLATE:
+                    bench.prepare(action)
+                    bench.run(action, action.steps)
             for source, kinds in sources_of(plan).items():
                 if not patterns or any(fnmatch.fnmatch(source, pattern) for pattern in patterns):
                     waiting.append(pool.submit(work, root, plan, source, kinds))

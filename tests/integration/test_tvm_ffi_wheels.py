@@ -149,6 +149,9 @@ def test_an_installed_one_is_used_where_it_lies(
         assert explained.code == 0, explained.stderr
         [taken] = cast("list[dict[str, str]]", explained.json["taken"])
         assert (taken["part"], taken["source"]) == ("tvm-ffi", "local")
+        fetched = tool("toolchain", "fetch", "tvm-ffi01-cpu-*", "--json", cwd=place, env=here)
+        assert fetched.code == 0, fetched.stderr
+        assert fetched.json["variants"] == [VARIANT]
     (package / "include" / "tvm" / "ffi" / "c_api.h").write_text("#error changed\n", encoding="ascii")
     changed = tool("build", root, "--variant", VARIANT, env=here)
     assert changed.code == 1

@@ -91,7 +91,9 @@ def command(
             click.echo(f"{name}  ready")
         for entry in fetched.unavailable:
             click.echo(f"{entry.name}  not available: {entry.reason}")
-        click.echo(f"{len(fetched.variants)} toolchains; {mebibytes(fetched.received)} fetched; {seconds:.1f} s")
+        count = len(fetched.variants)
+        what = f"{count} toolchain{'' if count == 1 else 's'}"
+        click.echo(f"{what}; {mebibytes(fetched.received)} fetched; {seconds:.1f} s")
     return ExitCode.INCOMPLETE if fetched.unavailable else ExitCode.OK
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from kernel_builder.config.backends import Backend
+from kernel_builder.config.known import OLDEST_STABLE_ABI
 from kernel_builder.config.model import FrameworkKind, Project
 from kernel_builder.variants.names import (
     ArchVariant,
@@ -124,13 +125,34 @@ def all_variants(project: Project, table: SupportTable, platform: Platform | Non
             _collapse_stable(project.framework.stable_abi[backend], admitted, kept, dropped)
         else:
             kept += [_kept(row.variant, (row,)) for row in admitted]
-    complete = tuple(
+    return Matrix(kept=_completed(kept, table), dropped=tuple(dropped))
+
+
+def _completed(kept: Iterable[Kept], table: SupportTable) -> tuple[Kept, ...]:
+    """``kept`` with the sets that they belong to, and with what keeps this version from compiling them."""
+    return tuple(
         replace(entry, sets=table.sets_of(entry.stands_for), obstacle=why_not_compiled(entry.variant))
         if isinstance(entry.variant, ArchVariant)
         else entry
         for entry in kept
     )
-    return Matrix(kept=complete, dropped=tuple(dropped))
+
+
+def variants_of_any(table: SupportTable, platform: Platform | None) -> tuple[Kept, ...]:
+    """Every compiled variant that some project can have on ``platform`` (``None``: on any): of each build of torch, of
+    each release's stable ABI, and of tvm-ffi.
+    """
+    dropped: list[Dropped] = []
+    rows = [row for row in table.rows if platform is None or row.platform == platform]
+    kept = [_kept(row.variant, (row,)) for row in rows]
+    releases = {Version.parse(f"{row.torch.major}.{row.torch.minor}") for row in rows}
+    for backend in Backend:
+        own = [row for row in rows if row.variant.backend is backend]
+        for release in sorted(releases):
+            if release >= OLDEST_STABLE_ABI:
+                _collapse_stable(release, own, kept, dropped)
+        _collapse_tvm_ffi(own, kept, dropped)
+    return _completed(kept, table)
 
 
 def full_names(

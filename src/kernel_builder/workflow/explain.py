@@ -6,7 +6,7 @@ Nothing here prints; progress goes to a reporter and the result is a value.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -18,9 +18,9 @@ from kernel_builder.toolchain.host import Rejected, find_host_compilers, judge_h
 from kernel_builder.toolchain.provide import purpose_of
 from kernel_builder.toolchain.resolved import ResolvedToolchain
 from kernel_builder.toolchain.settings import ToolchainSettings
-from kernel_builder.variants.matrix import all_variants, why_not_compiled
-from kernel_builder.variants.names import ArchVariant, TvmFfiTag, Variant, parse_variant
-from kernel_builder.variants.support import SupportRow, SupportTable, load_support
+from kernel_builder.variants.matrix import Kept, all_variants, variants_of_any
+from kernel_builder.variants.names import Variant
+from kernel_builder.variants.support import SupportRow, load_support
 from kernel_builder.workflow.run import Run
 from kernel_builder.workflow.select import names_like, this_platform
 from kernel_builder.workflow.toolchains import open_toolchains, toolchain_request
@@ -64,21 +64,19 @@ def explain(variant: str, run: Run, *, root: Path | None = None) -> Explanation:
 
 
 def _row(variant: str, root: Path | None) -> tuple[SupportRow, Variant]:
-    """The build of torch that is behind ``variant``, and what it is the name of; for torch's stable ABI, ``root``'s
-    project says which.
+    """The build of torch that is behind ``variant``, and what it is the name of; ``root``'s project may want another
+    build than most.
     """
     table = load_support()
-    compiled = _parsed(variant)
-    row = next((row for row in table.rows if row.name == variant), _paired(table, compiled))
-    obstacle = why_not_compiled(row.variant) if row is not None else None
+    entry: Kept | None = None
     if root is not None and (root / FILE_NAME).is_file():
         project, _ = load_project(root)
         entry = next((kept for kept in all_variants(project, table, None).kept if kept.name == variant), None)
         if entry is not None and entry.row is None:
             raise UsageError(f"{variant} of {project.name} is Python only: nothing is compiled for it")
-        if entry is not None:
-            row, compiled, obstacle = entry.row, entry.variant, entry.obstacle
-    if row is None or compiled is None:
+    if entry is None:
+        entry = next((kept for kept in variants_of_any(table, None) if kept.name == variant), None)
+    if entry is None or entry.row is None:
         here = this_platform()
         raise UsageError(
             f"variant {variant!r} is neither in the support table nor in a project here",
@@ -86,30 +84,9 @@ def _row(variant: str, root: Path | None) -> tuple[SupportRow, Variant]:
             or "run 'kernel-builder list-variants --set all' for a project's variants, or pass a project with"
             " --project",
         )
-    if obstacle is not None:
-        raise UsageError(f"{variant}: {obstacle}")
-    return row, compiled
-
-
-def _parsed(name: str) -> Variant | None:
-    try:
-        return parse_variant(name)
-    except ValueError:
-        return None
-
-
-def _paired(table: SupportTable, compiled: Variant | None) -> SupportRow | None:
-    """The newest build of torch that a variant for tvm-ffi is paired with."""
-    if not isinstance(compiled, ArchVariant) or not isinstance(compiled.tag, TvmFfiTag):
-        return None
-    rows = [
-        row
-        for row in table.rows
-        if row.tvm_ffi is not None
-        and (row.tvm_ffi.major, row.tvm_ffi.minor) == compiled.tag.version
-        and replace(compiled, tag=row.variant.tag) == row.variant
-    ]
-    return rows[-1] if rows else None
+    if entry.obstacle is not None:
+        raise UsageError(f"{variant}: {entry.obstacle}")
+    return entry.row, entry.variant
 
 
 def _meant(variant: str, names: list[str]) -> str | None:

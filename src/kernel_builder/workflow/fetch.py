@@ -20,9 +20,9 @@ from kernel_builder.toolchain.model import HostCompiler
 from kernel_builder.toolchain.provide import Toolchains
 from kernel_builder.toolchain.resolved import ResolvedToolchain
 from kernel_builder.toolchain.sysroot import provide_sysroot
-from kernel_builder.variants.matrix import COMPILED_BACKENDS, Matrix, why_not_compiled
+from kernel_builder.variants.matrix import COMPILED_BACKENDS, Kept, Matrix, variants_of_any
 from kernel_builder.variants.names import Platform
-from kernel_builder.variants.support import SupportRow, VariantSet, load_support
+from kernel_builder.variants.support import VariantSet, load_support
 from kernel_builder.workflow.outcome import Unavailable
 from kernel_builder.workflow.run import Run
 from kernel_builder.workflow.select import Selection, names_like, refuse, select_variants, this_platform
@@ -71,7 +71,7 @@ def fetch(request: FetchRequest, run: Run) -> Fetched:
     Raises :class:`ToolchainError` when something is not available (unless ``available``), :class:`UsageError` for names
     that do not exist, and what fetching raises; what was complete by then stays.
     """
-    return _fetch_rows(request, run) if request.root is None else _fetch_project(request, run)
+    return _fetch_named(request, run) if request.root is None else _fetch_project(request, run)
 
 
 def _provide_c_library(host: HostCompiler, run: Run) -> None:
@@ -107,54 +107,58 @@ def _choose_project(request: FetchRequest, run: Run) -> tuple[Matrix, Chosen]:
     return matrix, chosen
 
 
-def _rows(request: FetchRequest) -> tuple[SupportRow, ...]:
-    """The rows of the support table that are meant.
+def _named(request: FetchRequest) -> tuple[Kept, ...]:
+    """The variants that are meant where no project says which there are: by default, those of whole builds of torch.
 
     Backends that no compiler is known for are meant only when they are named.
     """
     platform = request.platform or this_platform()
     table = load_support()
-    here = [row for row in table.rows if row.platform == platform]
+    here = variants_of_any(table, platform)
+    builds = [row.name for row in table.rows if row.platform == platform]
     for pattern in request.patterns:
-        if not any(fnmatchcase(row.name, pattern) for row in here):
-            alike = names_like(pattern, [row.name for row in here])
+        if not any(fnmatchcase(entry.name, pattern) for entry in here):
+            alike = names_like(pattern, [entry.name for entry in here])
             meant = f"did you mean '{alike[0]}'? It matches {alike[1]}" if alike is not None else None
             raise UsageError(
                 f"no variant for {platform} matches {pattern}",
-                hint=meant or f"use a name such as {here[-1].name}, or torch213-* for all of torch 2.13",
+                hint=meant or f"use a name such as {builds[-1]}, or torch213-* for all of torch 2.13",
             )
+    patterns = request.patterns or tuple(builds)
     backends = request.backends or (COMPILED_BACKENDS if not request.patterns else tuple(Backend))
     within = request.within or (VariantSet.ALL if request.patterns else VariantSet.LATEST)
     return tuple(
-        row
-        for row in here
-        if row.variant.backend in backends
-        and table.contains(within, row)
-        and (not request.patterns or any(fnmatchcase(row.name, pattern) for pattern in request.patterns))
+        entry
+        for entry in here
+        if entry.backend in backends
+        and within in entry.sets
+        and any(fnmatchcase(entry.name, pattern) for pattern in patterns)
     )
 
 
-def _fetch_rows(request: FetchRequest, run: Run) -> Fetched:
+def _fetch_named(request: FetchRequest, run: Run) -> Fetched:
     provider = _provider(run, request.settings, request.platform)
-    resolved, unavailable = _resolve_rows(request, provider)
+    resolved, unavailable = _resolve_named(request, provider)
     for host in dict.fromkeys(answer.host for answer in resolved.values()):
         _provide_c_library(host, run)
-    provider.provide_all(tuple(resolved.values()))
+    provider.provide_all(tuple(dict.fromkeys(resolved.values())))
     return Fetched(variants=tuple(resolved), unavailable=tuple(unavailable), received=provider.bytes_received)
 
 
-def _resolve_rows(
+def _resolve_named(
     request: FetchRequest, provider: Toolchains
 ) -> tuple[dict[str, ResolvedToolchain], list[Unavailable]]:
-    rows = _rows(request)
-    blocked = {row.name: reason for row in rows if (reason := why_not_compiled(row.variant)) is not None}
+    named = _named(request)
+    unavailable = [Unavailable(name=entry.name, reason=entry.obstacle) for entry in named if entry.obstacle is not None]
     found = resolve_all(
-        (row.name, partial(provider.resolve, toolchain_request(row))) for row in rows if row.name not in blocked
+        (entry.name, partial(provider.resolve, toolchain_request(entry.row, entry.variant)))
+        for entry in named
+        if entry.row is not None and entry.obstacle is None
     )
-    unavailable = [Unavailable(name=name, reason=reason) for name, reason in blocked.items()] + [*found.unavailable]
+    unavailable += found.unavailable
     resolved = dict(found.resolved)
     if unavailable and (not resolved or not request.available):
-        raise _refusal(unavailable, len(rows))
+        raise _refusal(unavailable, len(named))
     return resolved, unavailable
 
 
@@ -200,7 +204,7 @@ def portion(request: FetchRequest, run: Run) -> Portion:
         keys += [library.key for libraries in chosen.depends.values() for library in libraries]
     else:
         provider = _provider(run, request.settings, request.platform)
-        resolved, _ = _resolve_rows(request, provider)
+        resolved, _ = _resolve_named(request, provider)
     kept: set[Path] = set()
     for answer in resolved.values():
         keys += answer.fetched_keys

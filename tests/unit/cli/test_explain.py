@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from conftest import BUILD_TOML, ProjectMaker, Tool
+from kernel_builder.errors import ExitCode
+from kernel_builder.variants.support import load_support
 
 
 @pytest.mark.parametrize(
@@ -35,3 +37,24 @@ def test_a_part_of_a_name_brings_the_names_that_have_it(given: str, tool: Tool, 
     fetched = tool("toolchain", "fetch", "torch213", "--offline", cwd=tmp_path)
     assert fetched.code == 2
     assert "did you mean 'torch213-*'? It matches torch213-" in fetched.stderr
+
+
+@pytest.mark.parametrize(
+    ("framework", "wanted"),
+    [
+        ("tvm-ffi01", "tvm-ffi 0.1"),
+        ("torch-stable-abi210", f"torch {load_support().rows[-1].torch} (cxx11)"),
+        ("torch213-cxx11", "torch 2.13 (cxx11)"),
+    ],
+)
+def test_names_of_every_framework_serve_without_a_project(
+    framework: str, wanted: str, tool: Tool, tmp_path: Path
+) -> None:
+    here = ("--platform", "x86_64-linux", "--offline")
+    for pattern in (f"{framework}-cpu-x86_64-linux", f"{framework}-cpu-*"):
+        fetched = tool("toolchain", "fetch", pattern, *here, cwd=tmp_path, env={"KERNEL_BUILDER_CACHE": str(tmp_path)})
+        assert fetched.code == ExitCode.NETWORK, fetched.stderr
+        assert f"error: the toolchain for {wanted} is not complete in the store" in fetched.stderr
+    near = tool("toolchain", "fetch", framework[:-1], *here, cwd=tmp_path)
+    assert near.code == ExitCode.USAGE
+    assert f"did you mean '{framework[:-1]}*'? It matches {framework[:-1]}" in near.stderr

@@ -9,7 +9,7 @@ import pytest
 
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import BackendOptions, Framework, FrameworkKind, Project, Section
-from kernel_builder.variants.matrix import Matrix, all_variants, choose, unmatched, why_not_compiled
+from kernel_builder.variants.matrix import Matrix, all_variants, choose, unmatched, variants_of_any, why_not_compiled
 from kernel_builder.variants.names import ArchVariant, Platform, System, parse_variant
 from kernel_builder.variants.support import VariantSet, load_support
 from kernel_builder.versions import Version
@@ -128,6 +128,23 @@ def test_a_tvm_ffi_kernel_has_variants_of_paired_builds_alone() -> None:
     ]
     assert all(entry.obstacle is None for entry in matrix.kept)
     assert reasons(matrix)["torch213-cxx11-cpu-x86_64-linux"] == "no tvm-ffi release is paired with it"
+
+
+@pytest.mark.parametrize("platform", [LINUX, None])
+def test_without_a_project_there_is_every_variant_that_one_can_have(platform: Platform | None) -> None:
+    every = tuple(Backend)
+    projects = [
+        project(*every),
+        project(*every, kind=FrameworkKind.TVM_FFI),
+        *(project(*every, stable=dict.fromkeys(every, release)) for release in ("2.7", "2.10", "2.15")),
+    ]
+    any_project = {entry.name: entry for entry in variants_of_any(TABLE, platform)}
+    for kernel in projects:
+        own = all_variants(kernel, TABLE, platform).kept
+        assert own
+        assert {entry.name: any_project.get(entry.name) for entry in own} == {entry.name: entry for entry in own}
+    assert len(any_project) == len(variants_of_any(TABLE, platform))
+    assert not any("stable-abi26-" in name for name in any_project)
 
 
 def test_backends_without_a_compiler_are_kept_with_the_obstacle() -> None:
