@@ -142,7 +142,7 @@ def speed(page: str) -> str:
         parts.append(f"<rect x='{begin:.1f}' y='{y + 6}' width='{width:.1f}' height='9' fill='{colour}'/>")
         y += 36
     line = f"<line x1='{one:.1f}' y1='8' x2='{one:.1f}' y2='{y - 18}' stroke='{LINE}'/>"
-    return _svg(y - 10, "Time of a build over that of another tool", [line, *parts])
+    return _svg(y - 10, "Build time relative to another tool", [line, *parts])
 
 
 def figures() -> dict[Path, str]:
