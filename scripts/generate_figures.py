@@ -56,7 +56,7 @@ def stages(contributing: str) -> list[tuple[str, str, str]]:
 def flow(contributing: str) -> str:
     """The picture of that chain, from top to bottom."""
     step, box = 58, 42
-    chain = [("argv, build.toml", "what is asked for", ""), *stages(contributing)]
+    chain = [("argv, build.toml", "what the user asks for", ""), *stages(contributing)]
     parts = []
     for number, (name, text, package) in enumerate(chain):
         y = 14 + number * step
