@@ -31,7 +31,6 @@ from kernel_builder.check.subject import (
     SourceTree,
     VariantDir,
     discover,
-    forget_parsed_files,
 )
 from kernel_builder.errors import UsageError
 
@@ -142,10 +141,7 @@ def check_found(
     """Apply the rules of ``chosen`` (all, when ``None``) to what was discovered."""
     codes = select_rules() if chosen is None else chosen
     units = list(dict.fromkeys(unit for one in found for unit in one.units()))
-    try:
-        findings = _apply_all(units, settings, codes, jobs)
-    finally:
-        forget_parsed_files()
+    findings = _apply_all(units, settings, codes, jobs)
     kinds = [type(unit) for unit in units]
     notes = [note for one in found for note in one.notes]
     if settings.load and VariantDir in kinds:

@@ -10,6 +10,7 @@ from kernel_builder.check.model import Finding, Settings, Severity, checks, rule
 from kernel_builder.check.namespace import native_sources
 from kernel_builder.check.python_facts import dotted_name, package_of
 from kernel_builder.check.subject import PythonTree
+from kernel_builder.check.syntax import walk
 
 NO_GRADIENT = rule(
     "KB341",
@@ -35,7 +36,7 @@ def layer_gradients(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
     module = package_of(tree).modules.get(("layers",))
     if tree.source is None or module is None or module.source.tree is None:
         return
-    claims = [node for node in ast.walk(module.source.tree) if isinstance(node, ast.ClassDef) and _claims(node)]
+    claims = [node for node in walk(module.source.tree) if isinstance(node, ast.ClassDef) and _claims(node)]
     if not claims or any(_mentions_autograd(file.tree) for file in tree.files):
         return
     if any(_AUTOGRAD.search(text) or _COMPOSITE.search(text) for _path, text in native_sources(tree.source)):
@@ -67,7 +68,7 @@ def _ops_of(layer: ast.ClassDef) -> list[str]:
     forward = next((node for node in layer.body if isinstance(node, ast.FunctionDef) and node.name == "forward"), None)
     if forward is None:
         return []
-    nodes = list(ast.walk(forward))
+    nodes = walk(forward)
     if any(isinstance(node, ast.Attribute) and node.attr in _CHOOSES for node in nodes):
         return []
     names = [dotted_name(node.func) or "" for node in nodes if isinstance(node, ast.Call)]

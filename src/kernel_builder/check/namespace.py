@@ -17,10 +17,11 @@ from enum import StrEnum
 
 from kernel_builder.check.model import Finding, Settings, Severity, checks, few, rule
 from kernel_builder.check.native_schemas import BoundOp
-from kernel_builder.check.python_facts import Module, Position, assigned_values, dotted_name, package_of
+from kernel_builder.check.python_facts import Module, Position, dotted_name, package_of
 from kernel_builder.check.registering import registration
 from kernel_builder.check.scan import pieces
 from kernel_builder.check.subject import LibraryFile, PythonTree, SourceTree, join
+from kernel_builder.check.syntax import walk
 from kernel_builder.interface.native import listed_sources, without_comments
 
 FIXED_NAMESPACE = rule(
@@ -124,7 +125,7 @@ class _Names:
     """Names of the generated function."""
     ops: set[str] = field(default_factory=set)
     """Names of the generated ``ops``, or of the module that holds it."""
-    values: dict[str, list[ast.expr]] = field(default_factory=dict)
+    values: dict[str, Sequence[ast.expr]] = field(default_factory=dict)
     """Variable -> what is assigned to it."""
     parameters: set[str] = field(default_factory=set)
     """Names that stand for many values."""
@@ -152,8 +153,8 @@ def _read_names(module: Module, own_id: str | None) -> _Names:
             every = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
             names.parameters.update(argument.arg for argument in every)
         elif isinstance(node, (ast.For, ast.AsyncFor)):
-            names.parameters.update(inner.id for inner in ast.walk(node.target) if isinstance(inner, ast.Name))
-    names.values.update(assigned_values(module.source.nodes))
+            names.parameters.update(inner.id for inner in walk(node.target) if isinstance(inner, ast.Name))
+    names.values.update(module.source.values)
     for name, values in names.values.items():
         known = names.torch_name(_partial_of(values[0]) or values[0]) if len(values) == 1 else None
         if known is not None:
@@ -340,7 +341,7 @@ def _imports_prefix(body: list[ast.stmt]) -> bool:
     return any(
         isinstance(node, ast.ImportFrom) and any(alias.name == _PREFIX for alias in node.names)
         for statement in body
-        for node in ast.walk(statement)
+        for node in walk(statement)
     )
 
 
@@ -349,7 +350,7 @@ def _raises(node: ast.Try) -> bool:
 
 
 def _wrapper(node: ast.FunctionDef, _place: Position, names: _Names, module: Module) -> Iterator[Finding]:
-    returned = [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Return) and inner.value is not None]
+    returned = [inner.value for inner in walk(node) if isinstance(inner, ast.Return) and inner.value is not None]
     wraps = any(
         isinstance(value, ast.Call) and dotted_name(value.func) in names.prefixes - {node.name} for value in returned
     )

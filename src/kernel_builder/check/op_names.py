@@ -32,6 +32,7 @@ from kernel_builder.check.python_facts import (
 from kernel_builder.check.python_names import FullNames
 from kernel_builder.check.python_rules import allowed_modules
 from kernel_builder.check.subject import PythonTree
+from kernel_builder.check.syntax import everything, walk
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import FrameworkKind
 from kernel_builder.interface.native import ops_of
@@ -219,7 +220,7 @@ class _Reader:
                     continue
                 waiting: list[ast.AST] = [*node.args[:1], *(word.value for word in node.keywords)]
                 for _ in range(_DEEPEST):
-                    inside = [inner for given in waiting for inner in ast.walk(given)]
+                    inside = [inner for given in waiting for inner in walk(given)]
                     found.update(map(id, inside))
                     waiting = [one for inner in inside if (one := self.names.behind(inner)) and id(one) not in found]
         return frozenset(found)
@@ -318,7 +319,7 @@ class _Reader:
         """Ops that the module registers; ``None`` for one whose name cannot be read."""
         if not any(word in self.module.file.source for word in (b"define", b"custom_op", b"triton_op")):
             return
-        for node in ast.walk(self._tree) if self._tree is not None else ():
+        for node in everything(self._tree):
             if not isinstance(node, ast.Call):
                 continue
             function = self.names.candidates(node.func)
@@ -441,7 +442,7 @@ def _import_of(node: ast.ImportFrom) -> Import:
         level=node.level,
         module=node.module or "",
         guard=Guard.IMPORT,
-        statement="",
+        node=node,
     )
 
 
@@ -462,11 +463,11 @@ def _bound_otherwise(tree: ast.Module | None) -> frozenset[str]:
     ``ops = None`` beside an import is none.
     """
     found: set[str] = set()
-    for node in ast.walk(tree) if tree is not None else ():
+    for node in everything(tree):
         if isinstance(node, ast.arg):
             found.add(node.arg)
         elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
-            found.update(inner.id for inner in ast.walk(node.target) if isinstance(inner, ast.Name))
+            found.update(inner.id for inner in walk(node.target) if isinstance(inner, ast.Name))
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Import):
@@ -673,7 +674,7 @@ def _named_namespaces(module: Module) -> Iterator[_Named]:
         if not isinstance(node, ast.Call):
             continue
         if any(name.startswith("torch.library.") for name in names.candidates(node.func)):
-            registering.update(id(inner) for argument in node.args for inner in ast.walk(argument))
+            registering.update(id(inner) for argument in node.args for inner in walk(argument))
         probed.update(_probed(node, names))
     for node, place in nodes:
         if not isinstance(node, ast.Attribute | ast.Name | ast.Call | ast.Subscript) or id(node) in registering:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from kernel_builder.check.python_unset import Unset, unset_in
 from kernel_builder.check.subject import PythonFile, PythonTree, is_library_name
+from kernel_builder.check.syntax import children, fields, walk
 from kernel_builder.config.model import FrameworkKind
 
 Dotted = tuple[str, ...]
@@ -64,7 +65,7 @@ class Import:
 
     ``level`` counts the dots; ``module`` is what follows them (``""`` for ``from . import x``), ``names`` what is taken
     from it (empty for ``import module``). ``dynamic`` marks imports by a string; ``open_ended`` a string whose end is
-    not known, such as ``f"pkg.{name}"``. ``statement`` is the text of the import as written.
+    not known, such as ``f"pkg.{name}"``. ``node`` is what imports.
     """
 
     line: int
@@ -78,7 +79,12 @@ class Import:
     dynamic: bool = False
     open_ended: bool = False
     indirect: bool = False
-    statement: str
+    node: ast.AST = field(repr=False, compare=False)
+
+    @property
+    def statement(self) -> str:
+        """The text of the import as written."""
+        return ast.unparse(self.node)
 
     @property
     def top(self) -> str:
@@ -124,7 +130,12 @@ class PythonSource:
     @cached_property
     def imports(self) -> tuple[Import, ...]:
         """All imports, in file order."""
-        return tuple(_imports(self.nodes))
+        return tuple(_imports(self))
+
+    @cached_property
+    def values(self) -> Mapping[str, Sequence[ast.expr]]:
+        """Simple variable -> the expressions that are assigned to it, anywhere in the file."""
+        return _assigned_values(self.nodes)
 
     @cached_property
     def lines(self) -> Mapping[int, Position]:
@@ -290,10 +301,11 @@ def placed(
         if isinstance(node, asked_for):
             yield node, place
         if not isinstance(node, _PLACING):
-            waiting += [(child, place) for child in reversed(list(ast.iter_child_nodes(node)))]
+            waiting += [(child, place) for child in reversed(children(node))]
             continue
-        children: list[tuple[ast.AST, Position]] = []
-        for part, value in ast.iter_fields(node):
+        inside: list[tuple[ast.AST, Position]] = []
+        for part in fields(node):
+            value = getattr(node, part, None)
             inner = _inside(node, part, place, unset)
             caller = called.get(node) if called and part == "body" else None
             is_body = part == "body" and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
@@ -308,13 +320,13 @@ def placed(
                     asked=caller.asked or place.asked,
                 )
             if isinstance(value, ast.AST):
-                children.append((value, inner))
+                inside.append((value, inner))
             elif isinstance(value, list):
                 for item in value:
                     if isinstance(item, ast.AST):
-                        children.append((item, inner))
+                        inside.append((item, inner))
                         inner = _after(node, item, inner, unset, is_called=caller is not None)
-        waiting += reversed(children)
+        waiting += reversed(inside)
 
 
 _COMPOUND = (ast.If, ast.Try, ast.For, ast.While, ast.With, ast.Match)
@@ -328,7 +340,7 @@ def _may_leave(statement: ast.AST) -> bool:
         if isinstance(node, (ast.Return, ast.Raise)):
             return True
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            waiting += ast.iter_child_nodes(node)
+            waiting += children(node)
     return False
 
 
@@ -369,7 +381,7 @@ def _is_generator(function: ast.FunctionDef) -> bool:
         if isinstance(node, (ast.Yield, ast.YieldFrom)):
             return True
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            waiting += ast.iter_child_nodes(node)
+            waiting += children(node)
     return False
 
 
@@ -426,8 +438,8 @@ def _inside(node: ast.AST, part: str, place: Position, unset: Unset) -> Position
 
 
 def _tests_version(test: ast.expr) -> bool:
-    return any(dotted_name(node) in {"sys.version_info", "version_info"} for node in ast.walk(test)) or any(
-        isinstance(node, ast.Call) and dotted_name(node.func) == "hasattr" for node in ast.walk(test)
+    return any(dotted_name(node) in {"sys.version_info", "version_info"} for node in walk(test)) or any(
+        isinstance(node, ast.Call) and dotted_name(node.func) == "hasattr" for node in walk(test)
     )
 
 
@@ -491,7 +503,8 @@ def dotted_name(node: ast.AST | None) -> str | None:
 # --- imports ---
 
 
-def _imports(nodes: tuple[tuple[ast.AST, Position], ...]) -> Iterator[Import]:
+def _imports(source: PythonSource) -> Iterator[Import]:
+    nodes = source.nodes
     importers = {"__import__", "importlib.import_module", "importlib.__import__"}
     for node, _place in nodes:
         if isinstance(node, ast.ImportFrom) and node.module == "importlib" and not node.level:
@@ -502,7 +515,7 @@ def _imports(nodes: tuple[tuple[ast.AST, Position], ...]) -> Iterator[Import]:
             importers.update(
                 f"{alias.asname}.import_module" for alias in node.names if alias.name == "importlib" and alias.asname
             )
-    values = assigned_values(nodes)
+    values = source.values
     for node, place in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -514,7 +527,7 @@ def _imports(nodes: tuple[tuple[ast.AST, Position], ...]) -> Iterator[Import]:
                     guard=place.guard,
                     caught=place.caught,
                     versioned=place.versioned,
-                    statement=ast.unparse(ast.Import(names=[alias])),
+                    node=ast.Import(names=[alias]),
                 )
         elif isinstance(node, ast.ImportFrom):
             yield Import(
@@ -526,7 +539,7 @@ def _imports(nodes: tuple[tuple[ast.AST, Position], ...]) -> Iterator[Import]:
                 guard=place.guard,
                 caught=place.caught,
                 versioned=place.versioned,
-                statement=ast.unparse(node),
+                node=node,
             )
         elif isinstance(node, ast.Call) and dotted_name(node.func) in importers:
             yield from _by_string(node, place, values)
@@ -536,8 +549,7 @@ def _imports(nodes: tuple[tuple[ast.AST, Position], ...]) -> Iterator[Import]:
                 yield _dynamic(node, name[0], place, open_ended=name[1], indirect=True)
 
 
-def assigned_values(nodes: tuple[tuple[ast.AST, Position], ...]) -> Mapping[str, list[ast.expr]]:
-    """Simple variable -> the expressions that are assigned to it, anywhere in the file."""
+def _assigned_values(nodes: Sequence[tuple[ast.AST, Position]]) -> Mapping[str, Sequence[ast.expr]]:
     found: dict[str, list[ast.expr]] = {}
     for node, _place in nodes:
         targets = node.targets if isinstance(node, ast.Assign) else []
@@ -563,10 +575,10 @@ def pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr | N
                 yield from pairs(one, other)
             return
     if isinstance(target, ast.Tuple | ast.List | ast.Starred):
-        yield from ((inner.id, None) for inner in ast.walk(target) if isinstance(inner, ast.Name))
+        yield from ((inner.id, None) for inner in walk(target) if isinstance(inner, ast.Name))
 
 
-def _by_string(node: ast.Call, place: Position, values: Mapping[str, list[ast.expr]]) -> Iterator[Import]:
+def _by_string(node: ast.Call, place: Position, values: Mapping[str, Sequence[ast.expr]]) -> Iterator[Import]:
     argument = node.args[0] if node.args else next((word.value for word in node.keywords if word.arg == "name"), None)
     if argument is None:
         return
@@ -601,9 +613,9 @@ def _by_level(node: ast.Call, text: tuple[str, bool], level: ast.expr, place: Po
     yield replace(found, names=tuple(name[0] for name in names if name is not None and name[1]))
 
 
-def _texts_in(node: ast.expr, values: Mapping[str, list[ast.expr]], seen: set[str]) -> Iterator[str]:
+def _texts_in(node: ast.expr, values: Mapping[str, Sequence[ast.expr]], seen: set[str]) -> Iterator[str]:
     """Beginnings of all strings in an expression, and in what is assigned to the variables it uses."""
-    for inner in ast.walk(node):
+    for inner in walk(node):
         if isinstance(inner, ast.expr):
             found = leading_text(inner)
             if found is not None:
@@ -627,7 +639,7 @@ def _dynamic(node: ast.expr, text: str, place: Position, *, open_ended: bool, in
         dynamic=True,
         open_ended=open_ended,
         indirect=indirect,
-        statement=ast.unparse(node),
+        node=node,
     )
 
 
@@ -703,9 +715,9 @@ def _bound(body: Iterable[ast.AST]) -> Iterator[str]:  # noqa: C901, PLR0912  (o
             yield node.name
         if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
             continue
-        yield from _bound(ast.iter_child_nodes(node))
+        yield from _bound(children(node))
     for node in body if isinstance(body, list) else ():
-        for inner in ast.walk(node):
+        for inner in walk(node):
             if isinstance(inner, ast.Global):
                 yield from inner.names
 

@@ -20,6 +20,7 @@ from kernel_builder.check.python_rules import TORCH_BRINGS, allowed_modules
 from kernel_builder.check.python_texts import HOLE
 from kernel_builder.check.stdlib import MODULES
 from kernel_builder.check.subject import PythonTree
+from kernel_builder.check.syntax import walk
 
 METADATA = rule(
     "KB317",
@@ -328,7 +329,7 @@ def _programs(command: str) -> Iterator[tuple[str, list[str]]]:
 def _constants(*nodes: ast.expr | None) -> Iterator[str]:
     """Texts that are written in expressions."""
     for node in nodes:
-        for inner in ast.walk(node) if node is not None else ():
+        for inner in walk(node):
             if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
                 yield inner.value
 
@@ -347,7 +348,7 @@ def _mentions(node: ast.expr, wanted: frozenset[str], names: FullNames) -> bool:
     waiting: list[ast.AST] = [node]
     seen: set[str] = set()
     while waiting:
-        for inner in ast.walk(waiting.pop()):
+        for inner in walk(waiting.pop()):
             if isinstance(inner, ast.Name):
                 if inner.id in wanted:
                     return True

@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from kernel_builder.check.python_facts import PythonSource, assigned_values, dotted_name, pairs
+from kernel_builder.check.python_facts import PythonSource, dotted_name, pairs
 from kernel_builder.check.python_texts import Texts
+from kernel_builder.check.syntax import children, everything, walk
 
 _DEEPEST = 8
 _ASKING = frozenset({"__getattr__", "__getattribute__"})
@@ -51,24 +52,24 @@ class FullNames:
     @cached_property
     def values(self) -> dict[str, ast.expr]:
         """Variables that get one value in the whole file."""
-        return {name: values[0] for name, values in assigned_values(self._source.nodes).items() if len(values) == 1}
+        return {name: values[0] for name, values in self._source.values.items() if len(values) == 1}
 
     @cached_property
     def _parameters(self) -> frozenset[str]:
         """Names that stand for many values."""
         found: set[str] = set()
-        for node in ast.walk(self._source.tree) if self._source.tree is not None else ():
+        for node in everything(self._source.tree):
             if isinstance(node, ast.arg):
                 found.add(node.arg)
             elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
-                found.update(inner.id for inner in ast.walk(node.target) if isinstance(inner, ast.Name))
+                found.update(inner.id for inner in walk(node.target) if isinstance(inner, ast.Name))
         return frozenset(found)
 
     @cached_property
     def _returned(self) -> Mapping[str, ast.expr]:
         """Functions of one name each that return one thing -> what they return."""
         found: dict[str, list[ast.expr | None]] = {}
-        for node in ast.walk(self._source.tree) if self._source.tree is not None else ():
+        for node in everything(self._source.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 found.setdefault(node.name, []).append(_returns(node))
         return {name: only[0] for name, only in found.items() if len(only) == 1 and only[0] is not None}
@@ -78,8 +79,8 @@ class FullNames:
         """Attributes of an object's own class (``self.x``), as nodes -> the one value that the class gives them; and
         methods -> the one thing that they return.
         """
-        everything = list(ast.walk(self._source.tree)) if self._source.tree is not None else []
-        classes = [node for node in everything if isinstance(node, ast.ClassDef)]
+        nodes = everything(self._source.tree)
+        classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
         known = {node.name: _Members.of(node) for node in classes}
         values: dict[int, ast.expr] = {}
         results: dict[int, ast.expr] = {}
@@ -90,9 +91,9 @@ class FullNames:
                 own.values.update(one.values)
                 own.results.update(one.results)
             selves = {"cls", *(_first_parameter(method) for method in _methods(node))}
-            for inner in ast.walk(node):
+            for inner in walk(node):
                 own.note(inner, selves, values, results)
-        for inner in everything if classes else ():
+        for inner in nodes if classes else ():
             if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id in known:
                 known[inner.value.id].note(inner, {inner.value.id}, values, results)
         return values, results
@@ -220,7 +221,7 @@ class _Members:
             else:
                 results[method.name] = _returns(method)
             own = _first_parameter(method)
-            for inner in ast.walk(method):
+            for inner in walk(method):
                 for target, value in _assignments(inner):
                     if isinstance(target, ast.Attribute) and dotted_name(target.value) == own:
                         values.setdefault(target.attr, []).append(value)
@@ -268,5 +269,5 @@ def _returns(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | Non
         if isinstance(node, ast.Return):
             found.append(node.value)
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            waiting += ast.iter_child_nodes(node)
+            waiting += children(node)
     return _only(found) if found else None

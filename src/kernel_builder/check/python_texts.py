@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from kernel_builder.check.python_facts import PythonSource, dotted_name, pairs
+from kernel_builder.check.syntax import everything, walk
 
 HOLE = "\0"
 """Stands for a part of a text that is not known."""
@@ -57,7 +58,7 @@ class Texts:
         """Variable -> whatever it is ever set to, ``None`` for what cannot be told. All scopes of the file are one."""
         found: dict[str, list[ast.expr] | None] = {}
         loops: list[tuple[ast.expr, ast.expr, bool]] = []
-        for node in ast.walk(self._tree) if self._tree is not None else ():
+        for node in everything(self._tree):
             for name, value in _bound(node):
                 entries = found.setdefault(name, [])
                 if value is None:
@@ -248,7 +249,7 @@ def _each(target: ast.expr, elements: Iterable[ast.expr] | None) -> Iterator[tup
         for element in elements:
             yield from pairs(target, element)
         return
-    for inner in ast.walk(target):
+    for inner in walk(target):
         if isinstance(inner, ast.Name):
             yield inner.id, None
 
@@ -276,12 +277,12 @@ def _elements(node: ast.expr, values: dict[str, list[ast.expr] | None], depth: i
 
 def _is_selective(loop: ast.For | ast.AsyncFor) -> bool:
     """Whether a loop may pass over what it is given: it tests it, or goes on before its end."""
-    names = {inner.id for inner in ast.walk(loop.target) if isinstance(inner, ast.Name)}
+    names = {inner.id for inner in walk(loop.target) if isinstance(inner, ast.Name)}
     for statement in loop.body:
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.Continue | ast.Break | ast.Return | ast.Try):
                 return True
             test = node.test if isinstance(node, ast.If | ast.IfExp | ast.While) else None
-            if test is not None and any(isinstance(inner, ast.Name) and inner.id in names for inner in ast.walk(test)):
+            if test is not None and any(isinstance(inner, ast.Name) and inner.id in names for inner in walk(test)):
                 return True
     return False

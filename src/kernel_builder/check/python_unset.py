@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from kernel_builder.check.syntax import everything
+
 _DEEPEST = 8
 _ASKING = frozenset({"get", "pop", "setdefault", "getenv"})
 _CONVERTING: Mapping[str, Callable[[Any], object]] = {"bool": bool, "str": str, "int": int, "float": float, "len": len}
@@ -37,7 +39,7 @@ class Unset:
         self._values: dict[str, ast.expr | None] = {}
         self._asked = False
         self._is_asking = _asks(tree)
-        for node in ast.walk(tree) if self._is_asking else ():
+        for node in everything(tree) if self._is_asking else ():
             self._note(node)
 
     def _note(self, node: ast.AST) -> None:
@@ -158,8 +160,8 @@ def _is_environment(node: ast.AST) -> bool:
     return name == "environ"
 
 
-def _asks(tree: ast.AST) -> bool:
-    for node in ast.walk(tree):
+def _asks(tree: ast.Module) -> bool:
+    for node in everything(tree):
         if isinstance(node, ast.Attribute | ast.Name) and _is_environment(node):
             return True
         if isinstance(node, ast.Call) and _asks_for_variable(node):

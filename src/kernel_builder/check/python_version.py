@@ -18,6 +18,7 @@ from functools import cache, lru_cache
 from kernel_builder.check.model import Settings
 from kernel_builder.check.python_facts import Guard, Position, PythonSource, dotted_name
 from kernel_builder.check.python_names import FullNames
+from kernel_builder.check.syntax import walk
 
 PythonVersion = tuple[int, int]
 
@@ -140,7 +141,7 @@ def _syntax(source: PythonSource, floor: PythonVersion) -> Iterator[Newer]:
     for node, place in source.nodes:
         for annotation in _annotations(node):
             if not isinstance(annotation, ast.Name):
-                annotations.update(ast.walk(annotation))
+                annotations.update(walk(annotation))
         if floor < (3, 10) and not postponed and _evaluates_annotations(node, place):
             union = next((union for annotation in _annotations(node) for union in _unions(annotation)), None)
             if union is not None:

@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from kernel_builder.artifact.built import BuiltVariant
@@ -194,28 +194,23 @@ class PythonFile:
 
 
 _PARSING = threading.Lock()  # warning filters are the process's
-_PARSED: dict[bytes, tuple[ast.Module | None, str | None, int | None]] = {}
 
 
+@lru_cache(maxsize=2048)
 def _parse(source: bytes) -> tuple[ast.Module | None, str | None, int | None]:
-    """Parse once per content: variants of a kernel hold the same files."""
-    with _PARSING:
-        if source in _PARSED:
-            return _PARSED[source]
-        result: tuple[ast.Module | None, str | None, int | None]
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(source)
-                _compile(tree)
-                result = tree, None, None
-        except SyntaxError as error:
-            result = None, f"not valid Python: {_in_our_words(error.msg)}", error.lineno
-        except (ValueError, RecursionError, MemoryError) as error:
-            result = None, f"cannot be parsed: {str(error) or type(error).__name__}", None
-        if len(source) < 2**20:
-            _PARSED[source] = result
-        return result
+    """Parse once per content: the sources and the variants of a kernel hold the same files, most of which stay as they
+    are while a kernel is worked on. Its caller holds :data:`_PARSING`.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+            _compile(tree)
+    except SyntaxError as error:
+        return None, f"not valid Python: {_in_our_words(error.msg)}", error.lineno
+    except (ValueError, RecursionError, MemoryError) as error:
+        return None, f"cannot be parsed: {str(error) or type(error).__name__}", None
+    return tree, None, None
 
 
 def _compile(tree: ast.Module) -> None:
@@ -224,12 +219,6 @@ def _compile(tree: ast.Module) -> None:
         compile(tree, "file", "exec", dont_inherit=True)
     except (ValueError, RecursionError, MemoryError):
         return  # the tree can be read all the same
-
-
-def forget_parsed_files() -> None:
-    """Drop the trees kept for the next file of the same content."""
-    with _PARSING:
-        _PARSED.clear()
 
 
 def _in_our_words(message: str) -> str:
@@ -246,7 +235,8 @@ def read_python(path: Path, *, shown: str, relative: str) -> PythonFile:
     except OSError as error:
         text = f"cannot be read: {error.strerror}"
         return PythonFile(shown=shown, relative=relative, source=b"", tree=None, error=text)
-    tree, message, line = _parse(source)
+    with _PARSING:
+        tree, message, line = _parse(source)
     return PythonFile(shown=shown, relative=relative, source=source, tree=tree, error=message, error_line=line)
 
 
