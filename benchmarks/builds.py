@@ -1,13 +1,12 @@
-"""How long builds take against what people use instead, in one run: kernel-builder, torch's cpp_extension,
-scikit-build-core with CMake, and nvcc alone.
+"""Compare build times of kernel-builder, torch's cpp_extension, scikit-build-core with CMake, and nvcc in one run.
 
     python benchmarks/builds.py KERNEL... [--scenario NAME]... [--tool NAME]... [--cores N] [--output DIR]
 
-Each KERNEL is a directory with a ``build.toml``; it is copied. Peers compile the same sources with the same flags, as
-``build --dry-run --json`` tells them. Everything is built once before, so that nothing is fetched in what is measured,
-and then in turn, so that all see the same machine. The store is one of the benchmark's own, in ``--output``: yours is
-left alone. ``builds.json``, ``builds.md`` and ``builds.svg`` go there too. Only ratios mean something: the figures are
-of one machine at one time. See docs/benchmarks.md.
+Each KERNEL is a directory with a ``build.toml``; the benchmark works on a copy. The other tools compile the same
+sources with the same flags, which come from ``build --dry-run --json``. Each kernel is built once before anything is
+measured, which fetches toolchains. Then the tools take turns, so that all run under the same conditions. The benchmark
+has its own store in ``--output`` and does not use yours. It also writes ``builds.json``, ``builds.md`` and
+``builds.svg`` there. Compare only ratios: times depend on the machine. See docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -633,24 +632,26 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kernels", nargs="+", type=Path, metavar="KERNEL")
     parser.add_argument(
-        "--variant", action="append", default=[], help="compare this one; more of them: variants at once"
+        "--variant", action="append", default=[], help="build this variant; can be repeated to measure several at once"
     )
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each (3)")
-    parser.add_argument("--arch", action="append", default=[], help="build for this architecture alone; more of them")
+    parser.add_argument("--repeat", type=int, default=3, help="runs of each case (default 3)")
+    parser.add_argument("--arch", action="append", default=[], help="build only for this architecture; can be repeated")
     parser.add_argument(
-        "--tool", action="append", default=[], choices=TOOLS, help="measure this one; more of them (all)"
+        "--tool", action="append", default=[], choices=TOOLS, help="measure this tool; can be repeated (default: all)"
     )
     parser.add_argument(
         "--scenario",
         action="append",
         default=[],
         choices=[*SCENARIOS, *MORE_SCENARIOS],
-        help=f"measure this; more of them. Without it: {', '.join(SCENARIOS)}",
+        help=f"measure this scenario; can be repeated (default: {', '.join(SCENARIOS)})",
     )
-    parser.add_argument("--quick", action="store_true", help="no header, no numbers of variants and architectures")
-    parser.add_argument("--cores", type=int, help="processors that all tools get, each of a core of its own (all)")
     parser.add_argument(
-        "--fetched", action="store_true", help="toolchains are in the store, so no build is needed to fetch them"
+        "--quick", action="store_true", help="leave out the edited header and several variants and architectures"
+    )
+    parser.add_argument("--cores", type=int, help="CPUs for every tool, each on its own core (default: all)")
+    parser.add_argument(
+        "--fetched", action="store_true", help="toolchains are in the store: skip the build that fetches them"
     )
     parser.add_argument("--output", type=Path, default=Path("benchmark-results"))
     return parser.parse_args()

@@ -1,14 +1,14 @@
-"""What slim headers save, and whether they make the same code, over real kernels: the table of docs/slim-passes.md.
+"""Measure what slim headers save for real kernels, and whether the code is the same: the table of docs/slim-passes.md.
 
     python benchmarks/slim_passes.py [--variant NAME] [--architecture 9.0] [--source PATTERN] [--jobs N] PROJECT...
 
-Each PROJECT is a directory with a build.toml. Every source with device code and every C++ source of it, or those that
---source names, is taken through the very steps that `build --verify-slim` plans for one architecture, with all of
-torch's headers and with slim ones: device code and stub must be the same, and both of the host's halves, or the objects
-of a C++ source, compiled without optimization, must hold the same functions. --variant and --architecture choose the
-backend: `torch213-cxx11-rocm72-x86_64-linux` and `gfx90a`. Seconds are those of the processor (user and system); with
---proof-only nothing is compiled for the host as a build would. A source is one line of JSON on stdout, with --table one
-of a table. What is compiled is in the work directories of the projects, where it stays if anything differs.
+Each PROJECT is a directory with a build.toml. Every source with device code and every C++ source, or those that
+--source selects, goes through the steps that `build --verify-slim` plans for one architecture, with all PyTorch headers
+and with slim ones. Device code and stubs must be the same. The host passes, or the objects of a C++ source, compiled
+without optimization, must contain the same functions. --variant and --architecture choose the backend, such as
+`torch213-cxx11-rocm72-x86_64-linux` and `gfx90a`. Times are CPU seconds (user and system). With --proof-only, host code
+is compiled only for the comparison. Each source is a line of JSON on stdout, or of a table with --table. Compiled files
+are in the projects' work directories, and stay there if anything differs.
 """
 
 from __future__ import annotations
