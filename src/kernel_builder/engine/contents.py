@@ -91,7 +91,9 @@ def source_digest(data: bytes) -> str:
         return match[0]
 
     code = _TRAILING.sub(b"", _TOKEN.sub(blank, data))
-    return blob_digest(b"\0".join([code, *raw])) + timed
+    # Nothing behind the last code has a line, unless that line is continued.
+    ended = code.rstrip(b"\n")
+    return blob_digest(b"\0".join([code if ended.endswith(b"\\") else ended, *raw])) + timed
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from kernel_builder.seen import YOUNG_NS
         ("/* a\n b */\nint a;\n", "/* other\n words, more */\nint a;\n"),
         ("// a \\\nstill a comment\nint a;\n", "// b \\\nanother comment \nint a;\n"),
         ("int a = 1'000; // '\n", "int a = 1'000; // x\n"),
+        ("int a;\n", "int a;\n\n// the end\n/* of\nit */\n"),
+        ("int a;", "int a; // one\n"),
     ],
 )
 def test_only_the_words_of_comments_differ(one: str, other: str) -> None:
@@ -32,6 +34,7 @@ def test_only_the_words_of_comments_differ(one: str, other: str) -> None:
     [
         ("int a;\n", "int b;\n"),
         ("// x\nint a;\n", "int a;\n"),
+        ("#define A \\\n", "#define A \\\n\n"),
         ("/* x */ f();\n", "/* longer */ f();\n"),  # std::source_location has columns
         ('char a[] = "// one";\n', 'char a[] = "// two";\n'),
         ('char a[] = R"(// one)";\n', 'char a[] = R"(// two)";\n'),
