@@ -391,8 +391,8 @@ class CompiledVariant:
             )
         if selected.dropped:
             dropped = ", ".join(map(str, selected.dropped))
-            text = f"section {section.id}: {dropped} dropped, {{toolkits}}"
-            self.remarks.note(text, toolkits=f"{toolkit} builds for {known}")
+            text = f"section {section.id}: {dropped} dropped; with {{toolkits}}, kernels are built for {known}"
+            self.remarks.note(text, toolkits=toolkit)
         return EffectiveSection(id=section.id, effective=selected.effective, dropped=selected.dropped)
 
     def _raised(self, unit: Unit) -> Unit:

@@ -17,7 +17,8 @@ from kernel_builder.plan.model import VariantPlan
 from kernel_builder.workflow.prepare import Prepared
 from kernel_builder.workflow.toolchains import Chosen
 
-_AFTER_COMPILING = {ActionKind.LINK, ActionKind.INSPECT}
+# What makes sources may make several at once; what is compiled after it is out of date with it.
+_BESIDES_COMPILING = {ActionKind.TRANSLATE, ActionKind.LINK, ActionKind.INSPECT}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ def forecast(prepared: Prepared, environ: Mapping[str, str]) -> tuple[VariantFor
     for variant in plan.variants:
         sources: dict[str, bool] = {}
         for action in variant.actions:
-            if action.kind not in _AFTER_COMPILING and action.source != MODULE_SOURCE:
+            if action.kind not in _BESIDES_COMPILING and action.source != MODULE_SOURCE:
                 sources[action.source] = sources.get(action.source, False) or action.id in due
         libraries = [name for name in _libraries(prepared.chosen, variant) if name not in named]
         named.update(libraries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -34,12 +35,24 @@ class Unavailable:
         return {"name": self.name, "reason": self.reason, "remedy": self.remedy}
 
 
+_OWN = re.compile(r"\S+\.whl(?: and \d+ more)?|\d+(?:\.\d+)*")
+_LIKEWISE = "(for the last one; the others lack the same in their own versions)"
+
+
 def grouped(unavailable: Iterable[Unavailable]) -> Mapping[tuple[str, str | None], Sequence[str]]:
-    """The names of variants by the reason that they share and what would help."""
-    groups: dict[tuple[str, str | None], list[str]] = {}
+    """The names of variants by the reason that they share and what would help. Where reasons differ in versions and
+    wheels alone, that of the last variant stands for all, and says so.
+    """
+    groups: dict[tuple[str, str], list[Unavailable]] = {}
     for entry in unavailable:
-        groups.setdefault((entry.reason, entry.remedy), []).append(entry.name)
-    return groups
+        groups.setdefault((_OWN.sub("#", entry.reason), _OWN.sub("#", entry.remedy or "")), []).append(entry)
+    found: dict[tuple[str, str | None], list[str]] = {}
+    for group in groups.values():
+        last = group[-1]
+        is_same = all((entry.reason, entry.remedy) == (last.reason, last.remedy) for entry in group)
+        reason = last.reason if is_same else f"{last.reason}\n{_LIKEWISE}"
+        found[reason, last.remedy] = [entry.name for entry in group]
+    return found
 
 
 class VariantStatus(StrEnum):

@@ -109,7 +109,7 @@ class RocmToolkit:
         """See :class:`~kernel_builder.toolchain.kinds.ToolkitKind`."""
         return (
             f"install {toolkit} and set ROCM_PATH to its directory, or name AMD's repository of packages for it as a"
-            " [[repository]], or AMD's index of wheels as an [[index]], in kernel-builder.toml"
+            " [[repository]], or AMD's index of wheels as an [[index]], in kernel-builder.toml: docs/rocm.md shows how"
         )
 
     def installed(self, environ: Mapping[str, str], settings: ToolchainSettings) -> tuple[Installed, ...]:
