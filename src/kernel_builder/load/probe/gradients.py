@@ -154,7 +154,7 @@ class Watched:
 
         watched = self
 
-        class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        class Watching(TorchDispatchMode):  # type: ignore[misc]
             @classmethod
             def _should_skip_dynamo(cls) -> bool:
                 """Nothing is compiled here. torch would import its compiler to see to that, which takes as long as all

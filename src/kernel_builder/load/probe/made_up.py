@@ -102,7 +102,7 @@ class Tensor:
 
         if not isinstance(result, torch.Tensor) or result.layout != torch.strided or result.numel() == 0:
             return False
-        return result.untyped_storage().data_ptr() == self.all.untyped_storage().data_ptr()
+        return bool(result.untyped_storage().data_ptr() == self.all.untyped_storage().data_ptr())
 
 
 def same_bits(first: Any, second: Any) -> bool:
