@@ -1,4 +1,5 @@
-"""Write the generated pages of docs/: build.toml and its schema, and all of docs/reference/ but environment.md.
+"""Write the generated pages of docs/: build.toml and its schema, troubleshooting, and docs/reference/ except
+environment.md and hosts.md.
 
 Run it after changing a key, an option, a rule or an exit code: python scripts/generate_reference.py. A test fails while
 they differ.
