@@ -1,4 +1,4 @@
-"""Load the kernel that was built here and compare it with torch: ``python example.py``."""
+"""Load the kernel from this directory and compare it with torch: ``python example.py``."""
 
 from pathlib import Path
 

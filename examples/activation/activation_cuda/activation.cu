@@ -1,5 +1,5 @@
-// Only CUDA's own headers: this file is compiled once for every GPU architecture, and torch's headers would be nearly all
-// of that time.
+// Only CUDA headers: this file is compiled once for every GPU architecture, and PyTorch headers would take up nearly
+// all of that time.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// One block for each row, or for several where there are more rows than a grid has blocks.
+// One block per row, or for several rows if there are more rows than a grid can have blocks.
 template <Gate kGate, typename T>
 __global__ void __launch_bounds__(kThreads) rows(std::int64_t count, std::int64_t size, T *out, T const *input) {
   for (std::int64_t row = blockIdx.x; row < count; row += gridDim.x) {

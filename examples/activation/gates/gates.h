@@ -1,4 +1,4 @@
-// What happens to one pair of numbers: the same for the CPU and the GPU, and without a header of torch.
+// The computation for one pair of numbers, shared by CPU and GPU, without PyTorch headers.
 #pragma once
 
 #include <cmath>

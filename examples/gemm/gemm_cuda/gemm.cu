@@ -1,4 +1,4 @@
-// CUTLASS and CUDA only: no header of torch, so each architecture compiles in half the time.
+// Only CUTLASS and CUDA headers: without PyTorch headers, each architecture compiles in half the time.
 #include <cutlass/cutlass.h>
 #include <cutlass/gemm/device/gemm.h>
 

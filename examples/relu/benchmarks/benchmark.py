@@ -1,4 +1,4 @@
-"""Time the kernel beside torch: ``kernels benchmark .`` in the project's directory."""
+"""Compare the kernel with torch: ``kernels benchmark .`` in the project's directory."""
 
 import torch
 from kernels.benchmark import Benchmark

@@ -8,7 +8,7 @@
 
 namespace {
 
-// What happens to one element; the rest of this file moves data. A NaN compares false and passes, as in torch.
+// The computation for one element; the rest of this file moves data. NaN stays NaN, as in torch.
 template <typename Compute> Compute relu(Compute x) { return x <= Compute(0) ? Compute(0) : x; }
 
 // Below this many elements a second thread costs more than it saves.
@@ -18,7 +18,7 @@ template <typename T, typename Compute> void run(void *out, void const *input, s
   T *const to = static_cast<T *>(out);
   T const *const from = static_cast<T const *>(input);
   at::parallel_for(0, count, kGrain, [=](std::int64_t begin, std::int64_t end) {
-    // In place or apart, no element depends on another: tell the vectoriser.
+    // No element depends on another, in place or not: the compiler may vectorize.
 #pragma GCC ivdep
     for (std::int64_t i = begin; i < end; ++i) {
       to[i] = static_cast<T>(relu(static_cast<Compute>(from[i])));

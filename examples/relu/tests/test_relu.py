@@ -4,7 +4,7 @@ import torch
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 SHAPES = [(), (0,), (1,), (7,), (64,), (1023,), (3, 5), (2, 0, 3), (4, 1, 129), (100_003,)]
 
-# Views that are not one run of memory, or do not start on a 16-byte boundary.
+# Views that are not contiguous, or do not start on a 16-byte boundary.
 LAYOUTS = {
     "unaligned": lambda x: x.flatten()[1:],
     "transposed": lambda x: x.transpose(0, 1),
@@ -20,7 +20,7 @@ def make(shape, device, dtype=torch.float32):
 
 
 def assert_same(result, expected):
-    """The same bits: one comparison leaves no room for rounding."""
+    """The results are identical, because a comparison does not round."""
     torch.testing.assert_close(result, expected, rtol=0, atol=0, equal_nan=True, check_stride=True)
 
 
@@ -119,7 +119,7 @@ def test_runs_on_the_current_stream(kernel, device):
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(100_000_000)  # whoever does not wait for this stream reads y too early
+        torch.cuda._sleep(100_000_000)  # code that does not wait for this stream reads y too early
         y = x - 1
         result = kernel.relu(y)
     stream.synchronize()

@@ -44,7 +44,7 @@ void relu_out(at::Tensor &out, at::Tensor const &input) {
     return;
   }
 
-  // Elements are taken in memory order, so both tensors need one layout; input is copied if it has another.
+  // Elements are processed in memory order, so both tensors need the same layout; otherwise, input is copied.
   at::Tensor const source = input.strides() == out.strides() ? input : at::empty_like(out).copy_(input);
 
 #if defined(CPU_KERNEL)

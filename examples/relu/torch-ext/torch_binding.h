@@ -1,5 +1,5 @@
-// The line between the binding, which knows tensors, and the device code, which knows pointers.
-// No torch header here: the .cu file includes this one, and is compiled once for every GPU architecture.
+// The interface between the binding, which handles tensors, and the device code, which handles pointers.
+// No PyTorch headers here: the .cu file includes this file, and is compiled once for every GPU architecture.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 enum class Element { Float, Double, Half, BFloat16 };
 
-// Each applies the operation to `count` > 0 elements that lie next to each other. `out` may be `input`.
+// Each function processes `count` > 0 contiguous elements. `out` may be `input`.
 #if defined(CPU_KERNEL)
 void relu_cpu(void *out, void const *input, std::int64_t count, Element element);
 #elif defined(CUDA_KERNEL)

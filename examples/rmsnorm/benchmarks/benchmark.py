@@ -1,4 +1,4 @@
-"""Time the kernel beside torch: ``kernel-builder bench --against torch``, or ``kernels benchmark .``."""
+"""Compare the kernel with torch: ``kernel-builder bench --against torch``, or ``kernels benchmark .``."""
 
 import torch
 from kernels.benchmark import Benchmark
@@ -9,7 +9,7 @@ EPS = 1e-6
 
 class RMSNormBenchmark(Benchmark):
     seed = 42
-    # Of bfloat16, two results of one sum in another order may be a step of it apart.
+    # In bfloat16, sums in a different order may differ in the last place.
     rtol, atol = 2e-2, 2e-2
 
     def _setup(self, dtype: torch.dtype) -> None:
@@ -35,7 +35,7 @@ class RMSNormBenchmark(Benchmark):
     def verify_bfloat16(self) -> torch.Tensor:
         return torch.nn.functional.rms_norm(self.x, (SIZE,), self.weight, EPS)
 
-    # The gradient of x, and that of the weight, which takes a sum over all rows.
+    # The gradients of x and of the weight; the latter is a sum over all rows.
     def setup_backward(self) -> None:
         self._setup(torch.bfloat16)
         self.x.requires_grad_()

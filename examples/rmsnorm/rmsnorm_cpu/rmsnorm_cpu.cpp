@@ -9,7 +9,7 @@
 
 namespace {
 
-// T is what memory holds, C what is computed in.
+// T is the type in memory, C the type for computing.
 template <typename T, typename C>
 void forward(Shape shape, T *out, C *rstd, T const *x, T const *weight, double eps) {
   at::parallel_for(0, shape.rows, 1, [=](std::int64_t begin, std::int64_t end) {
@@ -46,7 +46,7 @@ void backward(Shape shape, T *grad_x, C *grad_weight, T const *grad, T const *x,
       }
     }
   });
-  // Each thread has columns of its own, so no two write to one sum.
+  // Each thread has its own columns, so no two threads write to the same sum.
   at::parallel_for(0, shape.size, 64, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       grad_weight[i] = 0;

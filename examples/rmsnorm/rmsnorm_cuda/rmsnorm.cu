@@ -1,5 +1,5 @@
-// Only CUDA's own headers: this file is compiled once for every GPU architecture, and torch's headers would be nearly all
-// of that time.
+// Only CUDA headers: this file is compiled once for every GPU architecture, and PyTorch headers would take up nearly
+// all of that time.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -21,7 +21,7 @@ template <typename C> __device__ C warp_sum(C value) {
   return value;
 }
 
-// The sum over all threads of the block, in each of them. Called once a kernel: `parts` is not cleared for a second sum.
+// Returns to every thread the sum over all threads of the block. Call it once per kernel: `parts` is not cleared.
 template <typename C> __device__ C block_sum(C value) {
   __shared__ C parts[kWarps];
   value = warp_sum(value);
@@ -36,7 +36,7 @@ template <typename C> __device__ C block_sum(C value) {
   return total;
 }
 
-// One block for each row. T is what memory holds, C what is computed in.
+// One block per row. T is the type in memory, C the type for computing.
 template <typename T, typename C>
 __global__ void __launch_bounds__(kThreads)
     forward(std::int64_t size, T *out, C *rstd, T const *x, T const *weight, C eps) {
@@ -71,8 +71,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One block for 32 columns: each warp adds up every 32nd row, and the first one adds up what the warps have. Neighbours
-// read neighbours, no two threads write to one sum, and the order of additions is always the same.
+// One block for 32 columns: each warp adds up every 32nd row, and the first warp adds up the sums of all warps. Memory
+// accesses are coalesced, no two threads write to the same sum, and the order of additions is always the same.
 template <typename T, typename C>
 __global__ void __launch_bounds__(32 * kColumnWarps)
     backward_columns(std::int64_t rows, std::int64_t size, C *grad_weight, T const *grad, T const *x, C const *rstd) {

@@ -43,7 +43,7 @@ Shape shape_of(at::Tensor const &x, at::Tensor const &weight) {
 
 at::ScalarType computed_in(at::Tensor const &x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
-// Returns the normalized rows, and of each row the factor that made it so, which the gradient needs.
+// Returns the normalized rows and the factor of each row, which the gradient needs.
 std::tuple<at::Tensor, at::Tensor> rms_norm(at::Tensor const &input, at::Tensor const &scale, double eps) {
   Shape const shape = shape_of(input, scale);
   at::Tensor const x = input.contiguous(), weight = scale.contiguous();

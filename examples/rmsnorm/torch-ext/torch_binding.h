@@ -1,5 +1,5 @@
-// The line between the binding, which knows tensors, and the kernels, which know memory. No torch header here: the .cu
-// file includes this one, and is compiled once for every GPU architecture.
+// The interface between the binding, which handles tensors, and the kernels, which handle memory. No PyTorch headers
+// here: the .cu file includes this file, and is compiled once for every GPU architecture.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 enum class Element { Float, Double, Half, BFloat16 };
 
-// What both kernels are about: `rows` rows of `size` > 0 elements that lie next to each other.
+// The input of both kernels: `rows` rows of `size` > 0 contiguous elements.
 struct Shape {
   std::int64_t rows;
   std::int64_t size;

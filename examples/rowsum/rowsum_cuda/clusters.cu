@@ -6,7 +6,7 @@ namespace {
 
 constexpr int kBlocks = 8; // the largest cluster that every device with clusters takes
 
-// One cluster adds up one row: each block a part, then the first block the parts, out of the shared memory of the others.
+// One cluster adds up one row: each block adds up a part, then the first block adds up the parts, from shared memory.
 __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads)
     row_sum_kernel(float *out, float const *input, std::int64_t size) {
   auto const cluster = cooperative_groups::this_cluster();

@@ -4,7 +4,7 @@
 
 namespace {
 
-// From here on a row has work for eight blocks.
+// The length from which a row has enough work for eight blocks.
 constexpr std::int64_t kLong = 1 << 16;
 
 __global__ void __launch_bounds__(kThreads) row_sum_kernel(float *out, float const *input, std::int64_t size) {
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads) row_sum_kernel(float *out, float con
   }
 }
 
-// The section `rowsum_clusters` is compiled for these alone: a device of 11.0 has no code of it.
+// The section `rowsum_clusters` is compiled only for these, not for 11.0, for example.
 bool has_clusters(int major) { return major == 9 || major == 10 || major == 12; }
 
 } // namespace

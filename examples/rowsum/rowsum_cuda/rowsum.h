@@ -1,4 +1,4 @@
-// What both .cu files share.
+// Code that both .cu files share.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +7,7 @@
 
 constexpr int kThreads = 256;
 
-// The sum over all threads of the block, for its first thread. Called once a kernel.
+// Returns the sum over all threads of the block to its first thread. Call it only once per kernel.
 __device__ inline float block_sum(float value) {
   __shared__ float parts[kThreads / 32];
   for (int offset = 16; offset > 0; offset /= 2) {
@@ -26,5 +26,5 @@ __device__ inline float block_sum(float value) {
   return total;
 }
 
-// In clusters.cu. For devices of compute capability 9.0 and later only.
+// In clusters.cu. Only for devices of compute capability 9.0 and later.
 cudaError_t row_sum_clusters(float *out, float const *input, std::int64_t rows, std::int64_t size, cudaStream_t stream);

@@ -1,4 +1,4 @@
-// The line between the binding, which knows tensors, and the kernels, which know memory.
+// The interface between the binding, which handles tensors, and the kernels, which handle memory.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,6 @@
 #if defined(CPU_KERNEL)
 void row_sum_cpu(float *out, float const *input, std::int64_t rows, std::int64_t size);
 #elif defined(CUDA_KERNEL)
-// Takes clusters where the device and the length of the rows ask for them.
+// Uses clusters if the device has them and rows are long enough.
 cudaError_t row_sum_cuda(float *out, float const *input, std::int64_t rows, std::int64_t size, cudaStream_t stream);
 #endif

@@ -41,7 +41,7 @@ void softsign(TensorView out, TensorView x) {
   softsign_cpu(to, from, x.numel());
 #elif defined(CUDA_KERNEL)
   tvm::ffi::CUDADeviceGuard const guard(x.device().device_id);
-  // The stream that the caller's framework uses now.
+  // The current stream of the caller's framework.
   auto *stream = static_cast<cudaStream_t>(TVMFFIEnvGetStream(kDevice, x.device().device_id));
   TVM_FFI_CHECK_CUDA_ERROR(softsign_cuda(to, from, x.numel(), stream));
 #endif
@@ -49,5 +49,5 @@ void softsign(TensorView out, TensorView x) {
 
 } // namespace
 
-// A function for users of tvm-ffi: the name that they see, and what it is here.
+// Exports a function to tvm-ffi: the exported name, and the C++ function.
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(softsign, softsign);

@@ -1,4 +1,4 @@
-// The line between the binding, which knows arrays, and the kernels, which know memory.
+// The interface between the binding, which handles arrays, and the kernels, which handle memory.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-"""Triton compiles for a GPU when the kernel is called: without one there is nothing to run."""
+"""Triton compiles for the GPU when the kernel is called, so these tests need one."""
 
 from pathlib import Path
 

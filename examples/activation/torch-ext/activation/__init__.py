@@ -1,4 +1,4 @@
-"""Gated activations of language models: the first half of each row, activated, times the second half."""
+"""Gated activations for language models: the activation of each row's first half, times the second half."""
 
 import torch
 
@@ -20,18 +20,18 @@ def silu_and_mul(out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 def gelu_and_mul(out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """As :func:`silu_and_mul`, with the exact GELU."""
+    """Like :func:`silu_and_mul`, with the exact GELU."""
     ops.gelu_and_mul(out, x)
     return out
 
 
 def gelu_tanh_and_mul(out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """As :func:`silu_and_mul`, with the GELU that is approximated by ``tanh``."""
+    """Like :func:`silu_and_mul`, with the ``tanh`` approximation of GELU."""
     ops.gelu_tanh_and_mul(out, x)
     return out
 
 
-# What torch.compile needs to know: these ops return nothing, they write to `out`.
+# For torch.compile: these ops return nothing, they write to `out`.
 def _fake(out, x):
     return None
 

@@ -1,4 +1,4 @@
-"""Layers that ``kernelize`` can put in the place of a model's own."""
+"""Layers with which ``kernelize`` can replace a model's own layers."""
 
 import torch
 
@@ -6,7 +6,7 @@ from ._ops import ops
 
 
 class SiluAndMul(torch.nn.Module):
-    """Takes the place of a layer that returns ``silu(x[..., :d]) * x[..., d:]``."""
+    """Replaces a layer that returns ``silu(x[..., :d]) * x[..., d:]``."""
 
     can_torch_compile = True
     has_backward = False  # for inference; examples/rmsnorm has a gradient
@@ -18,7 +18,7 @@ class SiluAndMul(torch.nn.Module):
 
 
 class GeluAndMul(torch.nn.Module):
-    """Takes the place of a layer that returns ``gelu(x[..., :d]) * x[..., d:]``."""
+    """Replaces a layer that returns ``gelu(x[..., :d]) * x[..., d:]``."""
 
     can_torch_compile = True
     has_backward = False  # for inference; examples/rmsnorm has a gradient

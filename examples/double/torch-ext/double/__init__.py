@@ -1,4 +1,4 @@
-"""Twice a tensor, for every torch since 2.10."""
+"""Doubles a tensor, with torch 2.10 and later."""
 
 import torch
 

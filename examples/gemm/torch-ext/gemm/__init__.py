@@ -1,4 +1,4 @@
-"""A product of matrices, by CUTLASS."""
+"""Matrix multiplication with CUTLASS."""
 
 import torch
 
@@ -8,7 +8,7 @@ __all__ = ["gemm"]
 
 
 def gemm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return ``a @ b`` of two float16 matrices, added up in float32.
+    """Return ``a @ b`` for two float16 matrices, accumulated in float32.
 
     Args:
         a: ``m`` rows of ``k`` elements; ``k`` is a multiple of 8.

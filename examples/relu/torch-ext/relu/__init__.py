@@ -1,4 +1,4 @@
-"""ReLU for PyTorch: ``max(x, 0)`` of any floating-point tensor."""
+"""ReLU for PyTorch: ``max(x, 0)`` for any floating-point tensor."""
 
 from typing import Optional
 
@@ -29,7 +29,7 @@ def relu(x: torch.Tensor, out: Optional[torch.Tensor] = None) -> torch.Tensor:
     return out
 
 
-# What torch.compile needs to know of an op: the shape, dtype and layout of its result.
+# For torch.compile: the shape, dtype and layout of the op's result.
 @torch.library.register_fake(add_op_namespace_prefix("relu"))
 def _(x):
     return torch.empty_like(x)

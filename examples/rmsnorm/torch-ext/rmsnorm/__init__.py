@@ -1,4 +1,4 @@
-"""RMSNorm for PyTorch in one pass over memory, with its gradient."""
+"""RMSNorm for PyTorch in one pass over memory, with a gradient."""
 
 import torch
 
@@ -19,7 +19,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.
     return ops.rms_norm(x, weight, eps)[0]
 
 
-# What torch.compile needs to know of an op: the shape and dtype of its results.
+# For torch.compile: the shapes and dtypes of the op's results.
 @torch.library.register_fake(add_op_namespace_prefix("rms_norm"))
 def _(x, weight, eps):
     computed = torch.float64 if x.dtype == torch.float64 else torch.float32
@@ -31,7 +31,7 @@ def _(grad, x, weight, rstd):
     return x.new_empty(x.shape), weight.new_empty(weight.shape)
 
 
-# What autograd needs to know: what the forward keeps, and how gradients follow from it.
+# For autograd: what the forward pass saves, and how to compute gradients from it.
 def _setup_context(ctx, inputs, output):
     x, weight, _ = inputs
     _, rstd = output

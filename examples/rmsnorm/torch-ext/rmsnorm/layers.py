@@ -1,4 +1,4 @@
-"""Layers that ``kernelize`` can put in the place of a model's own."""
+"""Layers with which ``kernelize`` can replace a model's own layers."""
 
 import torch
 
@@ -6,7 +6,7 @@ from ._ops import ops
 
 
 class RMSNorm(torch.nn.Module):
-    """Takes the place of a layer with a ``weight`` and a ``variance_epsilon``, as language models have them."""
+    """Replaces a layer with a ``weight`` and a ``variance_epsilon``, as in language models."""
 
     can_torch_compile = True
 

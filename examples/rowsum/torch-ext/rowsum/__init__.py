@@ -1,4 +1,4 @@
-"""Sums of rows, with code of its own for GPUs that have clusters of blocks."""
+"""Row sums, with separate code for GPUs that have thread block clusters."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""x / (1 + abs(x)), for every framework whose arrays have DLPack."""
+"""x / (1 + abs(x)), for every framework whose arrays support DLPack."""
 
 from ._ops import ops
 
