@@ -167,5 +167,6 @@ _VALUES: Mapping[Kind, Callable[[Backend | None], Mapping[str, Json]]] = {
     Kind.REPO_ID: lambda _: _REPO_ID,
     Kind.BRANCH: lambda _: _TEXT,
     Kind.FLAG: lambda _: {"type": "boolean"},
+    Kind.TABLE: lambda _: {"type": "object"},
 }
 """How each kind of value is said in JSON schema; the backend is the one whose key or table it is."""

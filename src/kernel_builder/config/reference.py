@@ -30,6 +30,7 @@ _KINDS: Mapping[Kind, str] = {
     Kind.REPO_ID: "repository",
     Kind.BRANCH: "branch",
     Kind.FLAG: "true or false",
+    Kind.TABLE: "table",
 }
 
 _INTRODUCTION = f"""\

@@ -47,6 +47,7 @@ class Kind(Enum):
     REPO_ID = auto()  # owner/name
     BRANCH = auto()  # git branch
     FLAG = auto()  # true or false
+    TABLE = auto()  # table
 
 
 def _architectures_of(backend: Backend) -> str:
@@ -77,6 +78,7 @@ EXAMPLES: Mapping[Kind, str] = {
     Kind.REPO_ID: '"owner/name"',
     Kind.BRANCH: '"main"',
     Kind.FLAG: "true",
+    Kind.TABLE: "{}",
 }
 """A value of each kind, as it is written; hints and the reference page show it."""
 

@@ -46,11 +46,11 @@ TOP = Table(
         settings_key(
             "repository", Kind.TEXTS, "Further repositories of Debian packages, one [[repository]] each.", "[]"
         ),
-        settings_key("redistrib", Kind.TEXT, "A table: NVIDIA's redistributable archives.", "{}"),
-        settings_key("debian", Kind.TEXT, "A table: Debian's package of a toolkit's compiler.", "{}"),
-        settings_key("local", Kind.TEXT, "A table: what this machine has.", "{}"),
-        settings_key("check", Kind.TEXT, "A table: what checks of this project accept.", "{}"),
-        settings_key("test", Kind.TEXT, "A table: what the tests of this project need.", "{}"),
+        settings_key("redistrib", Kind.TABLE, "NVIDIA's redistributable archives.", "{}"),
+        settings_key("debian", Kind.TABLE, "Debian's package of a toolkit's compiler.", "{}"),
+        settings_key("local", Kind.TABLE, "Toolkits on this machine.", "{}"),
+        settings_key("check", Kind.TABLE, "Which findings this project accepts.", "{}"),
+        settings_key("test", Kind.TABLE, "Requirements of the project's tests.", "{}"),
     ),
 )
 _EXAMPLE = '{ KB302 = "our users have Python 3.10" }'
@@ -58,11 +58,7 @@ _CHECK = Table(
     name="check",
     model="Acceptance",
     summary="Which findings this project accepts.",
-    keys=(
-        settings_key(
-            "accept", Kind.TEXT, "A table from rules to the reasons why their findings are accepted.", _EXAMPLE
-        ),
-    ),
+    keys=(settings_key("accept", Kind.TABLE, "Rules, each with the reason why its findings are accepted.", _EXAMPLE),),
 )
 _REQUIRES = settings_key(
     "requires", Kind.TEXTS, "Packages that tests need in addition to torch.", '["numpy>=2", "scipy"]'
