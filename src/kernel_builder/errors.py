@@ -142,6 +142,6 @@ class BuildError(KernelBuilderError):
 
 
 class MachineError(KernelBuilderError):
-    """The machine got in the way: disk full, permission denied, a lock that is held by another build."""
+    """A problem of this machine: the disk is full, permission was denied, another build holds a lock."""
 
     exit_code = ExitCode.SYSTEM

@@ -165,7 +165,7 @@ def test_the_other_side_may_lack_a_workload(tool: Tool, project: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (("--against", "no-such-thing"), 2, "is neither 'torch', nor a directory, nor a revision"),
+        (("--against", "no-such-thing"), 2, "is neither 'torch', nor a directory, nor a git revision"),
         (("--workload", "nothing"), 2, "no workload matches nothing"),
         (("--against", "benchmarks"), 2, "is neither a project nor a directory of built variants"),
     ],

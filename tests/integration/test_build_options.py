@@ -130,7 +130,7 @@ def test_without_loading_nothing_is_proved_and_that_is_said(tool: Tool, make_pro
     build = ("build", root, "--variant", CPU)
     skipped = tool(*build, "--no-load", "--print-build-logs")
     assert skipped.code == 0, skipped.stderr
-    assert "warning: --no-load: variants are installed without the proof" in skipped.stderr
+    assert "warning: --no-load: variants are installed without checking" in skipped.stderr
     assert f"{CPU}  built: 1 compiled; not loaded here: --no-load skips it" in skipped.stdout
     assert "a.c" in skipped.stderr  # -L
     load = tool(*build, "--no-load", "--json").variant()["load"]
@@ -251,6 +251,6 @@ def test_a_checkout_that_cannot_be_written_is_built_elsewhere(
         assert (again.code, again.compiled()) == (0, [])  # the objects are kept
     assert everything_in(root) == before
     assert list((output / CPU).glob("*.abi3.so"))
-    (told,) = re.findall(r"the project cannot be written, so objects and logs go to (.*)", built.stderr)
+    (told,) = re.findall(r"the project is read-only, so objects and logs go to (.*)", built.stderr)
     assert Path(told).parent == store / "builds"
     assert spans_in(Path(told))

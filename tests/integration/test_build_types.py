@@ -115,7 +115,7 @@ def test_sanitizers_end_the_test_that_they_find_something_in(tool: Tool, make_pr
     assert address.code == 1, told
     assert "AddressSanitizer: heap-buffer-overflow" in told
     assert f"{root}/src/a.cpp:5 in nth" in told
-    assert "Python died of SIGABRT in tests/test_it.py::test_nth[4]" in told
+    assert "Python was killed by SIGABRT in tests/test_it.py::test_nth[4]" in told
 
     undefined = tool.apart("test", root, "--variant", CPU, "--sanitize", "undefined", "--", "-q", "-k", "doubled")
     told = undefined.stdout + undefined.stderr

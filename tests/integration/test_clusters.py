@@ -242,7 +242,7 @@ def test_a_lost_worker_costs_its_own_action_only(ground: Ground, tmp_path: Path)
     result = ended(process)
     assert result.code == 0, result.stderr
     assert "the worker lost" in result.stderr
-    assert result.stderr.count("it is done again") == 1
+    assert result.stderr.count("trying again") == 1
     assert sorted(str(span["source"]) for span in spans(root) if span["kind"] == "compile") == [
         "(module)",
         "src/a.cpp",

@@ -272,7 +272,7 @@ def test_a_kernel_that_does_not_load_is_not_installed(
     if package.startswith(("from", "import")):
         refused = tool(*arguments)
         assert refused.code == 1
-        assert "the kernel breaks rules of Hub kernels" in refused.stderr
+        assert "the kernel breaks the rules for Hub kernels" in refused.stderr
         assert not (root / "build").exists()
     # Code that no rule can see through must not be installed, either.
     result = tool(*arguments, "--ignore", "KB3", env={"PYTHONPATH": str(installed.parent)})

@@ -72,7 +72,7 @@ def test_what_differs_is_named(tool: Tool, project: Path) -> None:
     assert result.code == 1, result.stderr
     assert "_again_cpu_" in result.stdout
     assert "__DATE__" in result.stdout
-    assert "0 of 1 variants are what commit" in result.stdout
+    assert "0 of 1 variants match a rebuild of commit" in result.stdout
     assert (kept / CPU / "metadata.json").is_file()
 
 
@@ -81,8 +81,8 @@ def test_sources_in_no_commit_cannot_be_built_again(tool: Tool, make_project: Pr
     assert tool("build", root, *BUILD).code == 0
     result = tool("rebuild", "--verify", root)
     assert result.code == 1
-    assert f"{CPU} does not say which commit it was built from" in result.stderr
-    assert "commit the sources, then build what can be built again: kernel-builder build" in result.stderr
+    assert f"{CPU} does not record which commit it was built from" in result.stderr
+    assert "commit the sources, then build them: kernel-builder build" in result.stderr
     commit(root)
     (root / "h.h").write_text("#define VALUE 5\n", encoding="utf-8")
     assert tool("build", root, *BUILD).code == 0

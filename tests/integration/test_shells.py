@@ -48,7 +48,7 @@ def test_contradictions_are_told(tool: Tool, init_project: Path) -> None:
     for arguments, told in (
         (["devshell", "-c", "x", "--print-env"], "--print-env runs nothing"),
         (["testshell", "--isolated", "--python", sys.executable], "--isolated makes one"),
-        (["environment", "remove"], "nothing says which environments to remove"),
+        (["environment", "remove"], "no environments to remove were named"),
         (["environment", "remove", "a", "--all"], "names, limits and --all cannot be combined"),
     ):
         done = tool(*arguments, cwd=init_project)

@@ -127,7 +127,7 @@ def test_what_is_available_is_built_and_the_rest_is_said(tool: Tool, make_projec
     assert [path.name for path in (root / "build").iterdir()] == ["torch213-cxx11-cpu-x86_64-linux"]
     plan = tool("build", root, "--available", "--dry-run", "--json")
     assert (plan.code, len(plan.json["unavailable"])) == (0, 2)  # type: ignore[arg-type]
-    assert "note: --available does nothing" in plan.stderr
+    assert "note: --available has no effect" in plan.stderr
     named = tool("build", root, "--variant", "*-cpu-*", "--variant", "torch213-cxx11-rocm72-x86_64-linux")
     assert named.code == 4  # asked for by its full name
     assert (

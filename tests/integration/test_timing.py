@@ -74,8 +74,8 @@ def test_without_a_build_there_is_nothing_to_show(tool: Tool, make_project: Proj
     [
         (("build", "--dry-run", "--timing"), "--dry-run builds nothing"),
         (("timing", "--apply"), "--apply changes what --advise found"),
-        (("timing", "--json", "-o", "there"), "none is written"),
-        (("timing", "--advise", "-o", "there"), "none is written"),
+        (("timing", "--json", "-o", "there"), "write neither"),
+        (("timing", "--advise", "-o", "there"), "write neither"),
         (("timing", "--advise", "--no-headers"), "--advise measures no headers"),
         (("timing", "--advise", "--force"), "--force is for --apply"),
         (("timing", "a.c"), "unexpected argument a.c"),

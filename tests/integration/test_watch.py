@@ -110,7 +110,7 @@ def test_edits_are_tested_and_only_what_changed_is_told(watcher: Watcher, projec
 
     tests.write_text(TESTS + "\n# the same\n", encoding="utf-8")
     told = watcher.round()
-    assert "fails as before: tests/test_double.py::test_double" in told
+    assert "still failing: tests/test_double.py::test_double" in told
     assert "assert 2 == 4" not in told
 
     (project / "build.toml").write_text(TOML.replace("version = 1", "version = -1"), encoding="utf-8")
@@ -138,7 +138,7 @@ def test_edits_are_tested_and_only_what_changed_is_told(watcher: Watcher, projec
     while pids.read_text(encoding="utf-8") == before and time.monotonic() < deadline:
         time.sleep(0.02)
     source.write_text(KERNEL + "\n", encoding="utf-8")
-    assert "tests stopped for another change" in watcher.round()
+    assert "tests stopped: another file changed" in watcher.round()
     while len(pids.read_text(encoding="utf-8").split()) < len(before.split()) + 2 and time.monotonic() < deadline:
         time.sleep(0.02)
     watcher.process.send_signal(signal.SIGINT)
@@ -203,6 +203,6 @@ def test_a_round_says_what_changed() -> None:
         "  FAILS  a",
         "    E assert 1\n    E more",
         "  passes b",
-        "  fails as before: c",
+        "  still failing: c",
         "  built in 0.12 s, 1 compiled; 1 passed, 2 failed in 0.50 s",
     ]

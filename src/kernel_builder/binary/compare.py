@@ -60,7 +60,7 @@ def differences(one: Buffer, other: Buffer) -> tuple[str, ...]:
 
 
 def _sizes(one: int, other: int) -> str:
-    return f"{one} bytes, here {other}" if one != other else f"{one} bytes of other content"
+    return f"{one} bytes, here {other}" if one != other else f"{one} bytes, with different content"
 
 
 def _libraries(one: bytes, other: bytes) -> list[str] | None:
@@ -74,7 +74,7 @@ def _libraries(one: bytes, other: bytes) -> list[str] | None:
     lines = _compilers(*differing[_COMPILERS]) if _COMPILERS in differing else []
     lines += _named("needed library", dynamic[0].needed, dynamic[1].needed)
     lines += _named("exported name", *(_symbols(file.exports) for file in dynamic))
-    lines += _named("name that others provide", *(_symbols(file.undefined) for file in dynamic))
+    lines += _named("imported name", *(_symbols(file.undefined) for file in dynamic))
     parts = tuple(map(_parts, (one, other)))
     lines += _named("compiled file", *(_sources(part.files) for part in parts))
     moved = any(name.startswith(_DATA) and len(pair[0]) != len(pair[1]) for name, pair in differing.items())
@@ -84,7 +84,7 @@ def _libraries(one: bytes, other: bytes) -> list[str] | None:
     rest = [name for name in differing if _FOLLOWING.match(name)]
     rest += sorted({*before} ^ {*after})
     if rest:
-        lines.append(f"{'and what follows from it' if lines else 'tables and notes alone'}: {', '.join(rest)}")
+        lines.append(f"{'and what follows from it' if lines else 'only tables and notes'}: {', '.join(rest)}")
     return lines or ["the same sections in another order or place"]
 
 
@@ -121,7 +121,7 @@ def _functions(one: LinkedParts, other: LinkedParts, *, moved: bool) -> list[str
         before, after = zip(*(pair for pair in zip(both, there, strict=True) if pair[0] != pair[1]), strict=True)
         orders = (_listed([readable(name) for name in names]) for names in (before, after))
         return [*lines, f"functions in another order (sources are linked in another order): {', here '.join(orders)}"]
-    perhaps = ", perhaps in addresses alone" if moved else ""
+    perhaps = ", perhaps only in addresses" if moved else ""
     return lines + ([f"functions that differ{perhaps}: {_listed(_readable(changed))}"] if changed else [])
 
 
@@ -178,7 +178,7 @@ def _named(what: str, one: Sequence[str], other: Sequence[str]) -> list[str]:
     lines = []
     for names, place in (
         ([name for name in one if name not in other], "is not here"),
-        ([name for name in other if name not in one], "is here alone"),
+        ([name for name in other if name not in one], "is only here"),
     ):
         lines += [f"{what} {name} {place}" for name in names[:_SHOWN]]
         if len(names) > _SHOWN:
@@ -191,7 +191,7 @@ def _documents(one: bytes, other: bytes) -> list[str] | None:
         before, after = parse_json(one), parse_json(other)
     except (ValueError, RecursionError):
         return None
-    return list(_values("", before, after)) or ["the same values, written otherwise"]
+    return list(_values("", before, after)) or ["the same values, written differently"]
 
 
 def _values(path: str, one: object, other: object) -> Iterator[str]:
@@ -201,7 +201,7 @@ def _values(path: str, one: object, other: object) -> Iterator[str]:
             if key not in other:
                 yield f"{inside}: {_short(one[key])}, not here"
             elif key not in one:
-                yield f"{inside}: {_short(other[key])} is here alone"
+                yield f"{inside}: {_short(other[key])} is only here"
             else:
                 yield from _values(inside, one[key], other[key])
     elif one != other:

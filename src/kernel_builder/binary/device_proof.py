@@ -30,7 +30,7 @@ def difference(pairs: list[tuple[Path, Path]]) -> str | None:
     """What differs in one of ``pairs``, if anything does."""
     for one, other in pairs:
         if comparable(one) != comparable(other):
-            return f"error: slim headers make another {other.name}"
+            return f"error: slim headers produce a different {other.name}"
     return None
 
 

@@ -204,7 +204,7 @@ def compare_objects(whole: Path, part: Path) -> Comparison:
         *(f"{name} differs" for name in differing),
         *(f"{name} is missing" for name in lost),
         *(f"{name} is new" for name in new),
-        *(f"{name} is wanted" for name in wanted),
+        *(f"{name} is needed" for name in wanted),
     ]
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return Comparison(common=len(both), verdict=f"{problems[0]}{more}" if problems else None)
@@ -215,7 +215,7 @@ def _main(whole: str, part: str) -> str | None:
         verdict = compare_objects(Path(whole), Path(part)).verdict
     except (OSError, ObjectError) as error:
         return f"error: objects cannot be compared: {error}"
-    return f"error: slim headers make other host code: {verdict}" if verdict is not None else None
+    return f"error: slim headers produce different host code: {verdict}" if verdict is not None else None
 
 
 if __name__ == "__main__":

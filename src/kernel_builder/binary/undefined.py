@@ -28,7 +28,7 @@ _CXX_RUNTIME = "libstdc++"
 _SANITIZERS = re.compile(r"__(asan|ubsan|tsan|sanitizer)_\w+")
 
 
-NOBODY = "no library that the kernel may need has it"
+NOBODY = "no library that the kernel may use defines it"
 """The reason where nothing more is known."""
 
 
@@ -170,7 +170,7 @@ def _absence(symbol: Symbol, supply: Supply, since: Mapping[str, Version], *, ne
     if supply.others(name) or (needs_cxx and namespace(name) == "std"):
         return None
     if _is_framework(name, supply):
-        reason = "the release that should have it is not at hand"
+        reason = "the release that should have it is not available here"
         return (Cause.UNCOMPARED, reason, None) if supply.exports is None else None
     named = cause_of(name)
     if named is not None:

@@ -31,8 +31,10 @@ _RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"))
 @click.option(
     "--against",
     metavar="WHAT",
-    help="Measure this in turns with it: 'torch' (the reference of each benchmark), a directory (a project, or built"
-    " variants), or a git revision of the project, such as HEAD or main.",
+    help=(
+        "Compare with this: 'torch' (the reference of each benchmark), a directory (a project, or built variants), "
+        "or a git revision of the project, such as HEAD or main."
+    ),
 )
 @click.option(
     "--workload",
@@ -47,17 +49,17 @@ _RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"))
     default=ROUNDS,
     show_default=True,
     metavar="N",
-    help="How often each side has its turn; slow workloads have fewer.",
+    help="Rounds to measure, in each of which both sides take a turn; slow workloads get fewer.",
 )
 @click.option(
     "--plot",
     "figure",
     type=PathName(dir_okay=False),
     metavar="FILE",
-    help="Draw time and bandwidth over size into this file (.svg, .png, .pdf). Takes matplotlib.",
+    help="Plot time and bandwidth against size to this file (.svg, .png, .pdf). Needs matplotlib.",
 )
 @click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Run N compilers in parallel.")
-@click.option("-q", "--quiet", is_flag=True, help="Show of the build only warnings and errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Show only warnings and errors of the build.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything that was measured as JSON.")
 @source_option
 @offline_option
@@ -74,8 +76,8 @@ def command(
 ) -> int:
     """Measure the kernel in DIR with its benchmarks/benchmark*.py, which 'kernels benchmark' runs too.
 
-    The variant is built first. What each workload makes is compared with its reference before anything is measured. Two
-    builds are measured in turns, each in a process of its own.
+    Builds the variant first, and compares each workload's result with its reference before measuring it. Two builds
+    are measured in turns, each in its own process.
     """
     request_of = environment_request(options, quiet=quiet)
     request = BenchRequest(
@@ -123,7 +125,7 @@ def _text(result: BenchResult) -> Iterator[str]:
     for one in result.workloads:
         if one.problem:
             yield f"note: {one.title} is measured alone: {one.problem}"
-    yield "note: median of calls, ± half the distance of the quartiles; ratios with a confidence of 95 %"
+    yield "note: times are medians of calls ± half the interquartile range; ratios have 95 % confidence intervals"
     for remark in result.remarks:
         yield f"note: {remark}"
     for when, readings in zip(("before", "after"), result.readings, strict=False):

@@ -118,13 +118,15 @@ build_options = together(
         "architectures",
         metavar="NAME",
         multiple=True,
-        help="Build only for this architecture, written as in build.toml (9.0). Can be repeated. Such a build is to try"
-        " things: metadata.json says what was left out, and upload refuses it.",
+        help=(
+            "Build only for this architecture, written as in build.toml (9.0). Can be repeated. For trying things "
+            "out: metadata.json lists what was left out, and upload refuses such a build."
+        ),
     ),
     click.option(
         "--fast",
         is_flag=True,
-        help="Build only for the devices of this machine, or, without one, for the newest architecture; like --arch.",
+        help="Build only for the GPUs of this machine, or for the newest architecture if it has none; like --arch.",
     ),
     click.option(
         "--set",
@@ -136,33 +138,37 @@ build_options = together(
     click.option(
         "--complete",
         is_flag=True,
-        help="Fail, before anything is fetched, unless every variant can be built here. For publishing and CI."
-        " Without it, what can be built here is built, and the rest is listed at the end.",
+        help=(
+            "Fail before anything is fetched unless every variant can be built here. For publishing and CI. Without "
+            "it, variants that cannot be built here are skipped and listed at the end."
+        ),
     ),
     # Scripts that were written when a build asked for everything still pass it.
     click.option(
         "--available",
         is_flag=True,
         hidden=True,
-        help="Does nothing: what can be built here is built in any case.",
+        help="Has no effect: variants that cannot be built here are always skipped.",
     ),
     click.option(
         "--local",
         is_flag=True,
-        help="Build only what the kernels client loads with the torch of the active environment, and, where that needs"
-        " a device that is not there, what this machine can run.",
+        help=(
+            "Build only the variant that the kernels client loads with the active environment's torch. If this "
+            "machine lacks the device for it, also build a variant that it can run."
+        ),
     ),
     click.option(
         "-j",
         "--jobs",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Run N compilers in parallel. Default: as many as processors and free memory allow.",
+        help="Run N compilers in parallel. Default: as many as CPU cores and free memory allow.",
     ),
     click.option(
         "--max-jobs",
         metavar="N",
-        help="Compile for N variants at a time. Same as MAX_JOBS. Default: auto, in their order.",
+        help="Compile N variants at a time. Same as MAX_JOBS. Default: auto, which compiles them in order.",
     ),
     click.option(
         "--cores",
@@ -172,8 +178,10 @@ build_options = together(
     click.option(
         "--scheduler",
         metavar="ADDRESS",
-        help="Compile on the workers of the dask scheduler there (HOST:PORT, tls://HOST:PORT); see 'kernel-builder"
-        " worker'. Needs the extra 'cluster'.",
+        help=(
+            "Compile on the workers of the dask scheduler at ADDRESS (HOST:PORT or tls://HOST:PORT); see "
+            "'kernel-builder worker'. Needs the extra 'cluster'."
+        ),
     ),
     click.option(
         "-k", "--keep-going", is_flag=True, help="After a failure, continue with the other sources and variants."
@@ -188,13 +196,15 @@ build_options = together(
         help="Show every command and all compiler output.",
     ),
     click.option(
-        "--no-load", is_flag=True, help="Install variants without the proof that the kernels client can load them."
+        "--no-load", is_flag=True, help="Install variants without checking that the kernels client can load them."
     ),
     click.option(
         "--no-cache",
         is_flag=True,
-        help="Compile everything that is out of date here. Without it, what any build of yours made before of the"
-        " same sources with the same compilers is taken from the cache.",
+        help=(
+            "Do not use the compilation cache. It holds what your earlier builds compiled from the same sources "
+            "with the same compilers."
+        ),
     ),
     click.option(
         "--locked",
@@ -205,14 +215,18 @@ build_options = together(
     click.option(
         "--full-headers",
         is_flag=True,
-        help="Compile all sources with all of torch's headers. Without it, slim ones are used for releases"
-        " of torch where these were proved to make the same code (docs/slim-passes.md).",
+        help=(
+            "Compile all sources with torch's full headers. Without it, slim headers are used for torch releases "
+            "for which they were verified to produce the same code (docs/slim-passes.md)."
+        ),
     ),
     click.option(
         "--verify-slim",
         is_flag=True,
-        help="Compile sources with slim headers and with all of torch's, and compare: what differs is"
-        " compiled with all. --complete does so for what slim headers are used for.",
+        help=(
+            "Compile sources with slim headers and with torch's full headers, and compare the code; where it "
+            "differs, use the full headers. --complete does this for every source that uses slim headers."
+        ),
     ),
     sandbox_options,
     source_option,
@@ -221,8 +235,10 @@ build_options = together(
         "--python",
         type=PathName(),
         metavar="FILE",
-        help="Interpreter with torch and kernels to load variants with. Default: the first of this one,"
-        " the active environment's and python3 on PATH that has both.",
+        help=(
+            "Python interpreter that loads the variants; it needs torch and kernels. Default: the first that has "
+            "both: this one, the active environment's, or python3 on PATH."
+        ),
     ),
 )
 """The options of everything that builds."""
@@ -251,16 +267,22 @@ def build_request(
             hint=f"run kernel-builder build --fast, or kernel-builder build --arch {options['architectures'][0]}",
         )
     if options["available"] and not quiet:
-        click.echo("note: --available does nothing: every build skips what cannot be built here; remove it", err=True)
+        click.echo(
+            (
+                "note: --available has no effect, because every build skips variants that cannot be built here; remove "
+                "it"
+            ),
+            err=True,
+        )
     if options["no_load"] and python is not None:
         raise UsageError(
-            "--python names what loads the variants, but --no-load loads none",
+            "--python names the interpreter that loads variants, but --no-load loads none",
             hint="run kernel-builder build --no-load, or kernel-builder build --python FILE",
         )
     if not build_type.is_release and (options["complete"] or options["verify_slim"]):
         given = "--complete" if options["complete"] else "--verify-slim"
         raise UsageError(
-            f"{given} is for builds that are published, but {build_type.options} builds what is not",
+            f"{given} is for builds to publish, but builds with {build_type.options} cannot be published",
             hint=f"run kernel-builder build {build_type.options} without {given}",
         )
     if options["full_headers"] and options["verify_slim"]:
@@ -273,7 +295,7 @@ def build_request(
         address_of(options["scheduler"])
     if options["scheduler"] is not None and (options["sandbox"] or options["try_sandbox"]):
         raise UsageError(
-            "--sandbox confines what this machine runs, but --scheduler has other machines run it",
+            "--sandbox confines compilers on this machine, but --scheduler runs them on other machines",
             hint="run kernel-builder build --scheduler, or kernel-builder build --sandbox",
         )
     max_jobs, cores = how_many_at_once(options["jobs"], options["max_jobs"], options["cores"], environment())
@@ -329,12 +351,16 @@ class _AllOptions(BuildOptions, BuildTypeOptions):
     metavar="RULE",
     help="Build even if this conformance rule is broken (KB302, KB3 or python-newer). Can be repeated.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only: nothing where all is well.")
+@click.option("-q", "--quiet", is_flag=True, help="Show warnings and errors only.")
 @click.option(
-    "--dry-run", is_flag=True, help="Print what would be compiled and fetched, without doing it; with -v every command."
+    "--dry-run",
+    is_flag=True,
+    help=("Print what would be compiled and fetched, without doing it; with -v, print every command."),
 )
 @click.option(
-    "--timing", is_flag=True, help="Write a page and a trace of where the time went; see 'kernel-builder timing'."
+    "--timing",
+    is_flag=True,
+    help=("Write a page and a trace that show where the time went; see 'kernel-builder timing'."),
 )
 @click.option(
     "--timing-to",
@@ -418,7 +444,7 @@ def _load_text(outcome: VariantOutcome) -> str:
     unimplemented = load.unimplemented(outcome.backend)
     if unimplemented:
         names = ", ".join(op.short for op in unimplemented)
-        text += f" (without an implementation for {outcome.backend.value}: {names})"
+        text += f" (no implementation for {outcome.backend.value}: {names})"
     return f"{text}; {load.reason}" if load.loaded and load.reason else text
 
 
@@ -453,8 +479,8 @@ def _summary(outcome: BuildOutcome, seconds: float) -> list[str]:
     if outcome.variables:
         settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in outcome.variables.items())
         lines.append(
-            "note: 'kernel-builder test' and 'testshell' with the same --sanitize load it; any other Python needs:"
-            f" {settings}"
+            "note: 'kernel-builder test' and 'testshell' can load it with the same --sanitize; any other Python "
+            f"needs: {settings}"
         )
     return lines + missing_text(outcome.unavailable)
 

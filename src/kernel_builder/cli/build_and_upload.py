@@ -43,6 +43,6 @@ def _refuse_partial(architectures: tuple[str, ...], *, fast: bool) -> None:
     if architectures or fast:
         given = "--fast" if fast else f"--arch {architectures[0]}"
         raise UsageError(
-            f"build-and-upload publishes whole variants, but {given} leaves architectures out",
+            f"build-and-upload publishes complete variants, but {given} leaves architectures out",
             hint=f"run kernel-builder build-and-upload without it, or kernel-builder build {given} to try the kernel",
         )

@@ -23,15 +23,17 @@ build_type_options = together(
     click.option(
         "--lineinfo",
         is_flag=True,
-        help="Build for a profiler: optimized as always, with the lines that code comes from (-g, -lineinfo).",
+        help="Build for a profiler: optimized as usual, with line information (-g, -lineinfo).",
     ),
     click.option(
         "--sanitize",
         "sanitizers",
         type=click.Choice([one.value for one in Sanitizer]),
         multiple=True,
-        help="Instrument host code, so that mistakes end the process and are told. Can be repeated. 'test' and"
-        " 'testshell' preload the runtime.",
+        help=(
+            "Compile host code with this sanitizer, which reports the first error and ends the process. Can be "
+            "repeated. 'test' and 'testshell' preload its runtime."
+        ),
     ),
 )
 """The options that say what is built for."""

@@ -15,10 +15,10 @@ from kernel_builder.workflow.caching import open_cache
 
 @click.group(name="cache")
 def command() -> None:
-    """Show, verify and shrink the cache of what compilers made.
+    """Show, verify and shrink the compilation cache.
 
-    A build takes from it what any build of yours made before of the same sources with the same compilers. It keeps to
-    a size by itself; nothing is lost with it but time.
+    Builds take from it what your earlier builds compiled from the same sources with the same compilers. It limits its
+    own size. You can empty it at any time; the next builds then take longer.
     """
 
 
@@ -40,14 +40,14 @@ def show(*, as_json: bool) -> None:
 def verify() -> int:
     """Compare every file in the cache with its digest, and remove what differs.
 
-    Exits with 1 if anything did. A build compares what it takes, too.
+    Exits with 1 if anything differed. Builds also verify every file that they take from the cache.
     """
     with open_run(silent=True) as run:
         cache = open_cache(run)
         damaged = cache.remove_damaged()
         usage = cache.usage()
     for path in damaged:
-        show_error(f"error: {path} was damaged and is removed; what it was made for is compiled again")
+        show_error(f"error: {path} was damaged and was removed; the next build that needs it compiles it again")
     total = usage.blobs + usage.entries + len(damaged)
     click.echo(f"{total} files verified; {len(damaged) or 'none'} damaged")
     return ExitCode.FAILED if damaged else ExitCode.OK
@@ -58,12 +58,14 @@ def verify() -> int:
     "--keep-size",
     metavar="5G",
     callback=read_size,
-    help="Remove what was not used for longest until the rest fits in this size (K, M, G, T)."
-    " Default: the size that the cache keeps to.",
+    help=(
+        "Remove the least recently used results until the rest fits in this size (K, M, G, T). Default: the cache's "
+        "size limit."
+    ),
 )
 @click.option("--all", "everything", is_flag=True, help="Remove everything.")
 def gc(*, keep_size: int | None, everything: bool) -> None:
-    """Remove what was not used for longest."""
+    """Remove the least recently used results."""
     with open_run(silent=True) as run:
         cache = open_cache(run)
         freed = cache.shrink(0 if everything else cache.limit if keep_size is None else keep_size)

@@ -32,18 +32,24 @@ if TYPE_CHECKING:
 )
 @click.option("--ignore", multiple=True, type=RULE, metavar="RULE", help="Skip these rules.")
 @click.option("--policy", default="glibc-2.27-static", show_default=True, metavar="NAME",
-              help="Which C and C++ runtimes libraries may need: this, or another such as manylinux_2_28.")  # fmt: skip
+              help=(
+                  "Policy for the C and C++ runtimes that libraries may need; another one is manylinux_2_28."
+              ))  # fmt: skip
 @click.option("--python-floor", default="3.9", show_default=True, metavar="VERSION", help="Oldest supported Python.")
 @click.option("--torch-stable-abi", metavar="VERSION",
               help="Libraries must stay within the stable ABI of this torch (those of torch-stable-abi variants"
               " always must stay within theirs).")  # fmt: skip
 @click.option("--load", is_flag=True,
-              help="Load the variants that fit this machine, each in its own process, with another version"
-              " of it, and call its ops. This runs the kernel's code.")  # fmt: skip
+              help=(
+                  "Load the variants that fit this machine, each in its own process together with a second version "
+                  "of it, and call its ops. This runs the kernel's code."
+              ))  # fmt: skip
 @click.option("--python", type=PathName(), metavar="FILE",
-              help="Interpreter with torch and kernels for --load. Default: the first of the active"
-              " environment's, this one and python3 on PATH that has both.")  # fmt: skip
-@click.option("--strict", is_flag=True, help="Let warnings fail the check too.")
+              help=(
+                  "Python interpreter for --load; it needs torch and kernels. Default: the first that has both: the "
+                  "active environment's, this one, or python3 on PATH."
+              ))  # fmt: skip
+@click.option("--strict", is_flag=True, help="Fail on warnings, too.")
 @click.option("--verbose", "-v", is_flag=True, help="Also show notes: what was not or could not be checked.")
 @click.option(
     "--explain", type=RULE, metavar="RULE", help="Explain a rule: what it requires, why, and its source; check nothing."
@@ -68,7 +74,7 @@ def command(
     """Check kernels: source trees, build folders, single variants, downloaded repositories or libraries (default: .).
 
     Exits with 0 when there are no errors, with 1 when there are (with --strict, also for warnings), and with another
-    code when the check could not run. Executes nothing that it checks, unless --load is given.
+    code when the check could not run. Does not run any of the kernel's code unless --load is given.
     """
     if explain is not None or lists:
         return _about_rules(explain)

@@ -27,11 +27,11 @@ from kernel_builder.errors import ConfigError, Diagnostic, ExitCode, Level
     help="Output format: json includes the parsed project; github prints annotations.",
 )
 def command(directory: Path, *, as_json: bool, form: str) -> int:
-    """Check build.toml in DIRECTORY and all else that would stop a build, and report all errors at once.
+    """Check build.toml in DIRECTORY and everything else that would stop a build, and report all errors at once.
 
-    That is a missing license, files that do not exist, Python code that rules of Hub kernels forbid, undeclared
-    imports, and files that must not be published. Reads files of any edition; runs and fetches nothing. Exits with 3
-    when there are errors, with 0 when there are none or only warnings.
+    Finds, for example, a missing license, files that do not exist, Python code that Hub kernels must not contain,
+    undeclared imports, and files that must not be published. Reads every edition of build.toml; runs and fetches
+    nothing. Exits with 3 when there are errors, with 0 when there are none or only warnings.
     """
     form = "json" if as_json else form
     from kernel_builder.workflow.conformance import examine  # noqa: PLC0415  (start-up time)

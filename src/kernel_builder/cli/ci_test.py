@@ -13,8 +13,8 @@ from kernel_builder.cli.test import TrialOptions, run_command, trial_options
 @click.command(name="ci-test", cls=PassingCommand)
 @trial_options
 def command(**options: Unpack[TrialOptions]) -> int:
-    """Like test, for the tests that are marked kernels_ci: quick ones that together catch most mistakes.
+    """Like test, but only for tests marked kernels_ci: quick tests that together catch most mistakes.
 
-    That there is none is no failure.
+    A project without such tests passes.
     """
     return run_command(options, marked=True)

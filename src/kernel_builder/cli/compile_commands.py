@@ -19,14 +19,14 @@ from kernel_builder.workflow.compile_commands import write_compile_commands
     "--variant",
     type=VARIANT,
     metavar="NAME",
-    help="The variant whose commands are written. Default: what the torch of the active environment loads.",
+    help="The variant whose commands are written. Default: the one that the active environment's torch loads.",
 )
 @source_option
 @offline_option
 def command(directory: Path, *, variant: str | None) -> None:
-    """Write compile_commands.json in DIR, with which clangd and other tools see what the compiler sees.
+    """Write compile_commands.json in DIR, so that clangd and other tools see what the compiler sees.
 
-    Headers are fetched and generated, but nothing is compiled. Run it again after build.toml changed.
+    Headers are fetched and generated, but nothing is compiled. Run it again after you change build.toml.
     """
     request = BuildRequest(
         root=directory.resolve(), patterns=(variant,) if variant else (), local=variant is None, load=False

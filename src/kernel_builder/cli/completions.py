@@ -15,7 +15,7 @@ _VARIABLE = "_KERNEL_BUILDER_COMPLETE"
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print the completions of SHELL, which complete variants, backends and rules as well.
+    """Print a completion script, which also completes variants, backends and rules.
 
     \b
       bash        eval "$(kernel-builder completions bash)"            # in ~/.bashrc

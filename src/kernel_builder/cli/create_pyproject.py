@@ -18,8 +18,8 @@ def command(directory: Path, *, force: bool) -> None:
     """Write a pyproject.toml with which pip and build install the kernel in DIR as a Python package.
 
     \b
-      pip install -e .     # Python files are used where they are; run it again after changes to native code
-      python -m build      # a wheel of what the active environment's torch loads
+      pip install -e .     # uses Python files in place; run it again after changes to native code
+      python -m build      # makes a wheel of the variant that the active environment's torch loads
     """
     root = directory.resolve()
     project, _ = load_project(root)
@@ -27,7 +27,7 @@ def command(directory: Path, *, force: bool) -> None:
     click.echo(f"Wrote {file}")
     if " @ file:" in requirement:
         click.echo(
-            f"note: it requires {requirement}, from which this kernel-builder was installed; change that before you"
-            " share the file, or use pip install --no-build-isolation",
+            f"note: the file requires {requirement}, where this kernel-builder was installed from; change that "
+            "before you share the file, or use pip install --no-build-isolation",
             err=True,
         )

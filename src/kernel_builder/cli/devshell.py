@@ -24,12 +24,16 @@ from kernel_builder.workflow.shell import ShellRequest, set_up_shell
 shell_options = together(
     environment_options,
     click.option(
-        "-c", "--command", "words", metavar="COMMAND", help="Run this in the shell, and end with its exit code."
+        "-c",
+        "--command",
+        "words",
+        metavar="COMMAND",
+        help=("Run this command in the shell, and exit with its exit code."),
     ),
     click.option(
         "--print-env",
         is_flag=True,
-        help="Print the variables as lines for a POSIX shell, and start none. For direnv, and for eval.",
+        help="Print the environment variables as POSIX shell commands, and start no shell. For direnv and eval.",
     ),
     source_option,
     offline_option,
@@ -47,7 +51,7 @@ def run_shell_command(options: ShellOptions, *, built: bool, build_type: BuildTy
     """Set up what ``options`` ask for, and run the shell. Its exit code."""
     words, print_env = options["words"], options["print_env"]
     if words is not None and print_env:
-        raise UsageError("--command runs something, and --print-env runs nothing; remove one of them")
+        raise UsageError("--command runs a command, and --print-env runs nothing; remove one of them")
     quiet = words is not None or print_env
     request = environment_request(options, quiet=quiet)
     environ = environment()
@@ -68,16 +72,16 @@ def run_shell_command(options: ShellOptions, *, built: bool, build_type: BuildTy
                 command = [user_shell(environ), "-c", words]
             else:
                 command = shell_command(setting.changes, setting.variant, environ, Path(scratch))
-                click.echo(f"note: a shell for {setting.variant}; 'exit' leaves it", err=True)
+                click.echo(f"note: this is a shell for {setting.variant}; type 'exit' to leave it", err=True)
             return run_shell(command, environ=setting.changes.applied(environ), cwd=Path.cwd())
 
 
 @click.command(name="devshell")
 @shell_options
 def command(**options: Unpack[ShellOptions]) -> int:
-    """Start your shell with what a variant of the kernel in DIR is developed with.
+    """Start your shell in a development environment for a variant of the kernel in DIR.
 
-    That is Python with its torch, kernels, pytest and what the tests need, the compilers that it is built with, and
-    LOCAL_KERNELS at the project's build/.
+    It has the variant's compilers, a Python with the variant's torch, kernels, pytest and what the tests import, and
+    LOCAL_KERNELS set to the project's build/.
     """
     return run_shell_command(options, built=False)

@@ -81,7 +81,7 @@ def _fetched(forecasts: Sequence[VariantForecast]) -> str:
     parts = [size_text(known)] if known else []
     parts += [name for forecast in forecasts for name in forecast.besides]
     if any(forecast.fetched is None for forecast in forecasts):
-        parts.append("what could not be asked for")
+        parts.append("an unknown amount")
     return f"about {' and '.join(parts)}" if parts else "nothing"
 
 

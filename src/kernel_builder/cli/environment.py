@@ -16,6 +16,6 @@ COMMANDS: dict[str, Entry] = {
 def command() -> None:
     """List and remove the environments that test, ci-test, watch, devshell and testshell made.
 
-    They are kept beside the toolchain store, and shared by all projects. What was not used for 60 days is removed when
-    another one is made, and the least recently used when all together take more than 40 GiB.
+    They are kept next to the toolchain store, and shared by all projects. Whenever one is created, those unused for
+    60 days are removed, and then the least recently used ones until all of them take at most 40 GiB.
     """

@@ -38,7 +38,7 @@ def command(*, as_json: bool) -> None:
         contents = (
             ", ".join(filter(None, [entry.torch, *entry.requirements]))
             if entry.complete
-            else "incomplete: made now, or left over"
+            else "incomplete: being created, or left over"
         )
         click.echo(f"{entry.name:<{width}}  {mebibytes(entry.size):>10}  {ago(entry.last_used):<14}  {contents}")
     total = mebibytes(sum(entry.size for entry in found))

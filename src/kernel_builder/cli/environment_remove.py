@@ -14,23 +14,28 @@ from kernel_builder.errors import ExitCode, UsageError
 
 @click.command(name="remove")
 @click.argument("names", metavar="[NAME]...", nargs=-1, type=ENVIRONMENT)
-@click.option("--older-than", metavar="30d", callback=read_duration, help="Those unused for this long (m, h, d, w).")
+@click.option(
+    "--older-than",
+    metavar="30d",
+    callback=read_duration,
+    help=("Remove environments unused for this long (m, h, d, w)."),
+)
 @click.option(
     "--keep-size",
     metavar="20G",
     callback=read_size,
-    help="The least recently used ones, until the rest fits in this size (K, M, G, T).",
+    help="Remove the least recently used environments until the rest fits in this size (K, M, G, T).",
 )
-@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--all", "everything", is_flag=True, help="Remove all environments.")
 def command(*, names: tuple[str, ...], older_than: float | None, keep_size: int | None, everything: bool) -> int:
-    """Remove environments by NAME, or by the beginning of it.
+    """Remove environments by NAME, or by the beginning of a name.
 
-    Those that a running process uses stay. A removed one is made again when it is needed.
+    Keeps environments that a running process uses. A removed environment is created again when it is needed.
     """
     limits = older_than is not None or keep_size is not None
     if sum([bool(names), limits, everything]) != 1:
         raise UsageError(
-            "nothing says which environments to remove"
+            "no environments to remove were named"
             if not (names or limits or everything)
             else "names, limits and --all cannot be combined",
             hint="run 'kernel-builder environment remove' with names, or --older-than and --keep-size, or --all;"

@@ -93,9 +93,11 @@ def _messages(words: str) -> None:
     found = named or topics_like(words)
     if not found:
         raise UsageError(
-            f"nothing is known of {words!r}",
-            hint="use a rule's code, or words of the message as it was printed; to list what is known, run"
-            " kernel-builder explain",
+            f"nothing matches {words!r}",
+            hint=(
+                "use a rule's code, or words of the message as it was printed; to list all messages, run "
+                "kernel-builder explain"
+            ),
         )
     click.echo("\n\n".join(_shown(topic) for topic in found))
 

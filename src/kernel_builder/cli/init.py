@@ -118,7 +118,7 @@ class _Place(PathName):
     type=click.Choice([framework.value for framework in FRAMEWORKS]),
     default=FRAMEWORKS[0].value,
     show_default=True,
-    help="What the kernel is written for: torch, or tvm-ffi, which serves every framework with DLPack.",
+    help="What the kernel is written for: torch, or tvm-ffi, which works with every framework that supports DLPack.",
 )
 @click.option(
     "--license",
@@ -130,14 +130,14 @@ class _Place(PathName):
 @click.option(
     "--minimal",
     is_flag=True,
-    help="Write a first kernel that can be read in five minutes, without card, benchmark, layers and gradient.",
+    help="Write a first kernel that you can read in five minutes, without a card, benchmark, layers and gradient.",
 )
 @click.option(
     "--from-extension",
     "extension",
     metavar="DIR",
     type=PathName(exists=True, file_okay=False),
-    help="Convert the C++ extension in DIR, whose setup.py is read and never run.",
+    help="Convert the C++ extension in DIR. Its setup.py is read, but never run.",
 )
 @click.option(
     "--overwrite",
@@ -169,11 +169,13 @@ def command(
     """
     if extension is not None:
         if minimal:
-            raise UsageError("--minimal writes a new kernel, and --from-extension converts one; remove one of them")
+            raise UsageError(
+                "--minimal writes a new kernel, but --from-extension converts an extension; remove one of them"
+            )
         if ctx.get_parameter_source("framework") is not ParameterSource.DEFAULT:
-            raise UsageError("--framework chooses what is written; with --from-extension it is torch; remove it")
+            raise UsageError("--from-extension always writes a kernel for torch; remove --framework")
         if backends:
-            raise UsageError("--backends chooses what is written; with --from-extension, setup.py says it; remove it")
+            raise UsageError("--from-extension takes the backends from setup.py; remove --backends")
         given = ctx.get_parameter_source("license_id") is not ParameterSource.DEFAULT
         _convert(path, repo_id, extension, read_license(license_id) if given else None, overwrite=overwrite)
         return
@@ -187,17 +189,17 @@ def command(
     notes += tuple(f"{path} belongs to the earlier project, but was changed since, so it was kept" for path in kept)
     start_repository(root, files, environment())
     if not any(path.startswith("LICENSE") for path in files):
-        notes += (f"the text of the license {license_id} is not known here: write it to LICENSE",)
+        notes += (f"kernel-builder does not have the text of the license {license_id}: add it as LICENSE",)
     for note in notes:
         click.echo(f"note: {note}", err=True)
     click.echo(f"Initialized `{names.repo_id or names.name}` at {root}")
     click.echo("Next:")
     if root != Path.cwd():
         click.echo(f"  cd {shlex.quote(str(_shown(root)))}")
-    click.echo("  kernel-builder build --local   # what kernels loads with the torch of this environment")
+    click.echo("  kernel-builder build --local   # builds the variant for this environment's torch")
     if not minimal:
         click.echo("  python example.py")
-    click.echo("  kernel-builder test            # builds what is stale, and runs tests/ against it")
+    click.echo("  kernel-builder test            # builds what is out of date, and runs tests/ against it")
 
 
 def _convert(

@@ -46,8 +46,10 @@ RUNNERS = {"x86_64-linux": "ubuntu-latest", "aarch64-linux": "ubuntu-24.04-arm"}
 @click.option(
     "--arch",
     is_flag=True,
-    help="The full names of the torch builds behind the variants: of those on the stable ABI, the one that they are"
-    " compiled with; of Python-only ones, all that they serve.",
+    help=(
+        "Print the full names of the torch builds behind the variants: for stable-ABI variants, the build they are "
+        "compiled with; for Python-only variants, all builds they serve."
+    ),
 )
 @click.option("--why", is_flag=True, help="Also list every excluded variant and why.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON, including excluded variants.")
@@ -79,7 +81,9 @@ def command(
     if form == "github" and (as_json or why):
         raise click.UsageError("--format github cannot be combined with --json or --why")
     if arch and (as_json or why or form == "github"):
-        raise click.UsageError("--arch cannot be combined with --json (which has them), --why and --format github")
+        raise click.UsageError(
+            "--arch cannot be combined with --json (which includes these names), --why or --format github"
+        )
     if why and as_json:
         raise click.UsageError("--json already includes the reasons; remove --why")
     project, _ = load_project(directory)

@@ -18,13 +18,13 @@ from kernel_builder.errors import ExitCode
     type=PathName(),
     default="build",
     show_default=True,
-    help="Where the variants are put, beside those that are there.",
+    help="Directory to add the variants to.",
 )
 def command(directories: tuple[Path, ...], *, output: Path) -> int:
-    """Put the variants that several jobs built into one directory.
+    """Merge the variants that several jobs built into one directory.
 
-    Each DIR holds variants, or is a project with a build directory. Nothing is written unless every file is as it was
-    built, and all variants come from the same sources: those that are in the output already, too.
+    Each DIR contains variants, or is a project with a build directory. Nothing is written unless every file is
+    unchanged since the build and all variants, including those already in the output, come from the same sources.
     """
     from kernel_builder.workflow.merge import merge  # noqa: PLC0415  (start-up time)
 
@@ -34,6 +34,6 @@ def command(directories: tuple[Path, ...], *, output: Path) -> int:
     for note in merged.notes:
         click.echo(f"note: {note}", err=True)
     count = len(merged.taken)
-    there = f"; {len(merged.present)} there already" if merged.present else ""
-    click.echo(f"{count} variant{'s' if count != 1 else ''} put into {merged.output}{there}", err=True)
+    there = f"; {len(merged.present)} already there" if merged.present else ""
+    click.echo(f"{count} variant{'s' if count != 1 else ''} merged into {merged.output}{there}", err=True)
     return ExitCode.OK

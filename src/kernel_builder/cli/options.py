@@ -107,8 +107,10 @@ def how_many_at_once(
             if value is not None:
                 raise UsageError(
                     f"--jobs cannot be combined with {_NAMES[key][0]}",
-                    hint=f"run kernel-builder build --jobs {jobs} without {_NAMES[key][0]}: it counts the compilers of"
-                    " all variants",
+                    hint=(
+                        f"run kernel-builder build --jobs {jobs} without {_NAMES[key][0]}: --jobs limits the "
+                        "compilers of all variants together"
+                    ),
                 )
         return None, None
     found: dict[str, int | None] = {}
@@ -140,11 +142,15 @@ def sandbox_options(command: _Command) -> _Command:
     always = click.option(
         "--sandbox",
         is_flag=True,
-        help="Run compilers under bubblewrap: without a network, and with nothing to read but what the plan declares."
-        " metadata.json says so (docs/howto/reproduce.md).",
+        help=(
+            "Run compilers in a bubblewrap sandbox: without network access, and with nothing to read but their "
+            "declared inputs. metadata.json records this (docs/howto/reproduce.md)."
+        ),
     )
     where_possible = click.option(
-        "--try-sandbox", is_flag=True, help="Like --sandbox where bubblewrap can run; elsewhere, say so and build."
+        "--try-sandbox",
+        is_flag=True,
+        help=("Like --sandbox, but where bubblewrap cannot run, warn and build without it."),
     )
     return always(where_possible(command))
 
@@ -177,8 +183,10 @@ def source_option(command: _Command) -> _Command:
         type=click.Choice(HOST_COMPILERS),
         expose_value=False,
         callback=_keep_host_compiler,
-        help="Compile host code with this compiler; zig fetches one, so that none need be installed. Default: auto, the"
-        " best on this machine, else zig. Same as KERNEL_BUILDER_HOST_COMPILER.",
+        help=(
+            "Compiler for host code; zig is fetched, so no compiler needs to be installed. Default: auto, the best "
+            "one on this machine, or zig if there is none. Same as KERNEL_BUILDER_HOST_COMPILER."
+        ),
     )
     return source(host_compiler(command))
 

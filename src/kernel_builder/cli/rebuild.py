@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "-o",
     type=PathName(file_okay=False),
     metavar="DIR",
-    help="Keep what is built in this directory. Default: it is removed after the comparison.",
+    help="Keep the rebuilt variants in this directory. Default: they are removed after the comparison.",
 )
 @click.option(
     "--project",
@@ -60,10 +60,10 @@ def command(
     sandbox: bool,
     try_sandbox: bool,
 ) -> int:
-    """Build the commit that a build came from again, from git, with what its lock names and without the cache.
+    """Rebuild the commit that a build came from, with the toolchains in its lock and without the cache.
 
-    BUILD is a directory of built variants, or a project with a build directory. With --verify, says what differs:
-    files, and in them sections, symbols, strings, keys and lines.
+    BUILD is a directory of built variants, or a project with a build directory. With --verify, lists what differs:
+    files, and the sections, symbols, strings, keys and lines in them.
     """
     from kernel_builder.cli.build import handle_signals, show_failures  # noqa: PLC0415  (start-up time)
     from kernel_builder.cli.console import errors_as_json  # noqa: PLC0415
@@ -73,8 +73,8 @@ def command(
 
     if not verifies and output is None:
         raise UsageError(
-            "nothing would be left of what is built",
-            hint=f"compare it: kernel-builder rebuild --verify {target}, or keep it: kernel-builder rebuild -o DIR",
+            "the rebuilt variants would be neither compared nor kept",
+            hint=f"compare them: kernel-builder rebuild --verify {target}, or keep them: kernel-builder rebuild -o DIR",
         )
     request = RebuildRequest(
         target=target,
@@ -111,7 +111,7 @@ def _text(rebuilt: Rebuilt) -> Iterator[str]:
             yield from (f"    {line}" for line in rest)
     if rebuilt.comparisons:
         same = sum(one.is_same for one in rebuilt.comparisons)
-        yield f"{same} of {len(rebuilt.comparisons)} variants are what commit {rebuilt.commit[:12]} gives"
+        yield f"{same} of {len(rebuilt.comparisons)} variants match a rebuild of commit {rebuilt.commit[:12]}"
 
 
 def _verdict(one: RebuiltVariant) -> str:

@@ -41,10 +41,10 @@ def show(name: str) -> int:
 @command.command(name="add")
 @click.argument("names", nargs=-1, type=_SKILL, metavar="[NAME]...")
 @click.option("--to", "directory", type=PathName(), metavar="DIR", default=DIRECTORY, show_default=True,
-              help="Directory that gets them, as NAME/SKILL.md; ~/.agents/skills is for all projects.")  # fmt: skip
-@click.option("--overwrite", is_flag=True, help="Replace files that have another text.")
+              help="Directory to add them to, as NAME/SKILL.md; ~/.agents/skills is for all projects.")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace files that differ.")
 def add(names: tuple[str, ...], *, directory: Path, overwrite: bool) -> int:
-    """Add skills to a project; all without NAME. Those that are there already are brought up to date."""
+    """Add skills to a project: those named, or all of them. Skills that the project already has are updated."""
     for path, placed in add_skills(directory.expanduser(), find_skills(names), overwrite=overwrite):
         click.echo(f"{path}  {placed.value}")
     return ExitCode.OK

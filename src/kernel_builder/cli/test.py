@@ -50,11 +50,13 @@ environment_options = together(
         "--python",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Use this interpreter, which has torch, kernels, pytest and what the tests need. Default: the active"
-        " environment's, where it has all that; else an environment is made, and kept.",
+        help=(
+            "Use this Python interpreter; it needs torch, kernels, pytest and what the tests import. Default: the "
+            "active environment's if it has all of these, else an environment that is created and kept."
+        ),
     ),
     click.option(
-        "--isolated", is_flag=True, help="Make an environment even where the active one has all that is needed."
+        "--isolated", is_flag=True, help="Create an environment even if the active one has everything that is needed."
     ),
 )
 """The options of everything that runs in an environment."""
@@ -65,11 +67,9 @@ trial_options = together(
     click.option(
         "-v", "-L", "--verbose", is_flag=True, help="Show every command and all compiler output of the build."
     ),
-    click.option("-q", "--quiet", is_flag=True, help="Show of the build only warnings and errors."),
+    click.option("-q", "--quiet", is_flag=True, help="Show only warnings and errors of the build."),
     click.option("--all", "everything", is_flag=True, help="Test every variant that this machine can run."),
-    click.option(
-        "--json", "as_json", is_flag=True, help="Print how the tests of each variant ended as JSON, at the end."
-    ),
+    click.option("--json", "as_json", is_flag=True, help="Print the test result of each variant as JSON, at the end."),
     build_type_options,
     source_option,
     offline_option,
@@ -90,7 +90,7 @@ def environment_request(options: EnvironmentOptions, *, quiet: bool) -> Environm
     """What the options ask for. Raises :class:`UsageError` for those that contradict each other."""
     python = options["python"]
     if python is not None and options["isolated"]:
-        raise UsageError("--python names the environment, and --isolated makes one; remove one of them")
+        raise UsageError("--python names an environment, and --isolated creates one; remove one of them")
     return EnvironmentRequest(
         root=project_root(options["directory"], quiet=quiet),
         patterns=options["variants"],
@@ -148,7 +148,7 @@ def _show(trials: Trials) -> None:
         (entry,) = trials.variants
         if entry.status is TrialStatus.NONE and entry.reason:
             if trials.none_is_fine:
-                click.echo("no test is marked kernels_ci, so nothing was tested; that is no failure")
+                click.echo("no test is marked kernels_ci, so nothing was tested (this is not a failure)")
             else:
                 show_error(f"error: {entry.variant}: {entry.reason}")
         elif entry.reason and entry.status is not TrialStatus.NOT_BUILT:
@@ -192,9 +192,9 @@ def _json(trials: Trials) -> dict[str, object]:
 @click.command(name="test", cls=PassingCommand)
 @trial_options
 def command(**options: Unpack[TrialOptions]) -> int:
-    """Build what is stale, and run the tests of the kernel in DIR against the build.
+    """Build what is out of date, and run the tests of the kernel in DIR against the build.
 
-    The tests load it through the kernels client (LOCAL_KERNELS names the build), or import it by its name. What
-    follows '--' goes to pytest: 'kernel-builder test -- -k layout -x', '-- --junitxml=report.xml'.
+    Tests load the kernel through the kernels client (LOCAL_KERNELS names the build), or import it by its name.
+    Arguments after '--' go to pytest: 'kernel-builder test -- -k layout -x', '-- --junitxml=report.xml'.
     """
     return run_command(options, marked=False)

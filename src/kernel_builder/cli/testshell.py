@@ -18,9 +18,9 @@ class _AllOptions(ShellOptions, BuildTypeOptions):
 @shell_options
 @build_type_options
 def command(**options: Unpack[_AllOptions]) -> int:
-    """Build a variant of the kernel in DIR, and start your shell where it can be tried.
+    """Build a variant of the kernel in DIR, and start your shell in an environment where you can try it.
 
-    Python has the variant's torch, and finds the kernel: by its name, and through the kernels client, which
-    LOCAL_KERNELS tells of the variant. With --sanitize, every program of the shell has the runtime preloaded.
+    Python has the variant's torch, and finds the kernel by its name or, through LOCAL_KERNELS, with the kernels
+    client. With --sanitize, the sanitizer's runtime is preloaded into every program that you start.
     """
     return run_shell_command(options, built=True, build_type=build_type_of(options))

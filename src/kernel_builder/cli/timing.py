@@ -29,9 +29,11 @@ _SHOWN = 5
     "--output",
     type=PathName(file_okay=False),
     metavar="DIR",
-    help="Where to write page and trace. Default: .kernel-builder/timing/ in the project.",
+    help="Where to write the page and the trace. Default: .kernel-builder/timing/ in the project.",
 )
-@click.option("--no-headers", is_flag=True, help="Do not run preprocessors to measure what the sources read.")
+@click.option(
+    "--no-headers", is_flag=True, help=("Do not run preprocessors to measure which headers the sources include.")
+)
 @click.option(
     "--advise",
     is_flag=True,
@@ -62,7 +64,7 @@ def command(
         raise UsageError("--force is for --apply", hint="run kernel-builder timing --advise --apply --force")
     if output is not None and (advise or as_json):
         raise UsageError(
-            "-o says where page and trace go, but none is written",
+            "-o names the directory for the page and the trace, but --json and --advise write neither",
             hint="run kernel-builder timing with one of them",
         )
     if advise and no_headers:
@@ -106,7 +108,7 @@ def _show_advice(
 
         backup = request.root / WORK_DIRECTORY / "timing" / "before"
         for name in apply_advice(request.root, found, run.environ, backup, force=force):
-            click.echo(f"changed {name}; {backup / name} is what it was", err=True)
+            click.echo(f"changed {name}; the original is in {backup / name}", err=True)
 
 
 def _advice_text(advice: Advice) -> list[str]:
@@ -114,7 +116,7 @@ def _advice_text(advice: Advice) -> list[str]:
         return [f"{advice.source}: {advice.reason}"]
     replaced = ", ".join(f"<{name}>" for name in advice.proposal.replaced)
     headers = ", ".join(f"<{name}>" for name in advice.proposal.headers) or "nothing"
-    seconds = f"{advice.before:.2f} s -> {advice.after:.2f} s of processor time"
+    seconds = f"{advice.before:.2f} -> {advice.after:.2f} CPU seconds"
     variants = ", ".join((*advice.variants, *advice.architectures))
     return [
         f"{advice.source} compiles with {headers} in place of {replaced}: {seconds} (tried for {variants})",
@@ -145,10 +147,10 @@ def _summary(figures: Figures) -> list[str]:
     wall, engine, floor, busy = map(seconds, (figures.wall, figures.engine, figures.floor, figures.busy))
     cached = f"; the cache saved {seconds(figures.saved)}" if figures.recalled else ""
     chain = " -> ".join(f"{link.bar.span.kind} {link.bar.span.source}" for link in figures.critical[-_SHOWN:])
-    spent = f"; processor time {seconds(figures.processor)}" if figures.processor else ""
+    spent = f"; {seconds(figures.processor)} of CPU time" if figures.processor else ""
     lines = [
         f"build: {wall}, {engine} of it in actions, {figures.jobs} at once{cached}",
-        f"floor: {floor} (all actions {busy}, longest chain {seconds(figures.longest)}{spent})",
+        f"lower bound: {floor} (all actions {busy}, longest chain {seconds(figures.longest)}{spent})",
         f"critical path: {chain}",
     ]
     costs = [cost for cost in figures.costs["source"] if cost.ran]

@@ -32,7 +32,7 @@ from kernel_builder.workflow.explain import Explanation, explain
 def command(variant: str, *, project: Path | None, as_json: bool) -> None:
     """Show what VARIANT is compiled with: where each part comes from, and why other candidates were not used.
 
-    Queries the sources again, in the order of kernel-builder.toml. Fetches nothing more than that requires.
+    Queries the sources again, in the order of kernel-builder.toml, and fetches only what that needs.
     """
     with open_run() as run:
         found = explain(variant, run, root=(project or Path.cwd()).resolve())

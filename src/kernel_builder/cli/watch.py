@@ -25,9 +25,9 @@ _FEW = 5
 @source_option
 @offline_option
 def command(*, jobs: int | None, **options: Unpack[EnvironmentOptions]) -> None:
-    """Build and test the kernel in DIR, and again whenever a file of it changes, until Ctrl-C.
+    """Build and test the kernel in DIR, and again whenever one of its files changes, until Ctrl-C.
 
-    Of tests, only what changed is shown: those that fail now, and those that pass again. What follows '--' goes to
+    Shows only tests whose result changed: those that fail now, and those that pass again. Arguments after '--' go to
     pytest: 'kernel-builder watch -- tests/test_scale.py -k float32'.
     """
     environment = environment_request(options, quiet=False)
@@ -38,7 +38,7 @@ def command(*, jobs: int | None, **options: Unpack[EnvironmentOptions]) -> None:
     with open_run() as run, contextlib.closing(watch(request, run)) as rounds:
         for number, one in enumerate(rounds):
             if number == 0:
-                click.echo(f"watching {environment.root}: {one.variant}, {one.label}; Ctrl-C ends it")
+                click.echo(f"watching {environment.root}: {one.variant}, {one.label}; press Ctrl-C to stop")
             for line in round_text(one, time.strftime("%H:%M:%S")):
                 click.echo(line)
 
@@ -59,10 +59,10 @@ def round_text(one: Round, now: str) -> Iterator[str]:
     if one.still:
         shown = ", ".join(one.still[:_FEW])
         more = f" and {len(one.still) - _FEW} more" if len(one.still) > _FEW else ""
-        yield f"  fails as before: {shown}{more}"
+        yield f"  still failing: {shown}{more}"
     compiled = f", {len(one.compiled)} compiled" if one.compiled else ""
     build = f"{'not built' if one.problems else 'built'} in {one.building:.2f} s{compiled}"
-    result = "tests stopped for another change" if one.stopped else one.report.summary or "no tests"
+    result = "tests stopped: another file changed" if one.stopped else one.report.summary or "no tests"
     tests = f"{result} in {one.testing:.2f} s" if one.testing else ""
     yield f"  {'; '.join(filter(None, [build, tests]))}"
 

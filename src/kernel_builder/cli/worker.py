@@ -16,39 +16,42 @@ from kernel_builder.errors import ExitCode
 from kernel_builder.workflow.cluster import DEFAULT_BLOBS, WorkerRequest, work_for
 
 
-@click.command(short_help="Compile for builds of other machines, by a dask scheduler.")
+@click.command(short_help="Compile for builds on other machines, through a dask scheduler.")
 @click.argument("address")
 @click.option(
     "-j",
     "--threads",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Run N actions at once. Default: as many as this machine has processors.",
+    help="Run N actions at once. Default: the number of CPU cores.",
 )
 @click.option(
     "--memory",
     metavar="SIZE",
     callback=read_size,
-    help="Memory for all of them, such as 16G. Default: what is free now.",
+    help="Memory for all actions together, such as 16G. Default: what is free at the start.",
 )
 @click.option(
     "--folder",
     type=PathName(file_okay=False),
     metavar="DIR",
-    help="Where to make the worker's own directory, which is removed in the end. Default: the temporary directory.",
+    help="Where to create the worker's directory, which is removed at the end. Default: the temporary directory.",
 )
 @click.option(
     "--blobs",
     metavar="SIZE",
     callback=read_size,
-    help="Keep at most so much of what builds sent and made. Default: 4G.",
+    help="Keep at most this much of what builds sent and produced. Default: 4G.",
 )
 @click.option(
     "--host",
     metavar="NAME",
-    help="The address to listen on. Default: the one by which the scheduler is reached; loopback where that is.",
+    help=(
+        "The address to listen on. Default: the one that reaches the scheduler; loopback if the scheduler is on "
+        "loopback."
+    ),
 )
-@click.option("--name", metavar="NAME", help="What builds call the worker. Default: its address.")
+@click.option("--name", metavar="NAME", help="The worker's name in the messages of builds. Default: its address.")
 @click.option(
     "--patience",
     type=click.FloatRange(min=0, min_open=True),
@@ -68,11 +71,11 @@ def command(
     name: str | None,
     patience: float,
 ) -> int:
-    """Run actions of 'kernel-builder build --scheduler ADDRESS' on this machine until the scheduler at ADDRESS ends, or
-    Ctrl-C.
+    """Run actions of 'kernel-builder build --scheduler ADDRESS' on this machine, until the scheduler at ADDRESS stops
+    or you press Ctrl-C.
 
-    Whoever can reach the scheduler can run programs here: keep it on loopback, in a network of its own, or behind TLS
-    (docs/howto/clusters.md).
+    Anyone who can reach the scheduler can run programs on this machine: keep the scheduler on loopback, in a private
+    network, or behind TLS (docs/howto/clusters.md).
     """
     request = WorkerRequest(
         address=address,

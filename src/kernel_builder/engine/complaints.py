@@ -102,11 +102,11 @@ def _defined_twice(readable: str, own: OwnNames) -> NamedCause:
     written = own.definition(readable)
     who = " and ".join(sources) or "several objects"
     for function in functions_in([readable]):
-        why = f"{who} export the function {function} to tvm-ffi, each for itself"
+        why = f"{who} each export the function {function} to tvm-ffi"
         instead = f"export {function} in one source, and not in a header that several include"
         return NamedCause(why=why, instead=instead)
     if written is None:
-        why = f"{who} define {readable}, each for itself"
+        why = f"{who} each define {readable}"
         return NamedCause(why=why, instead="define it in one of them, or make it static")
     if written.file in own.headers:
         why = f"{written.place} defines {readable}, and so does every file that includes it: {who}"
@@ -115,5 +115,5 @@ def _defined_twice(readable: str, own: OwnNames) -> NamedCause:
     if len(own.definitions(readable)) == 1 and others and written.file in sources:
         why = f"{written.place} defines {readable}, which is compiled and also included by {' and '.join(others)}"
         return NamedCause(why=why, instead=f"remove the #include of {written.file} from {' and '.join(others)}")
-    why = f"{who} define {readable}, each for itself"
+    why = f"{who} each define {readable}"
     return NamedCause(why=why, instead="define it in one of them, or make it static")

@@ -333,11 +333,11 @@ def _told(search: _Search, nobodys: Sequence[str], others: Mapping[str, dict[str
             lines += [f"{_where(search, place)}: error: {done} {path}" for place in places]
     yield from lines[:_SHOWN]
     if len(lines) > _SHOWN:
-        yield f"and {len(lines) - _SHOWN} more of the kind"
+        yield f"and {len(lines) - _SHOWN} more of this kind"
     more = len(nobodys) - len(first)
     if more > 0:
         yield f"and these include {more} more"
-    where = "outside the project and all that it is compiled with, so another machine gives another kernel"
+    where = "outside the project and its toolchain, so builds on other machines would differ"
     yield f"cause: {'it is' if len(first) + sum(map(len, others.values())) == 1 else 'they are'} {where}"
     yield (
         "remedy: copy it into the project, and name its directory in 'include' of the section in build.toml; or name a"

@@ -37,7 +37,7 @@ def framework_cause(symbol: str, readable: str, tables: tuple[Path, ...], releas
     """
     backend = _backend_with(symbol, readable, tables)
     if backend is not None:
-        why = f"it is of torch's libraries for {backend.label}, which this variant does not need"
+        why = f"it belongs to torch's {backend.label} libraries, which this variant does not use"
         return NamedCause(why=why, instead=f'call it only in sources of a section with backend = "{backend.value}"')
     spelled = spell(readable)
     alike = {name for path in tables for name in table(path) if spelled.base in name}

@@ -68,16 +68,16 @@ def problem_of(request: Mapping[str, object], places: Places, trees: Sequence[Tr
     uncovered = sorted(set(own) - set(listed))
     if uncovered:
         return (
-            f"its sources include files that the kernel's name does not cover: {', '.join(uncovered)}\n"
-            "    nothing in the sources names them, so the name would not change with them; add them to 'src' of the"
-            " section that includes them"
+            f"its sources include files that the kernel's name does not cover: {', '.join(uncovered)}\n    the "
+            "sources do not name them, so a change to them would not change the kernel's name; add them to 'src' of "
+            "the section that includes them"
         )
     library = Path(expand(str(request["library"]), places))
     if request.get("macos") is not None:
         return _unfit_for_macos(library, str(request["macos"]))
     elf = read_elf(library.read_bytes())
     if elf.run_paths:
-        return f"{library.name} has a run path, {', '.join(elf.run_paths)}: it would look for libraries of this machine"
+        return f"{library.name} has a run path, {', '.join(elf.run_paths)}: it would search directories of this machine"
     python, stable, sanitizers = request["python"], request["stable"], request.get("sanitizers", [])
     assert isinstance(sanitizers, list)  # noqa: S101
     policy = UndefinedPolicy(
@@ -104,7 +104,7 @@ def _unfit_for_macos(library: Path, macos: str) -> str | None:
             return f"{library.name} needs macOS {needs}, and must run on {macos}"
         if part.run_paths:
             said = ", ".join(part.run_paths)
-            return f"{library.name} has a run path, {said}: it would look for libraries of this machine"
+            return f"{library.name} has a run path, {said}: it would search directories of this machine"
     return None
 
 
@@ -124,7 +124,7 @@ def _undefined(
     release = str(request["release"])
     found = (diagnose(entry, names, policy, release) for entry in blame(missing, dict(names.objects)))
     library = Path(expand(str(request["library"]), places)).name
-    lines = [f"{library} needs names that it will not find when it is loaded ({release}):"]
+    lines = [f"{library} has undefined symbols that nothing defines when it is loaded ({release}):"]
     for entries, reason, remedy in grouped(found):
         for entry in entries[:_SHOWN]:
             users = f" (used by {', '.join(entry.used_by)})" if entry.used_by else ""

@@ -90,19 +90,19 @@ class LocalEngine:
 def _tell_of(cache: ActionCache | None, reporter: Reporter) -> None:
     """Say once that the cache could not be written: nothing else is wrong with the build."""
     if cache is not None and cache.problem is not None:
-        message = f"{cache.root} cannot be written ({cache.problem}), so the cache did not keep all that was compiled"
+        message = f"cannot write to the cache {cache.root} ({cache.problem}), so some results were not cached"
         reporter.emit(Notice(message=message, warning=True, once=True))
 
 
 def _told(error: OSError, work: Path) -> BuildError:
     """What a build that cannot keep its own files says."""
     if isinstance(error, FileNotFoundError) or not work.is_dir():
-        return BuildError(f"{work}, or something in it, was removed while the build ran", hint="run the build again")
+        return BuildError(f"{work}, or something in it, was removed during the build", hint="run the build again")
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     # Of a write into an open file, nobody says which it was.
     return BuildError(
         f"{error.filename or work}: {error.strerror}",
-        hint="make room, then run the build again: what was made before counts" if is_full else None,
+        hint="free some space, then run the build again; it continues where it stopped" if is_full else None,
     )
 
 
@@ -357,7 +357,7 @@ class _Run:
         for word in action.takes:
             path = self._plan.places.path(word, action)
             if not path.exists():
-                raise BuildError(f"{path} is missing, which {action.source} needs", hint="run the build again")
+                raise BuildError(f"{path}, which {action.source} needs, is missing", hint="run the build again")
         self._running[action.id] = need
         self._noticed[action.id] = self._since[action.id] = time.monotonic()
         self._begun[action.id] = time.time()
@@ -413,12 +413,12 @@ class _Run:
         self._tries[name] += 1
         if self._tries[name] >= _TRIES:
             raise BuildError(
-                f"{action.description}: {_TRIES} machines did not do it, the last: {lost.reason}",
+                f"{action.description}: failed on {_TRIES} machines, on the last because {lost.reason}",
                 hint="give workers more memory and disk space, or build here: kernel-builder build",
             )
         if lost.more_memory:
             self._memory[name] *= 2
-        message = f"{action.description}: {lost.reason}; it is done again"
+        message = f"{action.description}: {lost.reason}; trying again"
         self._options.reporter.emit(Notice(message=message, warning=True))
         self._ready.add(name)
 
@@ -474,5 +474,5 @@ def _result(plan: BuildPlan, action: Action, done: Done) -> ActionResult:
         text = plan.places.path(action.log).read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
-    output = tuple(text.splitlines()[1:]) or (f"it ended with code {done.code} without output",)
+    output = tuple(text.splitlines()[1:]) or (f"it exited with code {done.code} and no output",)
     return ActionResult(action=action, status=ActionStatus.FAILED, output=output, seconds=done.seconds)

@@ -384,4 +384,4 @@ def _complaint(log: Path) -> str:
     """The first error in a log, or its last line."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[1:]
     errors = [line.strip() for line in lines if "error" in line]
-    return (errors or lines[-1:] or ["it ended without a word"])[0]
+    return (errors or lines[-1:] or ["it exited without output"])[0]

@@ -154,12 +154,12 @@ def find_bubblewrap(environ: Mapping[str, str]) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         said = [str(error)]
     if said is not None:
-        reason = "".join(said) or "it says nothing"
+        reason = "".join(said) or "it gave no reason"
         raise MachineError(f"--sandbox: bubblewrap cannot run here: {reason}", hint=_HOW.format(_NAMESPACES))
     return program
 
 
-_HOW = "{}, or go on without it: kernel-builder build --try-sandbox (rebuild has this option, too)"
+_HOW = "{}, or build without a sandbox: kernel-builder build --try-sandbox (rebuild has this option, too)"
 _INSTALL = "install it (apt-get install bubblewrap; dnf install bubblewrap)"
 _NAMESPACES = "it needs user namespaces, which the system, or the container, must allow"
 

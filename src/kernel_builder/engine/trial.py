@@ -78,4 +78,4 @@ def _run(
 def _complaint(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     errors = [line.strip() for line in lines if "error" in line]
-    return (errors or lines[-1:] or ["it ended without a word"])[0]
+    return (errors or lines[-1:] or ["it exited without output"])[0]

@@ -43,7 +43,7 @@ def claim(work: Path, store: Path, reporter: Reporter) -> None:
                 hint="remove the link",
             )
         if found:
-            message = f"{work} was not made by builds on this machine, so nothing of it is used"
+            message = f"{work} was not created by builds on this machine, so its contents are not used"
             reporter.emit(Notice(message=message, warning=True))
         for path in found:
             if path.is_dir() and not path.is_symlink():

@@ -115,7 +115,9 @@ class Environments:
     def _make(self, place: Path, wanted: Needs, installer: Installer) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
         packages = ", ".join(wanted.installed)
-        self._reporter.emit(Notice(message=f"making an environment with {wanted.label}, {packages} ({installer.name})"))
+        self._reporter.emit(
+            Notice(message=(f"creating an environment with {wanted.label}, {packages} ({installer.name})"))
+        )
         installer.create(place)
         torch = self._install(place, wanted, installer)
         note = {
@@ -137,7 +139,7 @@ class Environments:
             else:
                 return torch
         raise ToolchainError(
-            f"no configured index has {wanted.label}, or something that the tests need:\n" + "\n".join(problems),
+            f"no configured index has {wanted.label}, or something else that the tests need:\n" + "\n".join(problems),
             hint="name an index that has it in kernel-builder.toml, as [[index]] with name and url, or test with a"
             " Python that has it: kernel-builder test --python FILE",
         )

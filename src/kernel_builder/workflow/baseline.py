@@ -105,8 +105,8 @@ def _of_folder(folder: Path, label: str, entry: Kept, workplace: Workplace, buil
 def _refuse_no_release(variant: BuiltVariant, label: str) -> None:
     if not variant.build_type.is_release:
         raise BuildError(
-            f"{variant.name} in {label} was built with {variant.build_type.options}: its times say nothing",
-            hint="build it without, and measure again",
+            f"{variant.name} in {label} was built with {variant.build_type.options}: its times are not comparable",
+            hint="build it without these options, and measure again",
         )
 
 
@@ -116,6 +116,6 @@ def _commit(text: str, project: Project, run: Run) -> str:
     except GitError as error:
         why = "" if error.silent else f": {error}"
         raise UsageError(
-            f"--against {text} is neither 'torch', nor a directory, nor a revision of the project in git{why}",
+            f"--against {text} is neither 'torch', nor a directory, nor a git revision of the project{why}",
             hint="write it as git does (HEAD~1, main, v1.2), or pass a directory",
         ) from error

@@ -86,7 +86,7 @@ def bench(request: BenchRequest, run: Run) -> Iterator[Benched]:
     if not scripts:
         raise ConfigError(
             f"{root / BENCHMARKS} has no {BENCHMARK_FILES}, so there is nothing to measure",
-            hint="write a class of kernels.benchmark.Benchmark into it (docs/measuring.md); 'kernel-builder init'"
+            hint="write a subclass of kernels.benchmark.Benchmark in it (docs/measuring.md); 'kernel-builder init'"
             " without --minimal writes one",
         )
     here = look_here(project, request.environment, run)
@@ -209,7 +209,7 @@ class _Bench:
         if not everything:
             raise ConfigError(
                 f"no class in {BENCHMARKS}/{BENCHMARK_FILES} has a method benchmark_<workload>",
-                hint="derive one from kernels.benchmark.Benchmark (docs/measuring.md)",
+                hint="add a subclass of kernels.benchmark.Benchmark that has one (docs/measuring.md)",
             )
         if not chosen:
             raise UsageError(
@@ -234,7 +234,7 @@ class _Bench:
                     answer = side.ask("prepare", workload=index)
                 except BenchProblemError as error:
                     if side is sides[0]:
-                        wrong.append(f"{title} does not run: {error}")
+                        wrong.append(f"{title} fails: {error}")
                     else:
                         lacking[index] = f"{side.label}: {error}"
                     continue
@@ -288,7 +288,7 @@ class _Bench:
         """How it is measured, and what may disturb it."""
         if self.entry.backend.is_host:
             threads = facts["threads"]
-            self.remarks.append(f"wall time of calls{f'; torch uses {threads} threads' if threads else ''}")
+            self.remarks.append(f"wall-clock time of calls{f'; torch uses {threads} threads' if threads else ''}")
             load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # Windows has none
             if load > _BUSY * facts["processors"]:
                 message = f"the machine is busy: load {load:.1f} on {facts['processors']} processors"
@@ -296,11 +296,11 @@ class _Bench:
                 self.run.reporter.emit(Notice(message=message, warning=True))
             return
         cache = (
-            f"its cache ({facts['cache'] / 1e6:.0f} MB) is overwritten before each call"
+            f"its cache ({facts['cache'] / 1e6:.0f} MB) is flushed before each call"
             if facts["flushes"]
-            else ("its cache is not overwritten between calls")
+            else ("its cache is not flushed between calls")
         )
-        self.remarks.append(f"times of the device, between events around each call; {cache}")
+        self.remarks.append(f"device time between events around each call; {cache}")
 
     @staticmethod
     def _readings(side: BenchProcess) -> Mapping[str, str]:
@@ -322,5 +322,5 @@ def _side(baseline: Baseline) -> BenchSide:
 
 def _how_far(checked: Mapping[str, Any]) -> str:
     difference = checked["difference"]
-    far = f"it differs by {difference:.3g} at most" if difference is not None else "it differs where one is no number"
+    far = f"it differs by {difference:.3g} at most" if difference is not None else "only one of the two has NaN there"
     return f"{far} (allowed: atol {checked['atol']:g}, rtol {checked['rtol']:g})"

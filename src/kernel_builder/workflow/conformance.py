@@ -258,7 +258,7 @@ class Conformance:
             codes = " ".join(f"--ignore {code}" for code in sorted({finding.rule.code for finding in errors}))
             anyway = "" if _NEVER & slugs else f"; 'kernel-builder build {codes}' builds it anyway"
             raise BuildError(
-                "the kernel breaks rules of Hub kernels, so it was not built:\n" + _listed(errors),
+                "the kernel breaks the rules for Hub kernels, so it was not built:\n" + _listed(errors),
                 hint=f"run 'kernel-builder check --explain {errors[0].rule.code}' for details{anyway}",
             )
         for finding in findings:

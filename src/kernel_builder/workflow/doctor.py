@@ -213,7 +213,9 @@ def _compilers(run: Run, machine: str, settings: ToolchainSettings) -> Iterator[
     compilers = find_host_compilers(environ, machine=machine, choice=settings.host_compiler)
     hosts = compilers.right
     if not hosts and not compilers.chosen and _can_be_fetched(run, settings):
-        found = f"no g++ or clang++ for {machine}-linux is used: clang is taken out of {default_recipe().zig.project}"
+        found = (
+            f"no g++ or clang++ for {machine}-linux is installed; builds use clang from {default_recipe().zig.project}"
+        )
         yield Check(name="C++ compiler", standing=Standing.ABSENT, found=found, remedy=f"to use g++: {install}")
     elif not hosts:
         tried = "; ".join(
@@ -244,7 +246,7 @@ def _compilers(run: Run, machine: str, settings: ToolchainSettings) -> Iterator[
             yield Check(
                 name="static libstdc++",
                 standing=Standing.OK if problem is None else Standing.MISSING,
-                found=problem or "a shared library with its own C++ runtime can be made",
+                found=problem or "can be linked into shared libraries",
                 remedy=None if problem is None else install,
             )
     known = {host.cxx.resolve() for host in hosts}
@@ -352,7 +354,7 @@ def _devices(environ: Mapping[str, str], settings: ToolchainSettings) -> Iterato
         yield Check(name="torch", standing=Standing.OK, found=found)
         yield _sandbox(environment.sandbox, environ)
     else:
-        remedy = "to prove that what was built loads: pip install torch kernels"
+        remedy = "to check that built variants load: pip install torch kernels"
         yield Check(name="torch", standing=Standing.ABSENT, found=environment.reason, remedy=remedy)
     devices = [found for kind in kinds.values() for found in kind.devices(environ)]
     for device in devices:
@@ -366,13 +368,13 @@ def _sandbox(sandbox: Sandbox, environ: Mapping[str, str]) -> Check:
         found = f"{sandbox.program}: kernels are {sandbox.label}"
         return Check(name="sandbox", standing=Standing.OK, found=found)
     install = install_command("bubblewrap", environ)
-    remedy = f"to keep kernels, while they are loaded, from the network and your files: {install}"
+    remedy = f"to load kernels without access to the network and your files: {install}"
     return Check(name="sandbox", standing=Standing.ABSENT, found=f"none: {sandbox.why_not}", remedy=remedy)
 
 
 def _resources(store: Store) -> Iterator[Check]:
     resources = measure()
-    found = f"{resources.processors} usable, {_gib(resources.memory)} memory free"
+    found = f"{resources.processors} CPU cores usable, {_gib(resources.memory)} memory free"
     if resources.memory < LOW_MEMORY:
         remedy = f"free some: one compile of torch's headers takes up to {_gib(LOW_MEMORY)}"
         yield Check(name="processors", standing=Standing.ABSENT, found=found, remedy=remedy)

@@ -170,9 +170,12 @@ def provide_environment(
         if request.python is not None:
             raise UsageError(
                 f"--python {request.python} cannot run {entry.name}: {reason}",
-                hint="install what is missing there, or have an environment made: kernel-builder test --isolated",
+                hint=(
+                    "install what is missing there, or let kernel-builder create an environment: kernel-builder "
+                    "test --isolated"
+                ),
             )
-        why = f"the active environment is not taken: {reason}{_remedy(active, wanted, run)}"
+        why = f"the active environment is not used: {reason}{_remedy(active, wanted, run)}"
     return _made(entry, wanted, settings, run, why)
 
 
@@ -205,7 +208,7 @@ def _made(entry: Kept, wanted: Needs, settings: ToolchainSettings, run: Run, why
     except ToolchainError as error:
         if run.offline:
             raise ToolchainError(
-                f"the environment for {entry.name} does not exist, and --offline does not let it be made",
+                f"the environment for {entry.name} does not exist, and --offline prevents creating it",
                 hint="run it once with network access, or pass a Python: kernel-builder test --python FILE",
             ) from error
         raise
@@ -218,7 +221,7 @@ def _made(entry: Kept, wanted: Needs, settings: ToolchainSettings, run: Run, why
     if isinstance(environment, NoEnvironment) or reason is not None:
         environments.discard(name)
         raise ToolchainError(
-            f"the environment that was made for {entry.name} cannot run it: {reason}",
+            f"the environment created for {entry.name} cannot run it: {reason}",
             hint="name an index that has the right torch in kernel-builder.toml, or pass a Python:"
             " kernel-builder test --python FILE",
         )

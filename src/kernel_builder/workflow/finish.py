@@ -74,8 +74,8 @@ class Finisher:
                 compiled=compiled,
                 problems=(
                     (
-                        "the build stopped at another variant's failure; 'kernel-builder build --keep-going' builds"
-                        " the rest"
+                        "the build stopped because another variant failed; 'kernel-builder build --keep-going' "
+                        "builds the rest"
                     ),
                 ),
             )
@@ -125,11 +125,12 @@ class Finisher:
             tail += self._library_of(name, variant) + self._in_variable(name)
             if self.prepared.project.framework.kind is FrameworkKind.TVM_FFI and name.startswith(_OF_TORCH):
                 tail += (
-                    f"\n    ({name} is torch's; [tvm-ffi] kernels load without torch, [torch] ones have its headers)"
+                    f"\n    ({name} is a torch header; only [torch] kernels have these, because [tvm-ffi] "
+                    "kernels load without torch)"
                 )
             if any((directory / name).is_file() for directory in self._all_headers(variant)):
                 tail += f"\n    ({name} is not part of torch's stable ABI, which torch.stable-abi selects)"
-                tail += f"\n    (headers that are: {', '.join(f'{root}/' for root in stable_header_roots())})"
+                tail += f"\n    (these headers are: {', '.join(f'{root}/' for root in stable_header_roots())})"
         for cause in explained(lines, action.source, self._own_names(variant)):
             tail += f"\n    cause: {cause.why}\n    remedy: {cause.instead}"
         verb = "could not be linked" if action.kind is ActionKind.LINK else "does not compile"
@@ -151,7 +152,7 @@ class Finisher:
             return ""
         variable, place = found
         return (
-            f"\n    ({variable} leads to {place}, but compilers do not see it: other machines may not set it)"
+            f"\n    ({variable} points to {place}, but the build ignores it, because other machines may not set it)"
             "\n    (copy the header into the project, and name its directory in 'include' of the section)"
         )
 

@@ -92,7 +92,7 @@ def refuse_changes(prepared: Prepared, run: Run, mark: str, since: int) -> None:
         inputs = build_inputs(prepared.project, prepared.plan.places.output)
     if identify(prepared.project, inputs, environ=run.environ, mark=mark) != identity:
         raise BuildError(
-            "files of the kernel changed during the build, so the result has no name of its own",
+            "files of the kernel changed during the build, so its name no longer matches them",
             hint="run the build again; nothing that was compiled after the change was installed",
         )
 
@@ -112,4 +112,4 @@ def fill_card(project: Project, output: Path, reporter: Reporter) -> None:
     except ConfigError as error:  # the variants are good without it
         details = "".join(f"\n{diagnostic.render()}" for diagnostic in error.diagnostics)
         hint = f" ({error.hint})" if error.hint else ""
-        reporter.emit(Notice(message=f"no card was made: {error.message}{hint}{details}", warning=True))
+        reporter.emit(Notice(message=f"the card was not filled in: {error.message}{hint}{details}", warning=True))

@@ -204,7 +204,7 @@ def _runtimes(prepared: Prepared, request: BuildRequest, run: Run) -> dict[str, 
     if len(found) > 1:
         told = " and ".join(f"{names[0]} ({runtimes[0]})" for runtimes, names in found.items())
         raise UsageError(
-            f"variants are compiled by different compilers, whose runtimes cannot be loaded together: {told}",
+            f"the variants use different compilers, whose sanitizer runtimes cannot be loaded together: {told}",
             hint="choose one: kernel-builder build --variant NAME",
         )
     return sanitizer_variables(next(iter(found), ()), sanitizers, run.environ, python=request.python)
@@ -214,7 +214,7 @@ def _environment(request: BuildRequest, run: Run, *, torch: bool) -> Environment
     """What loads the variants, or why nothing does."""
     if request.load:
         return find_environment(request.python, run.environ, run.memory, torch=torch)
-    message = "--no-load: variants are installed without the proof that the kernels client can load them"
+    message = "--no-load: variants are installed without checking that the kernels client can load them"
     if not request.loaded_next:
         run.reporter.emit(Notice(message=message, warning=True))
     # What devices there are, nobody looked at.
@@ -228,7 +228,7 @@ def _tell(prepared: Prepared, reporter: Reporter) -> None:
         reporter.emit(Notice(message=diagnostic.render(), warning=True))
     work = prepared.plan.places.work
     if not work.is_relative_to(prepared.plan.places.root):
-        reporter.emit(Notice(message=f"the project cannot be written, so objects and logs go to {work}"))
+        reporter.emit(Notice(message=f"the project is read-only, so objects and logs go to {work}"))
     if prepared.unavailable:
         total = len(prepared.matrix.kept)
         message = f"{len(prepared.unavailable)} of the {total} variants cannot be built here (listed at the end)"

@@ -57,8 +57,8 @@ def merge(directories: Sequence[Path], output: Path) -> Merged:
         source = find_source(directory)
         if source.folder.resolve() == output.resolve():
             raise UsageError(
-                f"{directory} is the output",
-                hint="name where the others are, and what they are put into: kernel-builder merge DIR --output OTHER",
+                f"{directory} is both an input and the output",
+                hint="choose another output directory: kernel-builder merge DIR --output OTHER",
             )
         sources.append(source)
         given += source.variants
@@ -94,7 +94,7 @@ def _files_of(given: Sequence[BuiltVariant]) -> dict[Path, Mapping[str, Path]]:
         except BuildError as error:
             problems.append(error.message)
     if problems:
-        raise BuildError("\n".join(problems), hint="take what its job built as it is, or build it again")
+        raise BuildError("\n".join(problems), hint="use the unchanged output of its job, or build it again")
     return files
 
 
@@ -141,7 +141,7 @@ _AGREED: Mapping[str, Callable[[BuiltVariant], object]] = {
 def _refuse_other_trees(here: Sequence[BuiltVariant], given: Sequence[BuiltVariant]) -> None:
     variants = (*here, *given)
     unknown = [variant for variant in variants if _sources(variant) is None]
-    problems = [f"{variant.path} does not say what it was built from" for variant in unknown]
+    problems = [f"{variant.path} does not record what it was built from" for variant in unknown]
     for what, read in _AGREED.items():
         by_value: dict[str, list[BuiltVariant]] = {}
         for variant in variants:
@@ -152,7 +152,7 @@ def _refuse_other_trees(here: Sequence[BuiltVariant], given: Sequence[BuiltVaria
     problems += _files_that_differ(variants)
     if problems:
         raise BuildError(
-            "these variants are not of one tree:\n  " + "\n  ".join(problems),
+            "these variants were built from different sources:\n  " + "\n  ".join(problems),
             hint="build all of them from one commit"
             + (", or put them elsewhere: kernel-builder merge --output DIR" if here else ""),
         )
@@ -188,7 +188,7 @@ def _one_of_each(
             problems += [f"  {line}" for line in tool_differences(first.metadata, variant.metadata)]
     if problems:
         raise BuildError(
-            "there are different builds of one variant:\n  " + "\n  ".join(problems),
+            "these variants were built several times, with different results:\n  " + "\n  ".join(problems),
             hint="keep one build of each variant",
         )
     # What is in the output already is taken again where a job built it, too: the copy there was not read.

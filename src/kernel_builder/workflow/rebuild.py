@@ -196,7 +196,7 @@ def _fetched(repo: str, revision: str, patterns: Sequence[str], scratch: Path, r
 
 def _commit(variants: Sequence[BuiltVariant]) -> str:
     """The commit that all of them are of."""
-    problems = [f"{one.name} does not say which commit it was built from" for one in variants if one.commit is None]
+    problems = [f"{one.name} does not record which commit it was built from" for one in variants if one.commit is None]
     problems += [f"{one.name} was built from uncommitted sources" for one in variants if one.commit and one.is_dirty]
     commits = {one.commit: one.name for one in variants if one.commit is not None}
     if len(commits) > 1:
@@ -204,10 +204,10 @@ def _commit(variants: Sequence[BuiltVariant]) -> str:
     if problems:
         some = any(one.commit and not one.is_dirty for one in variants)
         raise BuildError(
-            "cannot be built again:\n  " + "\n  ".join(problems),
-            hint="name variants that one commit gave: kernel-builder rebuild --variant NAME"
+            "cannot rebuild these variants:\n  " + "\n  ".join(problems),
+            hint="choose variants that were built from one commit: kernel-builder rebuild --variant NAME"
             if some
-            else "commit the sources, then build what can be built again: kernel-builder build",
+            else "commit the sources, then build them: kernel-builder build",
         )
     return next(iter(commits))
 
@@ -279,9 +279,9 @@ def _document(metadata: Path | None) -> Mapping[str, object]:
 
 def _lines(one: Path | None, other: Path | None) -> Iterator[str]:
     if one is None:
-        yield "is here alone"
+        yield "is only in the rebuild"
     elif other is None:
-        yield "is not made here"
+        yield "is missing from the rebuild"
     elif one.name == METADATA:
         # What made a build is told by itself: another compiler may well make the same.
         ours, theirs = (_what_it_is(_document(path)) for path in (one, other))
@@ -314,8 +314,10 @@ def _as_told_by(ours: Mapping[str, object], theirs: Mapping[str, object]) -> Map
 def _notes(tree: Path, ways: Iterable[_Way]) -> tuple[str, ...]:
     notes = []
     if not (tree / LOCK_NAME).is_file():
-        notes.append(f"the commit has no {LOCK_NAME}: toolchains were chosen as of today")
+        notes.append(f"the commit has no {LOCK_NAME}: toolchains were chosen as they are today")
     traced = sorted({way.build_type.options for way in ways if not way.build_type.is_release})
     if traced:
-        notes.append(f"a build with {' or '.join(traced)} names its directories, so it differs wherever it is made")
+        notes.append(
+            f"a build with {' or '.join(traced)} contains the paths of its directories, so it differs between machines"
+        )
     return tuple(notes)

@@ -295,7 +295,10 @@ def obstacles(matrix: Matrix) -> list[Unavailable]:
         Unavailable(
             name=entry.name,
             reason=entry.obstacle,
-            remedy="build with the reference implementation and upload from there: uploads keep each other's variants",
+            remedy=(
+                "build these with the reference implementation and upload them from there; uploads keep each "
+                "other's variants"
+            ),
         )
         for entry in matrix.kept
         if entry.obstacle is not None

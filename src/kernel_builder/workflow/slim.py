@@ -45,7 +45,7 @@ def with_headers_told(
     for source, by_reason in fallen.items():
         for reason, architectures in by_reason.items():
             what = f"{source} ({', '.join(architectures)})"
-            message = f"{variant.name}: {what} is compiled with all of torch's headers: {reason}"
+            message = f"{variant.name}: {what} is compiled with torch's full headers: {reason}"
             reporter.emit(Notice(message=message))
     provenance = variant.metadata.get("provenance")
     if not isinstance(provenance, dict):

@@ -131,7 +131,7 @@ def run_trials(request: TrialRequest, run: Run) -> Trials:
             return Trials(variants=(TrialOutcome(variant="", status=TrialStatus.NONE),), none_is_fine=True)
         raise ConfigError(
             f"{root / TESTS} does not exist, so there is nothing to test",
-            hint=f"write tests for pytest into {TESTS}/test_*.py; 'kernel-builder init' writes some for a new kernel",
+            hint=f"write pytest tests in {TESTS}/test_*.py; 'kernel-builder init' writes some for a new kernel",
         )
     here = look_here(project, request.environment, run)
     several = request.everything or bool(request.environment.patterns)
@@ -286,7 +286,7 @@ def _judged(code: int, report: PytestReport, provided: Workplace) -> tuple[Trial
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
         at = f" in {report.running}" if report.running else ""
-        return TrialStatus.FAILED, f"Python died of {name}{at}", ExitCode.FAILED
+        return TrialStatus.FAILED, f"Python was killed by {name}{at}", ExitCode.FAILED
     if code == _NONE_SELECTED:
         return TrialStatus.NONE, "no test was selected", ExitCode.FAILED
     if code == _INTERRUPTED and not report.failed:

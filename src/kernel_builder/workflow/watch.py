@@ -234,7 +234,7 @@ def _rest(code: int, report: PytestReport, output: Path) -> str:
     lines = output.read_text(encoding="utf-8", errors="replace").splitlines() if output.exists() else []
     if code < 0:
         at = f" in {report.running}" if report.running else ""
-        lines.append(f"Python died of signal {-code}{at}")
+        lines.append(f"Python was killed by signal {-code}{at}")
     return "\n".join(lines[-_TAIL:])
 
 

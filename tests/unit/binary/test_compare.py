@@ -78,13 +78,13 @@ def test_another_order_of_sources_is_told_as_one(tmp_path: Path) -> None:
 
 def test_a_source_of_one_alone_and_a_random_name_are_named(library: Library, tmp_path: Path) -> None:
     (tmp_path / "more.cpp").write_text("int more(int x) { return x; }\n", encoding="utf-8")
-    assert "compiled file more.cpp is here alone" in differences(library(), library("more.cpp"))
+    assert "compiled file more.cpp is only here" in differences(library(), library("more.cpp"))
     ours, theirs = (
         library(more=f"static volatile int made_{at} = 7; int got() {{ return made_{at}; }}\n") for at in "xy"
     )
     lines = differences(ours, theirs)
     assert "symbol made_x is not here" in lines
-    assert "symbol made_y is here alone" in lines
+    assert "symbol made_y is only here" in lines
 
 
 def test_a_project_s_own_functions_come_before_those_of_the_library(library: Library) -> None:
@@ -113,8 +113,8 @@ def test_another_compiler_comes_first(library: Library, tmp_path: Path) -> None:
 def test_names_and_libraries_of_one_alone(library: Library) -> None:
     more = 'extern "C" double cos(double); extern "C" double added(double x) { return cos(x); }\n'
     lines = differences(library(), library(more=more))
-    assert "exported name added is here alone" in lines
-    assert "name that others provide cos is here alone" in lines
+    assert "exported name added is only here" in lines
+    assert "imported name cos is only here" in lines
     lines = differences(library(more=more), library())
     assert "exported name added is not here" in lines
 
@@ -130,7 +130,7 @@ def test_what_only_tables_tell_is_said(library: Library) -> None:
     [
         ({"a": 1}, {"a": 2}, ("a: 1, here 2",)),
         ({"a": {"b": [1]}, "c": 0}, {"a": {"b": [2]}}, ("a.b: [1], here [2]", "c: 0, not here")),
-        ({}, {"x": "y"}, ("x: 'y' is here alone",)),
+        ({}, {"x": "y"}, ("x: 'y' is only here",)),
     ],
 )
 def test_documents_differ_by_keys(one: object, other: object, said: tuple[str, ...]) -> None:
@@ -145,7 +145,7 @@ def test_texts_differ_by_lines() -> None:
 def test_a_damaged_library_is_compared_as_bytes(library: Library) -> None:
     whole = library()
     assert differences(whole, whole[:5000]) == (f"{len(whole)} bytes, here 5000",)
-    assert differences(b"\x7fELF\0\1", b"\x7fELF\0\2") == ("6 bytes of other content",)
+    assert differences(b"\x7fELF\0\1", b"\x7fELF\0\2") == ("6 bytes, with different content",)
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))

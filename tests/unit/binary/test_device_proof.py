@@ -33,7 +33,7 @@ def test_what_counts_is_compared(tmp_path: Path, name: str, one: str, other: str
         path.write_text(text, encoding="utf-8")
     same = [sys.executable, "-P", device_proof.__file__, str(paths[0]), str(paths[0]), *map(str, paths)]
     done = subprocess.run(same, capture_output=True, text=True, check=False)
-    expected = (0, "") if equal else (1, f"error: slim headers make another {name}\n")
+    expected = (0, "") if equal else (1, f"error: slim headers produce a different {name}\n")
     assert (done.returncode, done.stderr) == expected
 
 
@@ -62,7 +62,7 @@ def test_what_the_compiler_saw_first_makes_no_difference(tmp_path: Path) -> None
     assert proved(tmp_path, BEFORE, USER, *PLAINLY) == (0, "")
     # If g++ instantiates used() before user(), it knows that nothing is thrown, and leaves out the handler.
     optimistic = (word for word in PLAINLY if word != "-fnon-call-exceptions")
-    differs = "error: slim headers make other host code: _Z4userIiEiT_ differs"
+    differs = "error: slim headers produce different host code: _Z4userIiEiT_ differs"
     assert proved(tmp_path, BEFORE, USER, *optimistic) == (1, f"{differs} (and 3 more)\n")
     assert proved(tmp_path, BEFORE, USER.replace("return 2", "return 3"), *PLAINLY) == (1, f"{differs}\n")
 

@@ -82,7 +82,7 @@ def test_a_function_that_no_release_has_is_missing_all_the_same(tmp_path: Path) 
     table.write_text("torch_call_dispatcher", encoding="utf-8")
     policy = UndefinedPolicy(tables=(), exports=(table,), python=(3, 9), stable=V213)
     (entry,) = find_missing(library("torch_parallel_for", "torch_call_dispatcher"), policy)
-    assert (entry.symbol, entry.reason) == ("torch_parallel_for", "no library that the kernel may need has it")
+    assert (entry.symbol, entry.reason) == ("torch_parallel_for", "no library that the kernel may use defines it")
 
 
 @pytest.mark.parametrize("symbol", ["_ZTIN3c105ErrorE", "_ZNK5torch6stable6Tensor3dimEv", "_ZN2at6detailE"])

@@ -32,7 +32,7 @@ def test_building_before_an_upload_has_the_options_of_building() -> None:
 @pytest.mark.parametrize(
     ("command", "options", "said"),
     [
-        ("build-and-upload", ("--fast",), "build-and-upload publishes whole variants, but --fast leaves"),
+        ("build-and-upload", ("--fast",), "build-and-upload publishes complete variants, but --fast leaves"),
         ("build-and-upload", ("--arch", "9.0"), "kernel-builder build --arch 9.0"),
         ("build", ("--fast", "--arch", "9.0"), "--fast builds for the devices of this machine, but --arch"),
     ],

@@ -36,8 +36,8 @@ def test_what_is_none(text: str) -> None:
     ("options", "said"),
     [
         (("--scheduler", "here"), "'here' is not the address of a scheduler"),
-        (("--scheduler", "127.0.0.1:1", "--sandbox"), "--sandbox confines what this machine runs"),
-        (("--scheduler", "127.0.0.1:1", "--try-sandbox"), "--sandbox confines what this machine runs"),
+        (("--scheduler", "127.0.0.1:1", "--sandbox"), "--sandbox confines compilers on this machine"),
+        (("--scheduler", "127.0.0.1:1", "--try-sandbox"), "--sandbox confines compilers on this machine"),
     ],
 )
 def test_builds_refuse_before_anything_else(

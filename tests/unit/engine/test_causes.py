@@ -351,13 +351,13 @@ def test_another_backends_libraries_of_torch_have_it(tmp_path: Path) -> None:
     said = cause(
         tmp_path / "one" / "kernel", "namespace c10::cuda { int device_count(); }", "c10::cuda::device_count()"
     )
-    assert "it is of torch's libraries for CUDA, which this variant does not need" in said
+    assert "it belongs to torch's CUDA libraries, which this variant does not use" in said
     assert 'a section with backend = "cuda"' in said
     declaration = "namespace at { int tuned(int); }"
     said = cause(
         tmp_path / "two" / "kernel", declaration, "at::tuned(n)", beside={"libtorch_cuda.so": "_ZN2at5tunedEi"}
     )
-    assert "it is of torch's libraries for CUDA" in said
+    assert "it belongs to torch's CUDA libraries" in said
 
 
 def test_torch_has_it_with_other_parameters(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ TWICE = {
     ),
     "in two sources": (
         {"a.cpp": "int f(int n) { return n; }", "b.cpp": "int f(int n) { return -n; }"},
-        "a.cpp and b.cpp define f(int), each for itself",
+        "a.cpp and b.cpp each define f(int)",
         "define it in one of them, or make it static",
     ),
     "in a source that is included": (
@@ -39,7 +39,7 @@ TWICE = {
             "a.cpp": 'extern "C" int __tvm_ffi_f(void *) { return 0; }',
             "b.cpp": 'extern "C" int __tvm_ffi_f(void *) { return 1; }',
         },
-        "a.cpp and b.cpp export the function f to tvm-ffi, each for itself",
+        "a.cpp and b.cpp each export the function f to tvm-ffi",
         "export f in one source, and not in a header that several include",
     ),
     "with C linkage": (

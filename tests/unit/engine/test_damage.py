@@ -249,7 +249,7 @@ def test_a_work_directory_that_is_removed_meanwhile_is_told(tmp_path: Path) -> N
     entries = [
         action(f"n{number}", f"test -e ../gone || rm -r ../.kernel-builder; : > n{number}.out") for number in (1, 2)
     ]
-    with pytest.raises(BuildError, match=r"\.kernel-builder, or something in it, was removed while the build ran"):
+    with pytest.raises(BuildError, match=r"\.kernel-builder, or something in it, was removed during the build"):
         run(project(root, *entries), jobs=1)
     (root / "gone").touch()
     assert became(project(root, *entries)) == ["done", "done"]
@@ -280,7 +280,7 @@ def test_a_cache_that_may_only_be_read_is_used(tmp_path: Path) -> None:
         several = project(tmp_path / "three", copying("b"), copying("c"))
         became_of, (message,) = told_of(several, read_only)
         assert became_of == {"done"}
-        assert f"{cache.root} cannot be written (Read-only file system)" in message
+        assert f"cannot write to the cache {cache.root} (Read-only file system)" in message
 
 
 def test_a_full_disk_under_the_cache_stops_nothing(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_a_full_disk_under_the_cache_stops_nothing(tmp_path: Path) -> None:
             cache = ActionCache(cache.root)
             became_of, (message,) = told_of(project(tmp_path / name, entry), cache)
             assert became_of == {"done"}
-            assert f"{cache.root} cannot be written (No space left on device)" in message
+            assert f"cannot write to the cache {cache.root} (No space left on device)" in message
             assert cache.remove_damaged() == ()
             assert halves_in(cache) == []
         assert cache.find("k" * 40, str) is None

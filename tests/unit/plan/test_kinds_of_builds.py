@@ -120,7 +120,7 @@ def test_what_nobody_wrote_is_a_release(told: dict[str, object]) -> None:
     [
         (("--debug", "--lineinfo"), "--debug does not optimize, and --lineinfo does"),
         (("--sanitize", "address", "--sanitize", "thread"), "cannot be combined"),
-        (("--debug", "--complete"), "--complete is for builds that are published, but --debug"),
+        (("--debug", "--complete"), "--complete is for builds to publish, but builds with --debug"),
         (("--sanitize", "leak"), "'leak' is not one of 'address', 'thread', 'undefined'"),
     ],
 )

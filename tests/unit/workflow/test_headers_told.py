@@ -37,9 +37,9 @@ def test_what_fell_back_is_told_once_for_each_reason(tmp_path: Path) -> None:
     assert told.metadata == {"name": "k", "provenance": {"headers": "slim", "full-headers": ["a.cu", "b.cu", "c.cu"]}}
     messages = [event.message for event in recorder.events if isinstance(event, Notice)]
     assert [message.partition(": ")[2] for message in messages] == [
-        "b.cu (compute_80, compute_90) is compiled with all of torch's headers: x.h:1: error: x",
-        "a.cu (compute_80) is compiled with all of torch's headers: y",
-        "c.cu (host code) is compiled with all of torch's headers: z",
+        "b.cu (compute_80, compute_90) is compiled with torch's full headers: x.h:1: error: x",
+        "a.cu (compute_80) is compiled with torch's full headers: y",
+        "c.cu (host code) is compiled with torch's full headers: z",
     ]
     assert with_headers_told(variant, (results[3], results[5]), tmp_path, recorder) is variant
 

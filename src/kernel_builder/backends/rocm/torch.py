@@ -51,7 +51,9 @@ class RocmTorch:
                 env=dict(environ),
             )
         except (OSError, subprocess.SubprocessError) as error:
-            complaint = str(getattr(error, "stderr", None) or error).strip().splitlines() or ["it ended without a word"]
+            complaint = str(getattr(error, "stderr", None) or error).strip().splitlines() or [
+                ("it exited without output")
+            ]
             raise ToolchainError(
                 f"the headers of torch {version} for ROCm cannot be made: {complaint[-1]}",
                 hint="set an index with PyTorch's ROCm builds in kernel-builder.toml",

@@ -150,7 +150,7 @@ def test_a_build_to_be_tried_is_told_and_recorded(make_project: ProjectMaker) ->
     provenance = variant.metadata["provenance"]
     assert isinstance(provenance, dict)
     assert provenance["trial"] == {"reason": "its parts are from everywhere"}
-    told = f"{ROCM_NAMES[0]}: built to be tried, which upload refuses: its parts are from everywhere"
+    told = f"{ROCM_NAMES[0]}: built for trying out only, upload refuses it: its parts are from everywhere"
     assert told in plan.warnings
     plain = make_plan(root, ROCM_NAMES, GXX, toolkits=[amd()])
     assert "trial" not in str(plain.variants[0].metadata)
@@ -203,4 +203,4 @@ def test_the_proof_of_device_code_wants_the_same_bytes(tmp_path: Path, other: by
     command = [sys.executable, "-P", device_proof.__file__, "full-k.co", "k.co"]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert said.returncode == code
-    assert said.stderr == ("error: slim headers make another k.co\n" if code else "")
+    assert said.stderr == ("error: slim headers produce a different k.co\n" if code else "")
