@@ -184,12 +184,12 @@ def test_every_form_of_registration_is_seen(
     assert undefined.startswith(f"{OWN}::on_bth is implemented {line[LINES[5]]}, but nothing defines it; the nearest")
     assert undefined.endswith(f" op that is defined: {OWN}::on_both")
     assert messages["KB516"] == [
-        f"{OWN}::{name} takes tensors, returns nothing, and by its schema writes none of them"
+        f"{OWN}::{name} takes tensors, returns nothing and, according to its schema, writes to none of them"
         for name in ("crashes", "idle")
     ]
     (clash,) = messages["KB505"]  # the second version registers the same for the process
     assert clash.startswith("cannot load a second version with it: ")
-    assert "\n  all that was said: " in clash
+    assert "\n  full output: " in clash
     assert not messages["KB500"] + messages["KB501"] + messages["KB502"]
 
 
@@ -208,7 +208,7 @@ def test_what_ops_do_is_compared_with_their_schemas(
     said = "{0} writes its argument 'out', but its schema does not say so; write the schema as {0}(Tensor! out,"
     said += " Tensor x) -> ()"
     assert ("KB511", "error", said.format("writes")) in told
-    traced = " (torch.compile sees it all the same, for the op is implemented for all devices)"
+    traced = " (torch.compile sees it nevertheless, because the op is implemented for all devices)"
     assert ("KB511", "warning", said.format("writes_traced") + traced) in told
     crash = "crashes, called with small made-up arguments, crashed the process: died of signal 11"
     assert ("KB507", "warning", crash) in told

@@ -154,7 +154,7 @@ def test_it_is_told_that_it_is_a_trial_and_never_uploaded(built: Path, with_debi
     assert "KB435 trial-build" in checked.stdout
     refused = with_debian("upload", built.parents[1], "--repo-id", "me/light-ways", "--dry-run")
     assert refused.code == 1
-    assert "built to be tried, not to be published" in refused.stderr.replace("\n", " ")
+    assert "built for trying out, not for publishing" in refused.stderr.replace("\n", " ")
 
 
 def test_the_same_bytes_come_of_another_directory(built: Path, with_debian: Tool, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ SETTINGS = rule(
     "settings-mistake",
     Severity.ERROR,
     summary="[check] in kernel-builder.toml names rules that can be accepted, each with a reason",
-    rationale="What is written there would have no effect, or hide a fault that users run into.",
+    rationale="Otherwise the entry has no effect, or hides a problem that users run into.",
     remedy='Write: accept = { KB302 = "why" }.',
     source="docs/check.md, Accepted findings",
 )
@@ -42,7 +42,7 @@ UNUSED = rule(
     source="docs/check.md, Accepted findings",
 )
 
-_WHY_NOT = "cannot be accepted: it breaks the kernel for people who have all that it needs"
+_WHY_NOT = "cannot be accepted: it breaks the kernel even for users who have everything that it needs"
 
 
 @checks(SourceTree, SETTINGS)

@@ -25,8 +25,10 @@ NOT_CALLED = rule(
     "op-not-called",
     Severity.NOTE,
     summary="The check calls every op",
-    rationale="The check makes up arguments from the schema; the op takes none of them, so what it does was not"
-    " compared with its schema, and it was not compiled.",
+    rationale=(
+        "The check makes up arguments from the schema, but the op rejects all of them. So its behavior was not "
+        "compared with its schema, and it was not compiled."
+    ),
     remedy="Test the op in the kernel's own tests, with torch.library.opcheck.",
     source="kernel-builder",
 )
@@ -35,8 +37,10 @@ WRITES = rule(
     "undeclared-write",
     Severity.ERROR,
     summary="An op writes only those arguments that its schema says it writes",
-    rationale="Called directly the op is right; torch.compile drops or reorders such writes, and the compiled model is"
-    " silently wrong.",
+    rationale=(
+        "The op is right when called directly, but torch.compile drops or reorders such writes, and the compiled "
+        "model is silently wrong."
+    ),
     remedy="Mark the argument in the schema: Tensor! instead of Tensor.",
     source="torch.library.opcheck, test_schema",
 )
@@ -45,8 +49,10 @@ SHARES = rule(
     "undeclared-alias",
     Severity.ERROR,
     summary="An op returns new tensors, not its arguments, views of them, or the same memory twice",
-    rationale="Called directly the op is right; torch.compile takes results to be new tensors, so a later write to one"
-    " of them is lost or shows up where it should not.",
+    rationale=(
+        "The op is right when called directly, but torch.compile assumes that results are new tensors, so a later "
+        "write to one of them is lost or shows up in another tensor."
+    ),
     remedy="Return a copy (clone()); an op that writes an argument returns nothing.",
     source="torch.library.opcheck, test_schema; torch.library.custom_op",
 )
@@ -55,7 +61,9 @@ FAKE = rule(
     "wrong-fake",
     Severity.ERROR,
     summary="A fake's results have the shapes, strides, dtypes and devices of the op's results",
-    rationale="torch.compile generates code for what the fake answers; the compiled model fails or is silently wrong.",
+    rationale=(
+        "torch.compile generates code for what the fake returns, so the compiled model fails or is silently wrong."
+    ),
     remedy="Fix the fake.",
     source="torch.library.opcheck, test_faketensor",
 )
@@ -63,9 +71,11 @@ NO_BACKWARD = rule(
     "KB514",
     "layer-without-backward",
     Severity.ERROR,
-    summary="A layer that claims has_backward gives gradients",
-    rationale="The client uses the layer for training, where the model trains on missing or wrong gradients. A layer"
-    " that says nothing claims it, too.",
+    summary="A layer with has_backward computes gradients",
+    rationale=(
+        "The client uses the layer for training, and the model trains on missing or wrong gradients. A layer has "
+        "has_backward unless it sets it to False."
+    ),
     remedy="Write has_backward = False in the class, or register a backward with torch.library.register_autograd.",
     source="docs/requirements.md, 'Loading'",
 )
@@ -74,8 +84,10 @@ IDLE = rule(
     "op-without-effect",
     Severity.WARNING,
     summary="An op returns something, or its schema says which arguments it writes",
-    rationale="torch.compile believes schemas: it drops the calls of an op that gives nothing and writes nothing. Such"
-    " an op is useless, or its schema is wrong; calling it, which would tell, was not possible.",
+    rationale=(
+        "torch.compile trusts schemas: it drops calls of an op that returns nothing and writes nothing. Such an op "
+        "is useless, or its schema is wrong; the check could not call it to find out."
+    ),
     remedy="Mark the arguments that the op writes in the schema: Tensor! instead of Tensor.",
     source="torch.library.opcheck, test_schema",
     acceptable=True,
@@ -89,7 +101,7 @@ def judge_behaviour(place: Placed | str, result: LoadResult) -> Iterator[Finding
     called = {behaviour.op for behaviour in result.behaviour if not behaviour.problem}
     for op in result.ops:
         if op.idle and not op.is_traced and op.name not in called:
-            said = f"{op.name} takes tensors, returns nothing, and by its schema writes none of them"
+            said = f"{op.name} takes tensors, returns nothing and, according to its schema, writes to none of them"
             yield IDLE.at(place, said, symbol=op.name)
     for behaviour in result.behaviour:
         if behaviour.crashed:
@@ -134,7 +146,7 @@ def _deviation(
     if deviation.fault is Fault.WRITES:
         said = f"{name} writes {argument}, but its schema does not say so; write the schema as {deviation.schema}"
         if traced:
-            said += " (torch.compile sees it all the same, for the op is implemented for all devices)"
+            said += " (torch.compile sees it nevertheless, because the op is implemented for all devices)"
         severity = Severity.WARNING if traced else None
         yield WRITES.at(place, said, symbol=name, severity=severity)
     elif deviation.fault in {Fault.RETURNS, Fault.SHARES}:
@@ -156,7 +168,7 @@ def _deviation(
             place, said, symbol=name, hint=f"Return a new tensor, such as torch.empty_like({deviation.name})."
         )
     else:
-        yield FAKE.at(place, f"the fake of {name} answers {deviation.words}", symbol=name)
+        yield FAKE.at(place, f"the fake of {name} returns {deviation.words}", symbol=name)
 
 
 def _backward(place: Placed | str, name: str, deviation: Deviation) -> Finding:

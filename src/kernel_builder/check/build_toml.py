@@ -16,8 +16,8 @@ BUILD_TOML = rule(
     "build-toml",
     Severity.ERROR,
     summary="build.toml can be read, and what it lists exists inside the project",
-    rationale="The kernel cannot be built, and what rules look up in build.toml was not checked.",
-    remedy="Fix build.toml; 'kernel-builder check-config' shows its warnings also.",
+    rationale="The kernel cannot be built, and rules that need build.toml were not checked.",
+    remedy="Fix build.toml; 'kernel-builder check-config' also shows its warnings.",
     source="docs/build-toml.md",
 )
 

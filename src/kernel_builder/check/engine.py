@@ -40,7 +40,7 @@ UNREADABLE = rule(
     Severity.ERROR,
     summary="Every file can be read",
     rationale="A file that cannot be read is not checked, and the client cannot load it either.",
-    remedy="Repair the file or its permissions.",
+    remedy="Restore the file, or fix its permissions.",
     source="kernel-builder",
 )
 

@@ -57,7 +57,10 @@ NO_COMPATIBILITY = rule(
     "no-compatibility-package",
     Severity.NOTE,
     summary="A variant also has <name>/__init__.py, a package named after the kernel",
-    rationale="The requirements page demands it; clients from before 2025 and PYTHONPATH find the kernel through it.",
+    rationale=(
+        "The requirements page requires it; clients from before 2025, and Python through PYTHONPATH, find the "
+        "kernel through it."
+    ),
     remedy="Build the variant with kernel-builder, which writes one.",
     source="docs/requirements.md, 'Layout, names and metadata'",
 )
@@ -83,9 +86,11 @@ BYTECODE = rule(
     "KB451",
     "bytecode",
     Severity.WARNING,
-    summary="A variant contains no bytecode, but for what Python kept of the files that are there",
-    rationale="No digest covers it, and Python runs it instead of the source it claims to come from. What Python keeps"
-    " when the kernel is loaded from here is not uploaded.",
+    summary="A variant contains no bytecode, except Python's own cache of its files",
+    rationale=(
+        "No digest covers it, and Python runs it instead of the source it claims to come from. The cache that "
+        "Python writes when it loads the kernel from here is not uploaded."
+    ),
     remedy="Delete the __pycache__ directories.",
     source="docs/requirements.md, 'Layout, names and metadata'",
 )
@@ -129,9 +134,9 @@ PORTABLE_NAME = rule(
     "KB462",
     "portable-name",
     Severity.WARNING,
-    summary="Files can be stored on Windows and macOS, too",
-    rationale="A snapshot of the kernel fails there, or one of its files replaces another.",
-    remedy="Rename it in the sources and build the variant again.",
+    summary="Windows and macOS can store every file",
+    rationale="Downloading the kernel fails there, or one file overwrites another.",
+    remedy="Rename the file in the sources and build the variant again.",
     source="kernel-builder",
 )
 HUB_FILE_SIZE = rule(

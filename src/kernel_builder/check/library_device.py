@@ -46,8 +46,8 @@ OLD_LOADERS = rule(
     "KB144",
     "code-object-version",
     Severity.WARNING,
-    summary="GPU code is of a version that the variant's toolkit can load",
-    rationale="Loaders refuse code objects of a version that they do not know; the first launch fails.",
+    summary="GPU code has a code object version that the variant's toolkit can load",
+    rationale="Loaders reject code objects of versions that they do not know, so the first launch fails.",
     remedy="Compile with that toolkit's own compiler, without -mcode-object-version.",
     source='LLVM, "User Guide for AMDGPU Backend", code object versions',
 )
@@ -56,7 +56,9 @@ NONE_AT_ALL = rule(
     "no-device-code",
     Severity.WARNING,
     summary="The libraries of a variant for GPUs have GPU code",
-    rationale="A kernel without any has nothing to launch. Only one that calls other libraries alone needs none.",
+    rationale=(
+        "A kernel without GPU code has nothing to launch. Only kernels that just call other libraries need none."
+    ),
     remedy="List the device sources in 'src' of the backend's sections, and link with the compiler that compiled them.",
     source="kernel-builder",
 )
@@ -64,9 +66,9 @@ DAMAGED = rule(
     "KB146",
     "damaged-device-code",
     Severity.ERROR,
-    summary="GPU code is whole, and for the architecture that it says it is for",
+    summary="GPU code is complete, and for the architecture that it declares",
     rationale="The first launch fails on every GPU whose code is damaged.",
-    remedy="Build the variant again, or copy it again from where it is whole.",
+    remedy="Build the variant again, or copy it again from an intact place.",
     source='LLVM, "Clang Offload Bundler"; LLVM, "User Guide for AMDGPU Backend" (ELF code object)',
 )
 _LOADED = {4: (4, 5), 5: (6, 0), 6: (6, 4)}

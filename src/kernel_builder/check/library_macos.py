@@ -21,8 +21,8 @@ METAL_LIBRARY = rule(
     "KB162",
     "metal-library",
     Severity.ERROR,
-    summary="Embedded Metal libraries are whole, for macOS, and need no newer one than the kernel's library",
-    rationale="Metal refuses the shaders when the kernel is first called, on a machine that loaded it.",
+    summary="Embedded Metal libraries are complete, for macOS, and need no newer macOS than the kernel's library",
+    rationale="The kernel loads, but Metal rejects the shaders when it is first called.",
     remedy="Compile the shaders with -mmacosx-version-min=26.0, as kernel-builder does.",
     source="docs/requirements.md, 'Libraries'",
     acceptable=True,
@@ -59,7 +59,7 @@ def shaders(library: LibraryFile, settings: Settings) -> Iterator[Finding]:
     for number, found in enumerate(library.metal, 1):
         which = "its Metal library" if len(library.metal) == 1 else f"its Metal library number {number}"
         if not found.whole:
-            yield METAL_LIBRARY.at(library, f"{which} is cut short: it says that it has {found.size} bytes")
+            yield METAL_LIBRARY.at(library, f"{which} is truncated: it should have {found.size} bytes")
         if found.system not in {None, "macOS"}:
             yield METAL_LIBRARY.at(library, f"{which} is for {found.system}")
         elif found.minimum is not None and found.minimum > (*limit, 0):

@@ -39,12 +39,12 @@ APART = rule(
     "KB113",
     "library-of-old-glibc",
     Severity.WARNING,
-    summary="A library needs the libraries that have its functions in the oldest glibc it runs on, such as libpthread",
+    summary="A library names the libraries that have its functions in older releases of glibc, such as libpthread",
     rationale=(
-        "glibc 2.34 moved threads, dlopen, timers and more into libc.so.6. Linked there, a library does not name the"
-        " one that has them in older releases, and loads only where something else has loaded it."
+        "glibc 2.34 moved threads, dlopen, timers and more into libc.so.6. A library linked against it does not "
+        "name the libraries that have them in older releases, so there it loads only if something else loaded those."
     ),
-    remedy="Link against an old C library (kernel-builder does), or add the library: -Wl,--no-as-needed -lpthread.",
+    remedy="Link against an older C library (kernel-builder does), or add the library: -Wl,--no-as-needed -lpthread.",
     source="glibc 2.34 release notes",
 )
 OTHER_TOOLKIT = rule(
@@ -53,7 +53,7 @@ OTHER_TOOLKIT = rule(
     Severity.ERROR,
     summary="A library needs the runtime of the toolkit version in its variant's name",
     rationale="The client chooses a variant by its name; where torch has another runtime, the library does not load.",
-    remedy="Build it with the toolkit that the name says, or move it to the variant that it was built for.",
+    remedy="Build it with the toolkit version in the name, or move it to the variant that it was built for.",
     source="docs/requirements.md, 'Libraries'",
 )
 RUN_PATH = rule(

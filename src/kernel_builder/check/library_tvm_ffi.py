@@ -16,9 +16,11 @@ NO_MODULE = rule(
     "KB126",
     "tvm-ffi-library",
     Severity.ERROR,
-    summary="The library of a tvm-ffi variant is named <id>.so (macOS: .dylib, Windows: .dll), offers functions through"
-    " tvm-ffi, and is no Python module",
-    rationale="tvm_ffi.load_module finds the functions __tvm_ffi_<name>, in programs that may have no Python.",
+    summary=(
+        "The library of a tvm-ffi variant is named <id>.so (macOS: .dylib, Windows: .dll), exports functions "
+        "through tvm-ffi, and is not a Python module"
+    ),
+    rationale="tvm_ffi.load_module looks up functions named __tvm_ffi_<name>, in programs that may not have Python.",
     remedy="Export each function with TVM_FFI_DLL_EXPORT_TYPED_FUNC; remove Python.h, pybind11 and PyInit functions.",
     source="docs/requirements.md, 'Libraries'",
 )
@@ -26,9 +28,10 @@ RELEASES = rule(
     "KB127",
     "tvm-ffi-releases",
     Severity.WARNING,
-    summary="A tvm-ffi library needs only names that every release of its variant's tvm-ffi has",
-    rationale="A variant tvm-ffi01 is loaded wherever any tvm-ffi 0.1 is installed; where a name is missing, loading"
-    " fails.",
+    summary="A tvm-ffi library uses only symbols that every release of its variant's tvm-ffi has",
+    rationale=(
+        "A tvm-ffi01 variant is loaded with any release of tvm-ffi 0.1; loading fails with those that lack a symbol."
+    ),
     remedy="Avoid the function, or tell users which tvm-ffi they need.",
     source="docs/requirements.md, 'Libraries'",
 )
@@ -72,5 +75,5 @@ def releases(library: LibraryFile, settings: Settings) -> Iterator[Finding]:  # 
     for without, names in sorted(lacking.items()):
         if without:
             span = str(without[0]) if len(without) == 1 else f"{without[0]} to {without[-1]}"
-            text = f"{several(sorted(names))}: missing in tvm-ffi {span}, which loads this variant, too"
+            text = f"{several(sorted(names))}: missing in tvm-ffi {span}, which also loads this variant"
             yield RELEASES.at(library, text, symbol=min(names))

@@ -19,7 +19,7 @@ NOT_LOADED = rule(
     "not-loaded",
     Severity.NOTE,
     summary="The check loads every variant",
-    rationale="A variant that this machine cannot load is not proven to load anywhere.",
+    rationale="A variant that was not loaded here may not load anywhere.",
     remedy="Run kernel-builder check --load --python FILE with an environment whose torch fits the variant.",
     source="kernel-builder",
 )
@@ -66,7 +66,7 @@ AUTOGRAD_ONLY = rule(
     "op-autograd-only",
     Severity.WARNING,
     summary="Ops have an implementation besides the one that records gradients",
-    rationale="Under torch.inference_mode() autograd's kernel is passed over, and calling the op raises an error.",
+    rationale="torch.inference_mode() skips autograd's implementation, so calling the op raises an error.",
     remedy="Add an impl() for the backend, or register the kernel as CompositeImplicitAutograd.",
     source="torch's notes on dispatch keys",
 )
@@ -75,9 +75,11 @@ UNDEFINED = rule(
     "KB515",
     "impl-without-def",
     Severity.ERROR,
-    summary="What the kernel implements is defined",
-    rationale="torch takes an implementation of an op that nothing defines without a word. Nobody can call it, and the"
-    " op that it was meant for has none.",
+    summary="Every op that the kernel implements is defined",
+    rationale=(
+        "torch silently accepts an implementation of an op that nothing defines. Nobody can call it, and the op "
+        "that it was meant for has no implementation."
+    ),
     remedy="Define the op with def(), fix its name in impl(), or remove the implementation.",
     source="docs/requirements.md, 'Loading'",
     acceptable=True,
@@ -87,9 +89,11 @@ STOOD_IN = rule(
     "loaded-with-stand-ins",
     Severity.NOTE,
     summary="The variant is loaded with the libraries that it needs",
-    rationale="Where this machine lacks them, stand-ins define their names. The variant then loads and registers its"
-    " ops, but nothing of it was run.",
-    remedy="Run the check on a machine with the device, too.",
+    rationale=(
+        "Where this machine lacks them, stand-ins define their symbols. The variant then loads and registers its "
+        "ops, but the ops were not run."
+    ),
+    remedy="Also run the check on a machine that has the device.",
     source="kernel-builder",
 )
 
@@ -119,7 +123,7 @@ def failure_text(what: str, result: LoadResult) -> str:
     lines = [f"{what}: {result.reason}", *(f"    {frame}" for frame in result.frames)]
     if result.foreign:
         lines.append(f"  by then it had registered outside its own namespace: {_names(result.foreign)}")
-    return "\n".join([*lines, f"  all that was said: {result.log}"] if result.log is not None else lines)
+    return "\n".join([*lines, f"  full output: {result.log}"] if result.log is not None else lines)
 
 
 def judge_foreign(place: Placed | str, found: tuple[Foreign, ...], ops_id: str) -> Iterator[Finding]:

@@ -16,9 +16,11 @@ LOST = rule(
     "gradients-lost",
     Severity.WARNING,
     summary="A function that applies a torch::autograd::Function is registered for Autograd",
-    rationale="torch calls the implementation for a device when autograd has looked already: what the function would"
-    " record there is lost, and training fails or goes on without the gradient.",
-    remedy="Register it for Autograd, too: TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, Autograd, ops).",
+    rationale=(
+        "torch calls a device's implementation below autograd, so the gradient that the function should record "
+        "there is lost: training fails, or continues without it."
+    ),
+    remedy="Also register it for Autograd: TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, Autograd, ops).",
     source="PyTorch's tutorial on dispatched operators in C++, 'Adding autograd support'",
 )
 _BLOCK = re.compile(r"\bTORCH_LIBRARY_IMPL(?:_EXPAND)?\s*\(\s*\w+\s*,\s*(?P<key>\w+)\s*,\s*\w+\s*\)\s*(?P<body>\{)")

@@ -133,7 +133,7 @@ DIRTY = rule(
     "provenance-dirty",
     Severity.WARNING,
     summary="Variants are built from a commit, without local changes",
-    rationale="Nobody can reproduce the build; the client warns users about it.",
+    rationale="Nobody can reproduce such a build, and the client warns users about it.",
     remedy="Commit the changes and rebuild.",
     source="docs/requirements.md, 'Layout, names and metadata'",
 )
@@ -150,8 +150,8 @@ STALE = rule(
     "KB433",
     "stale-build",
     Severity.WARNING,
-    summary="Variants are built from the sources beside them",
-    rationale="What users get is not what the sources say, and what is checked is not what will be built next.",
+    summary="Variants are built from the sources next to them",
+    rationale="Users do not get what the sources say, and the next build will differ from what is checked.",
     remedy="Build again with: kernel-builder build.",
     source="kernel-builder",
 )
@@ -160,8 +160,8 @@ PARTIAL = rule(
     "partial-build",
     Severity.WARNING,
     summary="Variants are built for all of their architectures",
-    rationale="It was built with --arch or --fast, to try it: it does not run on the devices that were left out.",
-    remedy="Build it whole with: kernel-builder build.",
+    rationale="It was built with --arch or --fast, to try it out: it does not run on the devices that were left out.",
+    remedy="Build it for all architectures: kernel-builder build.",
     source="kernel-builder",
 )
 TRIAL = rule(
@@ -169,7 +169,7 @@ TRIAL = rule(
     "trial-build",
     Severity.WARNING,
     summary="Variants are built with a toolkit of the release that they name",
-    rationale="It was built to see that it compiles, links and loads. Users' machines have the release itself.",
+    rationale="It was built to see whether it compiles, links and loads. Users' machines have the release itself.",
     remedy="Build it with a toolkit of that release: kernel-builder toolchain explain shows where it can come from.",
     source="kernel-builder",
 )
@@ -586,7 +586,7 @@ def whole(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
             f"built without {printable(', '.join(left_out))}",
             symbol="provenance.partial",
             line=_line_of(variant, "partial"),
-            hint=f"build it whole with: kernel-builder build --variant {variant.name}",
+            hint=f"build it for all architectures: kernel-builder build --variant {variant.name}",
         )
 
 
@@ -595,7 +595,7 @@ def tried(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
     """Whether it was built to be tried alone."""
     reason = variant.built.trial
     if reason:
-        said = f"built to be tried, not to be published: {printable(reason)}"
+        said = f"built for trying out, not for publishing: {printable(reason)}"
         yield TRIAL.at(_place(variant), said, symbol="provenance.trial", line=_line_of(variant, "trial"))
 
 

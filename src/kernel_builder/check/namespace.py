@@ -31,7 +31,7 @@ FIXED_NAMESPACE = rule(
     summary="Python code registers ops in the kernel's own namespace only",
     rationale="Two versions of the kernel in one process would register the same op twice, which aborts the process or"
     " makes one version run the other's code.",
-    remedy="Write add_op_namespace_prefix('name') of ._ops in the registration itself.",
+    remedy="Call add_op_namespace_prefix('name') from ._ops in the registration itself.",
     source="docs/requirements.md, 'Op namespace'",
 )
 PREFIX_FALLBACK = rule(
@@ -48,9 +48,11 @@ PREFIX_WRAPPED = rule(
     "op-namespace-wrapped",
     Severity.WARNING,
     summary="add_op_namespace_prefix is called where ops are registered, not wrapped in another function",
-    rationale="The builder's guide demands it: a checker that reads the code cannot follow wrappers, and one with the"
-    " same name hides whatever it does.",
-    remedy="Call add_op_namespace_prefix of ._ops itself in the registration, with the whole op name.",
+    rationale=(
+        "The builder's guide requires it: a checker that reads the code cannot follow wrappers, and a wrapper with "
+        "the same name hides what it does."
+    ),
+    remedy="Call add_op_namespace_prefix from ._ops in the registration, with the complete op name.",
     source="builder's guide, registering Torch ops from Python",
 )
 FIXED_NAMESPACE_NATIVE = rule(

@@ -21,8 +21,10 @@ BINDING = rule(
     "python-module-in-sources",
     Severity.ERROR,
     summary="Native code registers ops with torch and makes no Python module: no pybind11, nanobind or PyInit function",
-    rationale="These modules work with one Python version only, or have the wrong name; Hub kernels use Python's"
-    " limited API, and the build makes the module.",
+    rationale=(
+        "Such modules work with only one Python version, or have the wrong name. Hub kernels use Python's limited "
+        "API, and the build generates the module."
+    ),
     remedy="Include registration.h, register the ops with TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops), and write"
     " REGISTER_EXTENSION(TORCH_EXTENSION_NAME).",
     source="docs/requirements.md, 'Op namespace'",

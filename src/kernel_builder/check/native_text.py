@@ -19,8 +19,10 @@ NOT_FOUND = rule(
     "KB210",
     "include-not-found",
     Severity.ERROR,
-    summary="Headers that sources include in quotes are where compilers look for them",
-    rationale="No compiler finds the file, neither in the project nor among those of compilers, torch and toolkits.",
+    summary="Compilers find the headers that sources include in quotes",
+    rationale=(
+        "No compiler finds the file, neither in the project nor among the headers of compilers, torch and toolkits."
+    ),
     remedy="List the header's directory in 'include' of the section, or add the file to the project.",
     source="docs/build-toml.md",
 )
@@ -29,8 +31,10 @@ REDEFINED = rule(
     "build-macro-defined",
     Severity.ERROR,
     summary="Sources define no macro that the build defines for each variant",
-    rationale="What is compiled so does not fit torch: the library cannot be linked or loaded, or has another"
-    " namespace than its metadata says.",
+    rationale=(
+        "Code that is compiled like this does not match torch: the library cannot be linked or loaded, or its "
+        "namespace differs from the one in its metadata."
+    ),
     remedy="Remove the definition.",
     source="docs/build-toml.md",
 )

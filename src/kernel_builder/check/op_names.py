@@ -43,7 +43,9 @@ MISSING = rule(
     "missing-op",
     Severity.ERROR,
     summary="Python code uses only ops that the kernel registers",
-    rationale="The op does not exist: using it raises an AttributeError, and what is registered for it never runs.",
+    rationale=(
+        "The op does not exist: using it raises an AttributeError, and code that is registered for it never runs."
+    ),
     remedy="Fix the name, or define the op.",
     source="docs/requirements.md, 'Op namespace'",
 )
@@ -52,8 +54,10 @@ FIXED = rule(
     "fixed-namespace-use",
     Severity.ERROR,
     summary="Python code uses ops of the kernel and of torch only, and the kernel's through ._ops",
-    rationale="The kernel's op namespace differs for every version, and nobody else registers the one that is named:"
-    " using it raises an AttributeError, or runs the ops of a package that happens to be installed.",
+    rationale=(
+        "The kernel's op namespace differs in every version, so the namespace written here does not exist: using it "
+        "raises an AttributeError, or runs the ops of a package that happens to be installed."
+    ),
     remedy="Write: from ._ops import ops, and use ops.<name>.",
     source="docs/requirements.md, 'Op namespace'",
 )
@@ -61,7 +65,7 @@ FIXED_GUARDED = rule(
     "KB209",
     "fixed-namespace-use-guarded",
     Severity.WARNING,
-    summary="Not even where failure is allowed does Python code use ops of others",
+    summary="Python code does not use ops of others, not even where it handles failure",
     rationale="Whether the op exists depends on what else is installed; for most users this code never runs.",
     remedy="Write: from ._ops import ops, and use ops.<name>; or remove it.",
     source="docs/requirements.md, 'Op namespace'",

@@ -36,7 +36,7 @@ METADATA_GUARDED = rule(
     "KB318",
     "distribution-metadata-guarded",
     Severity.WARNING,
-    summary="Python code does not look for the kernel's own distribution even where failure is allowed",
+    summary="Python code does not look for the kernel's own distribution, not even where it handles failure",
     rationale="There never is one, unless another package of that name happens to be installed.",
     remedy="Write the version into the package (__version__ = '1.2').",
     source="docs/requirements.md, 'Python code'",
@@ -55,7 +55,9 @@ LIBRARY_LATER = rule(
     "KB322",
     "loads-library-later",
     Severity.WARNING,
-    summary="Code that runs later or may fail loads no library of its own or by an absolute path either",
+    summary=(
+        "Code that runs later, or whose failure is handled, loads no library of its own or by an absolute path either"
+    ),
     rationale="The file is not there on users' machines; then this part of the kernel does not work.",
     remedy="Use ops of ._ops, or look the library up by its name.",
     source="docs/requirements.md, 'Python code'",

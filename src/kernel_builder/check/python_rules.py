@@ -100,7 +100,7 @@ GUARDED_SELF_IMPORT = rule(
     "KB311",
     "guarded-self-import",
     Severity.WARNING,
-    summary="The kernel never looks for its own modules by absolute name, not even where failure is allowed",
+    summary="The kernel never imports its own modules by absolute name, not even where it handles failure",
     rationale="Under the name the client gives it, the kernel never finds them, so that code never runs; or"
     " it finds an installed package of that name.",
     remedy="Write a relative import, or build the name from __package__.",
@@ -111,8 +111,10 @@ UNDECLARED = rule(
     "undeclared-import",
     Severity.ERROR,
     summary="Importing the kernel needs only the standard library, torch, triton and declared dependencies",
-    rationale="Users have torch and what python-depends declares (the client tells them); where anything else is"
-    " missing, the kernel cannot be imported.",
+    rationale=(
+        "Users have torch and what python-depends declares (the client tells them to install it); if anything else "
+        "is missing, the kernel cannot be imported."
+    ),
     remedy="Avoid it, vendor it with relative imports, import it in the function that needs it, or declare it in"
     " python-depends, where that is allowed.",
     source="docs/requirements.md, 'Python code'",
@@ -121,7 +123,7 @@ OPTIONAL = rule(
     "KB313",
     "optional-import",
     Severity.WARNING,
-    summary="Code that runs later or conditionally needs nothing undeclared either",
+    summary="Code that runs later or conditionally needs no undeclared packages either",
     rationale="Users may not have it; then this part of the kernel does not work.",
     remedy="Avoid it, vendor it with relative imports, or declare it in python-depends, where that is allowed.",
     source="docs/requirements.md, 'Python code'",
@@ -130,7 +132,7 @@ UNRESOLVED = rule(
     "KB314",
     "unresolved-import",
     Severity.ERROR,
-    summary="Relative imports resolve, also those in functions",
+    summary="Relative imports resolve, including those in functions",
     rationale="The import fails, and so does whatever needs it: importing the kernel, or calling the function.",
     remedy="Fix the number of dots or the name, or add the file.",
     source="docs/requirements.md, 'Python code'",
@@ -139,8 +141,8 @@ UNRESOLVED_GUARDED = rule(
     "KB315",
     "unresolved-import-guarded",
     Severity.WARNING,
-    summary="Relative imports for type checkers, and those that may fail, resolve",
-    rationale="They never find anything: what is there for the case that they do is never used.",
+    summary="Relative imports resolve even if they are for type checkers or their failure is handled",
+    rationale="They never find anything, so the code that relies on them never runs.",
     remedy="Fix the number of dots or the name, add the file, or remove the import.",
     source="docs/requirements.md, 'Python code'",
 )
@@ -159,9 +161,11 @@ SHADOWING = rule(
     "shadows-stdlib",
     Severity.ERROR,
     summary="No top-level module of the package is named like a standard library module",
-    rationale="A variant's directory is put on PYTHONPATH to test it, and its files are at the top: Python and torch"
-    " would import this file instead of the standard module.",
-    remedy="Rename it, and what imports it.",
+    rationale=(
+        "Tests put a variant's directory on PYTHONPATH, and its files are at the top level: Python and torch would "
+        "import this file instead of the standard module."
+    ),
+    remedy="Rename the module, and update its imports.",
     source="docs/requirements.md, 'Python code'",
     acceptable=True,
 )
@@ -414,7 +418,7 @@ def _undeclared(package: Package, module: Module, entry: Import, *, always: bool
     when = {
         Guard.TYPING: "for type checkers",
         Guard.FUNCTION: "when a function is called",
-        Guard.TRY: "where failure is allowed",
+        Guard.TRY: "where failure is handled",
         Guard.CONDITION: "under a condition",
     }.get(entry.guard, "in a module that importing the kernel does not always run")
     said = f"{entry.statement} ({when}): {top} is neither part of torch nor declared"

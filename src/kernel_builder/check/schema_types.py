@@ -20,8 +20,10 @@ UNKNOWN = rule(
     "unknown-schema-type",
     Severity.ERROR,
     summary="Schemas of ops have types that torch knows",
-    rationale="torch reads a schema when the library is loaded. It ends with 'unknown type specifier', or finds that"
-    " the function has other arguments.",
+    rationale=(
+        "torch parses the schema when it loads the library. It fails with 'unknown type specifier', or because the "
+        "function has other arguments."
+    ),
     remedy="Write a type of schemas: Tensor, int, float, bool, str, Scalar, ScalarType, Device; T? may be None, T[] is"
     " a list.",
     source="docs/requirements.md, 'Op namespace'",

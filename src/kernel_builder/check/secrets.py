@@ -181,7 +181,9 @@ def secrets(variant: VariantDir, _settings: Settings) -> Iterator[Finding]:
         if folder is not None:
             if entry.size and folder not in kept_by:
                 kept_by.add(folder)
-                yield SECRET.at(place, f"{folder} contains all that was ever committed, and passwords of servers")
+                yield SECRET.at(
+                    place, (f"{folder} contains everything that was ever committed, and passwords of servers")
+                )
             continue
         if _is_secret_name(parts):
             yield SECRET.at(place, f"files named {printable('/'.join(parts[-2:]))} contain secrets")

@@ -17,8 +17,8 @@ OUTDATED_EXAMPLE = rule(
     "outdated-example",
     Severity.WARNING,
     summary="Examples, benchmarks and cards call functions that the kernel has, with arguments that they take",
-    rationale="It is what users copy first, and it fails.",
-    remedy="Change the example, or bring the function back.",
+    rationale="Users copy this code first, and it fails.",
+    remedy="Update the example, or restore the function.",
     source="docs/card.md",
 )
 _PAGES = ("CARD.md", "README.md")

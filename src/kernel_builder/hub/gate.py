@@ -144,7 +144,7 @@ def _refuse_partial(source: UploadSource) -> None:
         wanted = " ".join(f"--variant {name}" for name in partial)
         raise BuildError(
             f"built for some of their architectures only (--arch or --fast): {told}; nothing was uploaded",
-            hint=f"build them whole with: kernel-builder build {source.directory} {wanted}",
+            hint=f"build them for all architectures: kernel-builder build {source.directory} {wanted}",
         )
 
 
@@ -156,7 +156,7 @@ def _refuse_trials(source: UploadSource) -> None:
             reasons.setdefault(reason, []).append(name)
         told = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
         raise BuildError(
-            f"built to be tried, not to be published: {told}; nothing was uploaded",
+            f"built for trying out, not for publishing: {told}; nothing was uploaded",
             hint="build them with a toolkit of that release; 'kernel-builder toolchain explain' shows where it can come"
             " from",
         )

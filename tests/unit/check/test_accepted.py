@@ -125,7 +125,7 @@ def test_what_no_python_can_parse_cannot_be_accepted(tmp_path: Path, code: str) 
     assert "3.9" not in found[0].message
     refused = [entry.message for entry in report(root).findings if entry.rule.code == "KB480"]
     assert refused == [
-        "KB305 python-invalid cannot be accepted: it breaks the kernel for people who have all that it needs"
+        "KB305 python-invalid cannot be accepted: it breaks the kernel even for users who have everything that it needs"
     ]
 
 

@@ -138,7 +138,7 @@ def shaders(
         (shaders(macos=26), ["its Metal library needs macOS 26.1; at most 26.0 is allowed"]),
         (shaders(system=0x82), ["its Metal library is for iOS"]),
         (shaders(system=0xFF), ["its Metal library is for system 127"]),
-        (shaders(macos=25, size=1 << 40), [f"its Metal library is cut short: it says that it has {1 << 40} bytes"]),
+        (shaders(macos=25, size=1 << 40), [f"its Metal library is truncated: it should have {1 << 40} bytes"]),
         (
             shaders(macos=25) + shaders(macos=27),
             ["its Metal library number 2 needs macOS 27.1; at most 26.0 is allowed"],

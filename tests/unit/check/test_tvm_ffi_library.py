@@ -96,7 +96,7 @@ def test_names_that_tvm_ffi_never_had_are_errors_and_newer_ones_are_warned_of(wo
     (finding,) = findings(variant, "KB127")
     assert finding.severity is Severity.WARNING
     assert finding.message == (
-        "TVMFFIErrorCreateWithCauseAndExtraContext: missing in tvm-ffi 0.1.0 to 0.1.7, which loads this variant, too"
+        "TVMFFIErrorCreateWithCauseAndExtraContext: missing in tvm-ffi 0.1.0 to 0.1.7, which also loads this variant"
     )
     assert messages(workshop.variant(VARIANT, using(workshop, "TVMFFIFunctionCall")), "KB127") == []
 

@@ -59,9 +59,9 @@ def test_variants_of_all_jobs_are_there_and_the_same(tmp_path: Path) -> None:
         ({"license": "Apache-2.0"}, "license Apache-2.0"),
         ({"provenance": provenance()}, f"commit {OTHER}"),
         ({"provenance": provenance(sources="cafe" * 16)}, "sources cafecafecafe"),
-        ({"provenance": provenance(commit=None)}, "does not say what it was built from"),
-        ({"provenance": provenance(dirty=True)}, "does not say what it was built from"),
-        ({"provenance": None}, "does not say what it was built from"),
+        ({"provenance": provenance(commit=None)}, "does not record what it was built from"),
+        ({"provenance": provenance(dirty=True)}, "does not record what it was built from"),
+        ({"provenance": None}, "does not record what it was built from"),
     ],
 )
 @pytest.mark.parametrize("is_there", [False, True], ids=["of two jobs", "there already"])
@@ -88,7 +88,7 @@ def test_uncommitted_sources_that_are_the_same_may_be_merged(tmp_path: Path) -> 
 def test_two_builds_of_one_variant_are_refused_with_the_files_that_differ(tmp_path: Path) -> None:
     first = built_by(tmp_path / "a", CPU)
     second = built_by(tmp_path / "b", CPU, files={"my_kernel/__init__.py": "x = 1\n"})
-    with pytest.raises(BuildError, match=r"(?s)different builds.*my_kernel/__init__\.py") as caught:
+    with pytest.raises(BuildError, match=r"(?s)built several times.*my_kernel/__init__\.py") as caught:
         merge([first, second], tmp_path / "out")
     assert "_ops.py" not in caught.value.message
     assert not (tmp_path / "out").exists()
