@@ -181,7 +181,7 @@ def test_a_proof_holds_while_only_what_did_not_run_changes(
         said.append(("load" in asked, load["reason"]))
         # Only a variant that was loaded has a proof, which is what uploading looks for.
         assert bool({*(session_store / "proofs").glob("*.json")} - before) is ("load" in asked)
-    kept = "not again: only what loading it did not run was changed (__init__.py: unused)"
+    kept = "not again: only files that loading it does not run changed (__init__.py: unused)"
     assert said == [(True, None), (False, kept), (False, kept), (True, None), (False, kept)]
     # Where nothing is left of a build, its proof is: another checkout, or after git clean.
     for folder in ("build", ".kernel-builder"):

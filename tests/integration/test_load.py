@@ -251,7 +251,7 @@ def test_python_only_kernels_need_no_toolchain(tool: Tool, make_project: Project
         ("import importlib\nimportlib.import_module('my_kernel')\n", "absolute name, 'my_kernel'"),
         ("import no_such_module_anywhere\n", "no_such_module_anywhere"),
         ("raise RuntimeError('at import')\n", "at import"),
-        ("import os\nos.abort()\n", "died of signal 6"),
+        ("import os\nos.abort()\n", "was killed by signal 6"),
     ],
 )
 def test_a_kernel_that_does_not_load_is_not_installed(

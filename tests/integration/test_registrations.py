@@ -210,7 +210,7 @@ def test_what_ops_do_is_compared_with_their_schemas(
     assert ("KB511", "error", said.format("writes")) in told
     traced = " (torch.compile sees it nevertheless, because the op is implemented for all devices)"
     assert ("KB511", "warning", said.format("writes_traced") + traced) in told
-    crash = "crashes, called with small made-up arguments, crashed the process: died of signal 11"
+    crash = "crashes, called with small made-up arguments, crashed the process: was killed by signal 11"
     assert ("KB507", "warning", crash) in told
     returned = {message for code, severity, message in told if (code, severity) == ("KB512", "error")}
     assert returned == {f"{name} returns its argument 'x'" for name in OWN_TENSORS}

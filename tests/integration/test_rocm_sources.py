@@ -410,7 +410,11 @@ def test_debians_packages_are_for_trying_and_only_where_they_are_asked_for(
     assert not list(entry.rglob("clang-tidy")) + list(entry.rglob("doc"))
 
     for settings, version, reason in (
-        (replace(asked, usual=True), "7.1", "can be tried, but not published: list 'debian' in sources"),
+        (
+            replace(asked, usual=True),
+            "7.1",
+            "builds with Debian's packages are for trying out and cannot be published: list 'debian' in sources",
+        ),
         (asked, "5.7", "near ROCm 6 and 7 only"),
     ):
         refused = opened("debian", settings=settings, environ=os.environ)

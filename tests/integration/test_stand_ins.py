@@ -84,8 +84,8 @@ def test_python_that_needs_a_device_is_not_run(tmp_path: Path) -> None:
     asks = "import torch\nfrom . import NAMESPACE\ncapability = torch.cuda.get_device_capability()\n"
     calls = "import ctypes\nfrom . import NAMESPACE\nctypes.CDLL(NAMESPACE.__file__).run()\n"
     for name, package, words in (
-        ("asks", asks, "its Python needs a device and was not run: __init__.py, line 3: capability = torch."),
-        ("calls", calls, "its Python calls cudaLaunchKernel, which needs a device, and was not run"),
+        ("asks", asks, "its Python code needs a device, so it was not run: __init__.py, line 3: capability = torch."),
+        ("calls", calls, "its Python code calls cudaLaunchKernel, which needs a device, so it was not run"),
     ):
         files = {"__init__.py": package}
         result = loaded(device_kernel(tmp_path / name, CU130, toolkit="cu", key="CUDA", files=files))
@@ -136,7 +136,7 @@ def test_a_variant_of_python_alone_is_imported(tmp_path: Path) -> None:
     result = loaded(variant(tmp_path / "asks", "torch-cuda", {"__init__.py": "import triton\n"}))
     assert result.status is LoadStatus.NOT_LOADED
     assert (result.reason or "").startswith(
-        "its Python needs a device and was not run: __init__.py, line 1: import triton, ModuleNotFoundError: "
+        "its Python code needs a device, so it was not run: __init__.py, line 1: import triton, ModuleNotFoundError: "
     )
 
 

@@ -168,7 +168,7 @@ class Cluster:
         for one in able:
             if one not in fitting:
                 label = self._parcel.compilers[wanted or ""]
-                self._tell(f"the worker {one.name} gets nothing that is compiled with {label}: {_lack(one)}")
+                self._tell(f"the worker {one.name} gets no work that needs {label}: {_lack(one)}")
         digests = [self._made[word] for word in action.takes if word in self._made]
         fitting.sort(key=lambda one: -sum(digest in one.held for digest in digests))
         return [Station(name=one.address, threads=one.threads, memory=one.memory) for one in fitting]
@@ -196,8 +196,10 @@ class Cluster:
         need = f", which is compiled with {self._parcel.compilers[wanted]}" if wanted is not None else ""
         raise BuildError(
             f"no worker of the scheduler at {self._address} can do {waiting[0].description}{need}:{told}",
-            hint="give workers what they lack, such as the container image of this machine; or build here:"
-            " kernel-builder build",
+            hint=(
+                "install what the workers lack, or start them from this machine's container image; or build here: "
+                "kernel-builder build"
+            ),
         )
 
     def run(self, performer: Performer, action: Action, site: Station, *, threads: int, memory: int) -> Done:
@@ -217,7 +219,7 @@ class Cluster:
                 worker.held.difference_update(answer["missing"])
             wanted |= set(answer["missing"])
         else:
-            answer = {"problem": "it keeps no contents: its limit is too small for this kernel", "kind": "lacks"}
+            answer = {"problem": "its limit (--blobs) is too small for this kernel", "kind": "lacks"}
         if "problem" in answer:
             self._give_up(worker, answer["problem"], for_good=answer["kind"] != "memory")
             raise LostError(f"{worker.name}: {answer['problem']}", more_memory=answer["kind"] == "memory")
@@ -239,12 +241,12 @@ class Cluster:
         damaged = [word for word, data in contents.items() if blob_digest(data) != answer["digests"].get(word)]
         missing = () if damaged else performer.portable.take(action, contents)
         if answer["code"] == 0 and (damaged or missing):
-            self._give_up(worker, f"{', '.join([*damaged, *missing])} did not come back as it was made")
+            self._give_up(worker, f"{', '.join([*damaged, *missing])} arrived damaged, or did not arrive")
             raise LostError(f"{worker.name}: {worker.trouble}")
         here = performer.conditions.contents
         differing = [path for path, digest in answer["outside"].items() if here.digest(path) != digest]
         if differing:
-            self._give_up(worker, f"{differing[0]} is another file there than here")
+            self._give_up(worker, f"{differing[0]} is a different file there")
             raise LostError(f"{worker.name}: {worker.trouble}")
         with worker.sending:
             worker.held.update(answer["digests"].values())
@@ -372,8 +374,8 @@ class Cluster:
         """Raises :class:`BuildError` where nothing can go on."""
         if self._gone is not None:
             raise BuildError(
-                f"the scheduler at {self._address} is gone: {self._gone}",
-                hint="start it and its workers, then run the build again: what was made before counts",
+                f"lost the scheduler at {self._address}: {self._gone}",
+                hint="start it and its workers, then run the build again; it continues where it stopped",
             )
         if self._stopped.is_set():
             raise BuildError("the build was stopped")
@@ -432,7 +434,7 @@ class Cluster:
         """Send nothing any more to a worker, and say so once."""
         if for_good:
             worker.trouble = reason
-            self._tell(f"the worker {worker.name} gets nothing: {reason}")
+            self._tell(f"the worker {worker.name} gets no work: {reason}")
 
     def _tell(self, text: str) -> None:
         if text not in self._told:

@@ -26,7 +26,7 @@ def needs_dask() -> None:
     """Raise :class:`UsageError` where dask.distributed is not installed."""
     if importlib.util.find_spec("distributed") is None:
         raise UsageError(
-            "dask.distributed is not installed, which runs actions on other machines",
+            "dask.distributed, which runs actions on other machines, is not installed",
             hint="run: pip install 'kernel-builder[cluster]'",
         )
 
@@ -102,7 +102,7 @@ def check_scheduler(address: str, shown: str, seconds: float) -> None:
     kind = found.get("type") if isinstance(found, dict) else None
     if kind != "Scheduler":
         raise NetworkError(
-            f"what responds at {shown} is no scheduler of dask, but {f'its {kind}' if kind else 'something else'}",
+            f"what responds at {shown} is not a dask scheduler, but {f'its {kind}' if kind else 'something else'}",
             hint="pass the address that 'dask scheduler' prints",
         )
 
@@ -125,5 +125,5 @@ async def _identity(address: str, arguments: Mapping[str, Any], seconds: float) 
 def in_words(error: BaseException) -> str:
     """An error of dask's for people."""
     if isinstance(error, TimeoutError) and not str(error):
-        return "no answer that dask understands came in time"
+        return "it gave no answer that dask understands in time"
     return f"{type(error).__name__}: {error}".rstrip(": ") if str(error) else type(error).__name__

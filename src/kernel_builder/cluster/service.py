@@ -115,7 +115,7 @@ class Service:
         try:
             for digest, data in blobs.items():
                 if self._blobs.put(data) != digest:
-                    return "contents came that are not those of their digest"
+                    return "received contents do not match their digest"
             self._blobs.close()
         except OSError as error:
             return _told(error)
@@ -255,7 +255,7 @@ class Service:
             if any(says in text for says in _SAYS_FULL):
                 return {"problem": "its disk is full, or a file is larger than it may write", "kind": "disk"}
             if done.code == -9 or any(says in text for says in _SAYS_KILLED):
-                return {"problem": "a program was killed: its memory is short", "kind": "memory"}
+                return {"problem": "a program was killed: it has too little memory", "kind": "memory"}
         digests = {word: self._keep(data) for word, data in contents.items()}
         return {
             "code": done.code,

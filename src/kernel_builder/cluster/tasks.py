@@ -37,7 +37,7 @@ def resources_of(service: Service) -> dict[str, float]:
 def put(blobs: Mapping[str, bytes], dask_worker: Any) -> str:
     """:meth:`Service.put`."""
     service = service_of(dask_worker)
-    return service.put(blobs) if service is not None else "it is none of kernel-builder"
+    return service.put(blobs) if service is not None else "it was not started by kernel-builder"
 
 
 async def end(run: str, dask_worker: Any) -> None:
@@ -54,7 +54,7 @@ def perform(message: Mapping[str, Any]) -> dict[str, Any]:
     worker = get_worker()
     service = service_of(worker)
     if service is None:
-        return {"problem": "it is none of kernel-builder", "kind": "lacks"}
+        return {"problem": "it was not started by kernel-builder", "kind": "lacks"}
     key = worker.get_current_task()
 
     def is_wanted() -> bool:

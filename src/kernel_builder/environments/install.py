@@ -85,7 +85,7 @@ class Installer:
         else:
             command = [self.python, "-I", "-m", "venv", place]
             hint = "install Python's venv module (Debian, Ubuntu: apt-get install python3-venv), or install uv"
-        self._run(command, f"cannot make a virtual environment with {self.python}", hint)
+        self._run(command, f"cannot create a virtual environment with {self.python}", hint)
 
     def install(self, place: Path, requirements: Sequence[str]) -> None:
         """Install ``requirements`` there. Raises :class:`NothingFitsError` where no index has them,
@@ -146,9 +146,11 @@ def _failure(problem: str, hint: str, lines: Sequence[str]) -> KernelBuilderErro
     words = "".join(f"\n  {_URL.sub(lambda match: redact(match[0]), line)}" for line in said[-_SHOWN:])
     if is_silent:
         return NetworkError(
-            f"{problem}: a package index does not answer:{words}",
-            hint="check the network and the index that pip or uv is configured for, or test with a Python that has"
-            " everything: kernel-builder test --python FILE",
+            f"{problem}: a package index does not respond:{words}",
+            hint=(
+                "check the network and the index that pip or uv is configured for, or test with a Python that has "
+                "everything: kernel-builder test --python FILE"
+            ),
         )
     kind = NothingFitsError if _NONE.search(text) else ToolchainError
     return kind(f"{problem}:{words}", hint=hint)

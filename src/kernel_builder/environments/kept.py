@@ -207,7 +207,7 @@ class Environments:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            self._reporter.emit(Waiting(reason=f"another process is making the environment {name}"))
+            self._reporter.emit(Waiting(reason=f"another process is creating the environment {name}"))
             lock.acquire(poll_interval=0.2)
         try:
             yield

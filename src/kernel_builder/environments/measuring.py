@@ -55,7 +55,7 @@ class BenchProcess(AnsweringProcess):
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5)
         code = (self._process.returncode or 0) - 128
-        how = f"died of {signal.Signals(code).name}" if code in set(signal.Signals) else "ended"
+        how = f"was killed by {signal.Signals(code).name}" if code in set(signal.Signals) else "ended"
         said = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-_TAIL:]
         words = "".join(f"\n    {line}" for line in said)
         return BuildError(f"the process that measures {self.label} {how}:{words or ' it gave no reason'}")

@@ -67,7 +67,7 @@ def kernel_changes(repository: str | None, place: Path, environ: Mapping[str, st
         return Changes()
     if ":" in str(place):
         raise UsageError(
-            f"{place}: the kernels client cannot be told of a path with ':' in it ({_LOCAL})",
+            f"{place}: the kernels client does not accept a path with ':' in it ({_LOCAL})",
             hint="move the project to another directory",
         )
     others = [entry for entry in environ.get(_LOCAL, "").split(":") if entry and entry.split("=")[0] != repository]

@@ -57,4 +57,4 @@ class WarmProcess(AnsweringProcess):
     def _ended(self) -> MachineError:
         said = self._log.read_text(encoding="utf-8", errors="replace").strip()
         words = said.splitlines()[-1] if said else "it gave no reason"
-        return MachineError(f"the Python that tests are run with ended: {words}", hint="run the command again")
+        return MachineError(f"the Python process that runs the tests ended: {words}", hint="run the command again")

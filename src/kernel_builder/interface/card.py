@@ -190,7 +190,7 @@ def _provenance(variants: Sequence[BuiltVariant]) -> str | None:
     builders = sorted({variant.builder_version for variant in variants if variant.builder_version})
     by = f" by kernel-builder {', '.join(builders)}" if builders else ""
     if not commits:
-        return f"Built{by} from sources that were in no git commit."
+        return f"Built{by} from sources that were not committed to git."
     what = "commit" if len(commits) == 1 else "commits"
     return f"Built{by} from {what} {', '.join(f'`{commit}`' for commit in commits)}."
 

@@ -126,15 +126,15 @@ def _without_extensions(root: Path, inline: list[str], *, has_setup: bool) -> Us
     kinds = " or ".join(_KINDS)
     if inline:
         return UsageError(
-            f"{root}: sources that load_inline compiles are texts of Python, at {', '.join(inline)}",
-            hint="write them to files, and pass these to torch.utils.cpp_extension.load; then convert again",
+            f"{root}: load_inline compiles sources from Python strings, at {', '.join(inline)}",
+            hint="write them to files, pass these files to torch.utils.cpp_extension.load, and convert again",
         )
     by_hand = f"describe the extension by {kinds} in {SETUP}, or run 'kernel-builder init' and copy the sources"
     below = [str(file.parent.relative_to(root)) for file in sorted(root.rglob(SETUP)) if _describes(file)]
     if below:
         by_hand = f"pass a directory below it, whose {SETUP} does: {', '.join(below[:_SHOWN])}"
     if (root / "CMakeLists.txt").is_file():
-        return UsageError(f"{root} is built by CMakeLists.txt, which is not read", hint=by_hand)
+        return UsageError(f"{root} is built by CMakeLists.txt, which kernel-builder does not read", hint=by_hand)
     if has_setup:
         return UsageError(f"{root / SETUP} describes no {kinds}", hint=by_hand)
     return UsageError(

@@ -89,9 +89,9 @@ def carried(kernel: Loadable, native: str, environment: Environment | NoEnvironm
     if not changed:
         return result
     if not functions:
-        return replace(result, reason=f"{NOT_AGAIN}only comments and the layout of its Python were changed")
+        return replace(result, reason=f"{NOT_AGAIN}only comments and formatting of its Python code changed")
     shown = ", ".join(functions[:3]) + (", ..." if len(functions) > 3 else "")
-    return replace(result, reason=f"{NOT_AGAIN}only what loading it did not run was changed ({shown})")
+    return replace(result, reason=f"{NOT_AGAIN}only files that loading it does not run changed ({shown})")
 
 
 def _files(kernel: Loadable) -> dict[str, str]:

@@ -31,6 +31,8 @@ _PIPE = 60_000
 """Bytes: what is written into a pipe that nobody reads yet, without waiting."""
 _TIMEOUT = "Timeout ("
 """What Python's faulthandler writes when it ends a process."""
+KILLED = "was killed by signal"
+"""How :attr:`Reply.ended` begins for a process that a signal ended; the signal's number follows."""
 _SECONDS = 300
 _EMULATION_FACTOR = 4
 _ELF_MACHINES = {62: Machine.X86_64, 183: Machine.AARCH64}
@@ -209,7 +211,7 @@ def _reply(completed: ChildResult, shown: str) -> Reply:
     calls = [line.removeprefix(_CALLS) for line in lines if line.startswith(_CALLS)]
     calling = calls[-1] if calls and calls[-1] not in {one["op"] for one in told} else None
     code = completed.code
-    ended = completed.stopped or (f"died of signal {-code}" if code < 0 else f"ended with code {code}")
+    ended = completed.stopped or (f"{KILLED} {-code}" if code < 0 else f"exited with code {code}")
     if _TIMEOUT in completed.stderr:
         ended = "did not return in time"
     answers = _told(lines, _ANSWER)
@@ -220,10 +222,10 @@ def _reply(completed: ChildResult, shown: str) -> Reply:
             answer=answers[-1], log=log, behaviour=told, calling=calling, ended=ended, registered=later, ran=ran
         )
     if completed.stopped is not None:
-        return Reply(problem=f"the Python that loads it {ended}", log=log, calling=calling, ended=ended)
+        return Reply(problem=f"the Python process that loads it {ended}", log=log, calling=calling, ended=ended)
     cause = cause_of(completed.stderr.strip() or completed.stdout.strip())
     return Reply(
-        problem=f"the Python that loads it {ended}{f':{chr(10)}{cause}' if cause else ''}",
+        problem=f"the Python process that loads it {ended}{f':{chr(10)}{cause}' if cause else ''}",
         log=log,
         died=True,
         calling=calling,

@@ -26,7 +26,7 @@ from kernel_builder.config.model import FrameworkKind
 from kernel_builder.errors import UsageError
 from kernel_builder.files import write_text
 from kernel_builder.load.cause import without_native_frames
-from kernel_builder.load.child import Reply, Standby, ask, launcher, platform_of, waiting
+from kernel_builder.load.child import KILLED, Reply, Standby, ask, launcher, platform_of, waiting
 from kernel_builder.load.confinement import Sandbox, clean_environment, find_sandbox
 from kernel_builder.load.evidence import (
     Behaviour,
@@ -456,7 +456,7 @@ def _called(kernel: Loadable, environment: Environment, result: LoadResult, repl
     foreign, ended = {*result.foreign}, list[str]()
     while reply.calling is not None and reply.answer is not None:
         ended.append(reply.calling)
-        crashed = "died of signal" in reply.ended
+        crashed = reply.ended.startswith(KILLED)
         found[reply.calling] = Behaviour(op=reply.calling, problem=reply.ended, crashed=crashed)
         if len(ended) == _MOST_CRASHES:
             break
@@ -500,10 +500,10 @@ def _load(
     called = _CALLED.findall(reply.log) if reply.died else []
     if called:
         # Its Python called a function of the device. What its libraries register is seen without it.
-        request["alone"] = f"its Python calls {readable(called[0])}, which needs a device, and was not run"
+        request["alone"] = f"its Python code calls {readable(called[0])}, which needs a device, so it was not run"
         reply = environment.ask(task, request, *folders)
         called = _CALLED.findall(reply.log) if reply.died else []
-    why = missing or f"no device for {kernel.variant.backend.label} is here"
+    why = missing or f"this machine has no {kernel.variant.backend.label} device"
     if called:
         reason = f"loading its library calls {readable(called[0])}, which needs a device ({why})"
         return LoadResult(status=LoadStatus.NOT_LOADED, reason=reason)

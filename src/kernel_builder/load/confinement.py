@@ -91,7 +91,7 @@ class Sandbox:
     """
 
     program: Path | None = None
-    why_not: str = "it was not looked for"
+    why_not: str = "nobody looked for it"
     visible: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
 
@@ -173,7 +173,7 @@ def _trial(sandbox: Sandbox, python: tuple[str, ...], variables: frozenset[tuple
     if ended.code == 0:
         return None
     words = ended.stderr.strip().splitlines()
-    return words[-1] if words else f"it ended with {ended.code}"
+    return words[-1] if words else f"it exited with {ended.code}"
 
 
 def _holds_everything(path: Path, environ: Mapping[str, str]) -> bool:

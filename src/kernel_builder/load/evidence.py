@@ -271,7 +271,7 @@ class LoadResult:
         if implemented and self.status is LoadStatus.STOOD_IN:
             ops += f", implemented for {' and '.join(implemented)}"
         if self.refused:
-            ops += f" ({count - len(self.refused)} of {count} called, the others refuse made-up arguments)"
+            ops += f" ({count - len(self.refused)} of {count} called, the others reject made-up arguments)"
         separator = ": " if self.status is LoadStatus.STOOD_IN else ", "
         status = f"{self.status} earlier" if self.is_carried else str(self.status)
         return f"{status}{separator}{ops}" if ops else status

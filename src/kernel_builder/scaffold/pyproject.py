@@ -28,7 +28,7 @@ class WhatIsThere(StrEnum):
     """What is in the place of the file."""
 
     MISSING = "does not exist"
-    OURS = "is as it was written"
+    OURS = "is unchanged"
     CHANGED = "was changed since it was written"
     FOREIGN = "was not written by create-pyproject"
 

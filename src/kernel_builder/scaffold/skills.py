@@ -71,7 +71,7 @@ def add_skills(directory: Path, chosen: Sequence[Skill], *, overwrite: bool) -> 
     stale = {path for path, data in files.items() if path.exists() and path.read_bytes() != data}
     if stale and not overwrite:
         raise UsageError(
-            f"there already, with another text: {', '.join(map(str, sorted(stale)))}",
+            f"already there, with different text: {', '.join(map(str, sorted(stale)))}",
             hint="kernel-builder skills add --overwrite replaces them; nothing was written",
         )
     placed = []

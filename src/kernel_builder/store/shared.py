@@ -108,7 +108,9 @@ class SharedServer:
         self.failures += 1
         if self.failures == _PATIENCE:
             reason = str(error).strip().splitlines()[0]
-            message = f"the shared cache {redact(self.address)} does not answer, so it is not asked any more: {reason}"
+            message = (
+                f"the shared cache {redact(self.address)} does not respond, so this build no longer uses it: {reason}"
+            )
             self.reporter.emit(Notice(message=message, warning=True))
 
 
@@ -140,7 +142,7 @@ def _opened(place: str, environ: Mapping[str, str]) -> ObjectStore:
         from obstore.store import from_url  # noqa: PLC0415  (optional)
     except ImportError:
         raise UsageError(
-            f"{PLACE} names a server, and the library that talks to it is not installed",
+            f"{PLACE} names a server, but the library that connects to it is not installed",
             hint="run: pip install 'kernel-builder[shared-cache]'",
         ) from None
     options: dict[str, Any] = {"timeout": f"{_SECONDS}s", "connect_timeout": "5s"}

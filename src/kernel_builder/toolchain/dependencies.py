@@ -91,7 +91,7 @@ class Release:
     @property
     def refusal(self) -> str:
         """Why it is not fetched; empty when it is. A directory that the user names may have it."""
-        return "" if self.headers else f"nothing is known that the files of {self.label} could be checked with"
+        return "" if self.headers else f"no digest is known to verify the files of {self.label}"
 
     @property
     def label(self) -> str:

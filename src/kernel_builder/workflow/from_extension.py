@@ -113,7 +113,7 @@ def convert(
     license_id = license_id or _license(source, setup)
     if license_id is None:
         decisions.append(
-            "the license is neither an SPDX identifier in setup.py nor a text that is known: set general.license"
+            "setup.py has no SPDX identifier of a license, and no license text was recognized: set general.license"
         )
     files = {
         **native,
@@ -188,7 +188,7 @@ def _own_space(path: str, text: str, decisions: list[str]) -> str:
 
     def expanded(match: re.Match[str]) -> str:
         if match[4] in _OF_TORCH:
-            decisions.append(f"{path} changes ops of torch ({match[4]}) for every user of the process: remove that")
+            decisions.append(f"{path} changes ops of torch ({match[4]}) for the whole process: remove that")
             return match[0]
         return f"{match[1]}{match[2]}_EXPAND{match[3]}TORCH_EXTENSION_NAME{match[5]}"
 
@@ -230,18 +230,20 @@ def _native(source: Path, extensions: tuple[ExtensionModule, ...], decisions: li
         absent = [path for path in extension.include if not any((source / path).glob("*"))]
         if absent:
             decisions.append(
-                f"setup.py: these directories of headers are not there or empty, as submodules of git are until they"
-                f" are fetched: {', '.join(absent)}"
+                "setup.py: these header directories are missing or empty (git submodules that were not fetched?): "
+                f"{', '.join(absent)}"
             )
         if extension.libraries:
-            decisions.append(f"setup.py: kernels link no libraries of the system: {', '.join(extension.libraries)}")
+            decisions.append(f"setup.py: kernels cannot link system libraries: {', '.join(extension.libraries)}")
         missing = [path for path in extension.sources if not (source / path).is_file()]
         if missing:
             decisions.append(f"setup.py: these sources do not exist: {', '.join(missing)}")
         found = [path for path in extension.sources if path not in missing]
         if not found:
             found = [path for path in native_files(source) if path.endswith(SUFFIXES)]
-            decisions.append("setup.py: its sources cannot be read off, so all that are in the directory are listed")
+            decisions.append(
+                "setup.py: its list of sources could not be determined, so all sources in the directory are listed"
+            )
         wanted += found
     folders = ["", *(path for extension in extensions for path in extension.include)]
     seen: set[str] = set()
@@ -294,7 +296,7 @@ def _without_python(
     text = _EXTENSION_HEADER.sub(r"\1<torch/all.h>", "".join(lines))
     text = _PYTHON_NAMESPACE.sub("", _PYTHON_HEADER.sub("", text))
     if re.search(r"\bpy(?:bind11)?::", read_native(text).bare):
-        decisions.append(f"{path} uses pybind11, which kernels cannot: replace what it does")
+        decisions.append(f"{path} uses pybind11, which kernels cannot use: replace it")
     return text.rstrip("\n") + "\n"
 
 
@@ -410,7 +412,9 @@ def _configuration(
         pattern = backend.architectures.flags if backend.architectures else None
         chosen = [flag for flag in device if pattern and (re.match(pattern, flag) or re.match(pattern, f"-{flag}"))]
         if chosen:
-            decisions.append(f"setup.py chooses architectures ({' '.join(chosen)}), which kernels are built for anyway")
+            decisions.append(
+                f"setup.py chooses architectures ({' '.join(chosen)}); kernels are built for all of them anyway"
+            )
         key = backend.key(Role.FLAGS)
         sections.append(
             {
@@ -588,7 +592,7 @@ def _own_ops(tree: ast.Module, where: str, spaces: set[str], decisions: list[str
             if mark and space in spaces and re.fullmatch(r"[\w.]+", op):
                 changes.append((node, f'add_op_namespace_prefix("{op}")'))
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.ops.load_library":
-            decisions.append(f"{where}:{node.lineno} loads a library by itself: remove that, importing ops does it")
+            decisions.append(f"{where}:{node.lineno} loads a library itself: remove that, importing ops does it")
     decisions += [
         f"{where}: write ops, of ._ops, instead of torch.ops.{space}, which has another name in every build"
         f" (lines {', '.join(map(str, sorted(found)))})"

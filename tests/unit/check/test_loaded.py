@@ -184,7 +184,7 @@ def test_how_many_ops_could_not_be_called_is_told(tmp_path: Path) -> None:
     behaviour = tuple(Behaviour(op=op.name, problem="no" if op in ops[:2] else "") for op in ops)
     behaviour += (Behaviour(op="layers.Layer", problem="no"),)
     result = LoadResult(status=LoadStatus.LOADED, ops=ops, behaviour=behaviour)
-    assert result.told == "loaded, 5 ops (3 of 5 called, the others refuse made-up arguments)"
+    assert result.told == "loaded, 5 ops (3 of 5 called, the others reject made-up arguments)"
     full = replace(result, undefined=(Undefined(name="_own::g"),))
     Proofs(tmp_path).keep(["key"], full)
     assert Proofs(tmp_path).recall(["key"]) == full

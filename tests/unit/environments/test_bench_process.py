@@ -156,7 +156,7 @@ def test_what_goes_wrong_is_told_with_its_place_and_the_next_one_works(
 
 def test_one_that_dies_is_told_with_the_signal(process: BenchProcess, place: Path) -> None:
     titles = load(process, place)
-    with pytest.raises(BuildError, match="the process that measures here died of SIGABRT"):
+    with pytest.raises(BuildError, match="the process that measures here was killed by SIGABRT"):
         prepared(process, titles, "Second.dies")
 
 

@@ -141,7 +141,7 @@ def test_it_holds_where_only_comments_or_the_layout_changed(tmp_path: Path, old:
     assert old in SOURCE
     found = over(tmp_path, SOURCE.replace(old, new))
     assert found is not None
-    assert found.reason == "not again: only comments and the layout of its Python were changed"
+    assert found.reason == "not again: only comments and formatting of its Python code changed"
     # What ran is told by its lines before that edit: one more edit is held against those.
     keep(kernel(tmp_path / "three", AFTER, SOURCE.replace(old, new)), "native", environment(), found, tmp_path / "work")
     again = kernel(tmp_path / "four", AFTER, SOURCE.replace(old, new).replace("x * FACTOR", "x * FACTOR + 1"))

@@ -229,4 +229,4 @@ def test_a_crash_in_a_sandbox_is_told_as_one(tmp_path: Path) -> None:
     for confined in (environment, replace(environment, sandbox=Sandbox())):
         result = loaded(root, confined)
         assert (result.status, result.crashed) == (LoadStatus.FAILED, True)
-        assert "died of signal 6" in (result.reason or "")
+        assert "was killed by signal 6" in (result.reason or "")

@@ -108,7 +108,7 @@ def test_a_server_that_fails_is_left_alone_and_the_build_goes_on(tmp_path: Path)
         shared.put("entries/aa/b.json", tmp_path / "no")
         assert server.asked == before
         (notice,) = (event for event in recorder.events if isinstance(event, Notice))
-        assert "is not asked any more" in notice.message
+        assert "no longer uses it" in notice.message
 
 
 @pytest.mark.parametrize(

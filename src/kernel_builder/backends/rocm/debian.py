@@ -27,7 +27,9 @@ from kernel_builder.toolchain.recipe import Component
 from kernel_builder.toolchain.settings import DEBIAN, ToolchainSettings
 from kernel_builder.variants.names import Machine
 
-NOT_A_RELEASE = "its compiler and headers are Debian's, from several releases of ROCm, and of none that it is named for"
+NOT_A_RELEASE = (
+    "its compiler and headers are Debian's, from several releases of ROCm, none of which is the one in its name"
+)
 """Why what it compiles must not be published."""
 
 SUITES = ("sid",)
@@ -122,8 +124,8 @@ class RocmDebian(DebianComponents):
     def _why_not(self, version: str, machine: Machine) -> str | None:
         if self._settings.usual:
             return (
-                "what Debian's packages compile can be tried, but not published: list 'debian' in sources"
-                " (kernel-builder.toml, or --source) to use them"
+                "builds with Debian's packages are for trying out and cannot be published: list 'debian' in sources "
+                "(kernel-builder.toml, or --source) to use them"
             )
         if version.partition(".")[0] not in _MAJORS:
             return f"they are near ROCm {' and '.join(_MAJORS)} only"

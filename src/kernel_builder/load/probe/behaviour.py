@@ -57,7 +57,7 @@ def working(overload: Any, device: str, search: Search | None = None) -> Attempt
             search.learn(recipe, error)
             continue
         if any(tensor.overflows() for tensor in given.tensors):
-            raise UnusableError("it took made-up arguments that are too small for it, and wrote past their end")
+            raise UnusableError("it accepted made-up arguments that are too small for it, and wrote past their end")
         return recipe
     raise UnusableError(first)
 
@@ -89,7 +89,7 @@ def once(overload: Any, recipe: Attempt, device: str, seed: int) -> dict[tuple[s
         results = labelled(overload(*given.positional, **given.named), schema)
         settle(device)
     if any(tensor.overflows() for tensor in given.tensors):
-        raise UnusableError("it took made-up arguments that are too small for it, and wrote past their end")
+        raise UnusableError("it accepted made-up arguments that are too small for it, and wrote past their end")
     infos = {argument.name: argument.alias_info for argument in schema.arguments}
     found: dict[tuple[str, str], dict[str, str]] = {}
     for tensor in given.tensors:

@@ -96,5 +96,5 @@ def unknown_to_client(path: str) -> str:
         Metadata.read_from_file(Path(path) / "metadata.json")
     except ValueError as error:
         if "unknown variant" in str(error):
-            return "the kernels client here does not know the backend, so its Python was not run"
+            return "the installed kernels client does not know the backend, so the kernel's Python code was not run"
     return ""

@@ -105,7 +105,7 @@ def bring_in(path: str, request: dict[str, Any]) -> str:
                 raise
             where = kernel_frames(error, path)[-1:]
             told = ", ".join([*where, reason_of(error).splitlines()[0]])
-            note = f"its Python needs a device and was not run: {told}"
+            note = f"its Python code needs a device, so it was not run: {told}"
     if note:
         for file in request["standins"]["files"]:
             ctypes.CDLL(os.path.join(path, file))
