@@ -61,7 +61,7 @@ made() {
 with_venv() {
   python=$(find_python)
   if [ -e "$link" ] && ! is_ours; then
-    fail "$link is there already, and this script did not install it" "remove it with what installed it, such as pip uninstall kernel-builder, then run this again"
+    fail "$link already exists, and this script did not install it" "remove it with what installed it, such as pip uninstall kernel-builder, then run this again"
   fi
   made "$data"
   made "$bin"
@@ -74,7 +74,7 @@ with_venv() {
   "$new/bin/python" -m pip install --quiet --disable-pip-version-check "$requirement" >&2 ||
     fail "pip could not install $requirement" "see pip's message above; nothing was changed"
   "$new/bin/kernel-builder" --version >/dev/null ||
-    fail "what was installed from $requirement does not run" "see its message above; nothing was changed"
+    fail "kernel-builder, installed from $requirement, does not run" "see its message above; nothing was changed"
   ln -sfn "$new/bin/kernel-builder" "$link"
   trap - EXIT
   for old in "$data"/*; do

@@ -90,7 +90,7 @@ def test_a_command_of_somebody_else_stays(machine: Machine) -> None:
     machine.program("python3", NO_VENV)
     machine.command.parent.mkdir(parents=True)
     machine.command.write_text("mine", encoding="utf-8")
-    assert "is there already, and this script did not install it" in _errors(machine.run())[0]
+    assert "already exists, and this script did not install it" in _errors(machine.run())[0]
     (machine.root / "home" / ".local" / "share" / "kernel-builder-venv").mkdir(parents=True)
     assert machine.run("--uninstall").returncode == 0
     assert machine.command.read_text(encoding="utf-8") == "mine"

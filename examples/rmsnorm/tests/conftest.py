@@ -21,8 +21,8 @@ def _load():
         except FileNotFoundError as error:
             reasons.append(f"{device}: {error}")
     if not loaded:
-        hint = "`kernel-builder build --local` makes what does"
-        why = "\n".join(["nothing in build/ runs here", *reasons, hint])
+        hint = "run `kernel-builder build --local` first"
+        why = "\n".join(["no variant in build/ runs here", *reasons, hint])
         pytest.exit(why, returncode=1)
     return loaded
 
