@@ -285,11 +285,14 @@ def depends(reader: TableReader, backend: Backend | None, report: Report) -> tup
         owners = table.depends.get(entry.text)
         if owners is None:
             new = table.renamed.get(entry.text)
-            near = report.near(entry.text, table.depends) if new is None else None
-            known = ", ".join(
-                name if not owners else f"{name} ({', '.join(owners)})"
+            possible = {
+                name: owners
                 for name, owners in table.depends.items()
                 if backend is None or not owners or backend in owners
+            }
+            near = report.near(entry.text, possible) if new is None else None
+            known = ", ".join(
+                name if not owners else f"{name} ({', '.join(owners)})" for name, owners in possible.items()
             )
             hint = instead_of("depends", entry.text) or f"allowed: {known}"
             if new is not None:

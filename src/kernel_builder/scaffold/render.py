@@ -9,6 +9,7 @@ import datetime
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from itertools import combinations
@@ -145,9 +146,11 @@ def choose_backends(words: Sequence[str], framework: FrameworkKind = FrameworkKi
     writes = " and ".join(filter(None, (", ".join(possible[:-1]), possible[-1])))
     others = ", ".join(backend for backend in Backend if backend not in possible)
     if unknown:
+        near = [match for word in unknown for match in get_close_matches(word.lower(), possible, n=1, cutoff=0.7)]
+        question = f"did you mean {' '.join(dict.fromkeys(near))}? " if near else ""
         raise UsageError(
             f"unknown backend {', '.join(repr(word) for word in unknown)}",
-            hint=f"init supports {writes}, but not yet {others}",
+            hint=f"{question}init supports {writes}, but not yet {others}",
         )
     if later:
         raise UsageError(
