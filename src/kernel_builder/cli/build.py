@@ -163,7 +163,7 @@ build_options = together(
         "--jobs",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Run N compilers in parallel. Default: as many as CPU cores and free memory allow.",
+        help="Run N compilers in parallel. Default: as many as cores and free memory allow.",
     ),
     click.option(
         "--max-jobs",

@@ -118,7 +118,7 @@ class _Steps:
         """See :meth:`_Transfer.line`."""
         running = list(self.running)
         more = f" and {len(running) - 1} more" if len(running) > 1 else ""
-        words = running[0] if running else "waiting for a free CPU core"
+        words = running[0] if running else "waiting for a free core"
         return _with_words(f"[{self.done}/{self.total}] {duration(now - self.begun)}", words, more, width)
 
 

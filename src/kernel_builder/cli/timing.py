@@ -116,7 +116,7 @@ def _advice_text(advice: Advice) -> list[str]:
         return [f"{advice.source}: {advice.reason}"]
     replaced = ", ".join(f"<{name}>" for name in advice.proposal.replaced)
     headers = ", ".join(f"<{name}>" for name in advice.proposal.headers) or "nothing"
-    seconds = f"{advice.before:.2f} -> {advice.after:.2f} CPU seconds"
+    seconds = f"{advice.before:.2f} s -> {advice.after:.2f} s of processor time"
     variants = ", ".join((*advice.variants, *advice.architectures))
     return [
         f"{advice.source} compiles with {headers} in place of {replaced}: {seconds} (tried for {variants})",
@@ -147,7 +147,7 @@ def _summary(figures: Figures) -> list[str]:
     wall, engine, floor, busy = map(seconds, (figures.wall, figures.engine, figures.floor, figures.busy))
     cached = f"; the cache saved {seconds(figures.saved)}" if figures.recalled else ""
     chain = " -> ".join(f"{link.bar.span.kind} {link.bar.span.source}" for link in figures.critical[-_SHOWN:])
-    spent = f"; {seconds(figures.processor)} of CPU time" if figures.processor else ""
+    spent = f"; {seconds(figures.processor)} of processor time" if figures.processor else ""
     lines = [
         f"build: {wall}, {engine} of it in actions, {figures.jobs} at once{cached}",
         f"lower bound: {floor} (all actions {busy}, longest chain {seconds(figures.longest)}{spent})",

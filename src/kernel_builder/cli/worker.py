@@ -23,7 +23,7 @@ from kernel_builder.workflow.cluster import DEFAULT_BLOBS, WorkerRequest, work_f
     "--threads",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Run N actions at once. Default: the number of CPU cores.",
+    help="Run N actions at once. Default: the number of cores.",
 )
 @click.option(
     "--memory",

@@ -374,7 +374,7 @@ def _sandbox(sandbox: Sandbox, environ: Mapping[str, str]) -> Check:
 
 def _resources(store: Store) -> Iterator[Check]:
     resources = measure()
-    found = f"{resources.processors} CPU cores usable, {_gib(resources.memory)} memory free"
+    found = f"{resources.processors} cores usable, {_gib(resources.memory)} memory free"
     if resources.memory < LOW_MEMORY:
         remedy = f"free some: one compile of torch's headers takes up to {_gib(LOW_MEMORY)}"
         yield Check(name="processors", standing=Standing.ABSENT, found=found, remedy=remedy)
