@@ -79,7 +79,7 @@ def test_a_project_without_a_card_gets_the_built_in_one(root: Path) -> None:
     assert 'get_kernel("me/scale", version=3, backend=device, trust_remote_code=True)' in card
     assert 'device = "cuda"\n' in card
     assert "\nx = torch.randn(1024, 1024, device=device)\nresult = kernel.scale(x)\n" in card
-    assert "The arguments are made up: the shapes, and the dtype of x, are guesses.\n" in card
+    assert "The arguments are made up. The shapes, and the dtype of x, are guesses.\n" in card
     assert "- `scale(x, factor=2.0)`: Multiply.\n" in card
     assert "| cuda | 9.0, 10.0 |" in card
     assert "| `torch213-cxx11-cu130-x86_64-linux` | PyTorch 2.13, cxx11 | cuda 13.0 | linux x86_64 |" in card
