@@ -18,9 +18,9 @@ from kernel_builder.binary import device_proof
 from kernel_builder.config.backends import Backend
 from kernel_builder.errors import ConfigError
 from kernel_builder.plan.model import BuildPlan
-from kernel_builder.plan.slim import uses_slim
+from kernel_builder.plan.slim import covers_cxx, uses_slim
 from kernel_builder.toolchain.model import Toolkit, ToolkitSdk
-from kernel_builder.toolchain.torch_slim import OPERATORS, is_proved
+from kernel_builder.toolchain.torch_slim import OPERATORS
 from kernel_builder.variants.support import load_support
 from planned import FILES, FOR_ROCM, GXX, ROCM_NAMES, STORE, TORCH, amd, make_plan
 
@@ -189,11 +189,35 @@ def test_slim_headers_come_before_torchs_and_all_headers_are_the_fallback(
     assert [step.command[-len(PLAINLY) :] == PLAINLY for step in host.steps] == [True, True, False, False]
 
 
-def test_slim_headers_of_a_build_for_rocm_wait_for_their_own_proof() -> None:
-    torch = replace(TORCH, build=Backend("rocm"))
-    assert uses_slim(Headers.SLIM, TORCH) is Headers.SLIM
-    assert uses_slim(Headers.SLIM, torch) is (Headers.SLIM if is_proved("2.13.0", build=torch.build) else Headers.FULL)
-    assert uses_slim(Headers.VERIFY, torch) is Headers.VERIFY
+def test_by_default_device_sources_of_a_proved_release_have_slim_headers(
+    make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    text = "#include <torch/all.h>\nat::Tensor f(at::Tensor t) { return at::abs(t); }\n"
+    root = make_project("two-halves", {**FILES, "src/device.cu": text, "torch-ext/bind.cpp": text}, toml=FOR_ROCM)
+    plans = {headers: slim_plan(root, tmp_path, headers) for headers in Headers}
+    for kind in (ActionKind.DEVICE, ActionKind.COMPILE):
+        whole, slim = (actions(plans[one], kind, "src/device.cu")[0] for one in (Headers.FULL, Headers.SLIM))
+        assert (slim.fallback, whole.fallback) == (whole.steps, ())
+        (step,) = slim.steps
+        assert "-DKERNEL_BUILDER_OP_abs" in step.command
+        assert (SLIM in str(slim.trees), SLIM in str(whole.trees)) == (True, False)
+    # C++ sources wait for a proof of their own.
+    bindings = [actions(plans[one], ActionKind.COMPILE, "torch-ext/bind.cpp")[0] for one in Headers]
+    assert [bool(binding.fallback) for binding in bindings] == [one is Headers.VERIFY for one in Headers]
+    used = [plans[one].variants[0].metadata["provenance"] for one in (Headers.SLIM, Headers.FULL)]
+    assert [isinstance(told, dict) and told.get("headers") for told in used] == ["slim", None]
+
+
+@pytest.mark.parametrize(("release", "used"), [("2.13.0", Headers.SLIM), ("2.12.1", Headers.FULL)])
+def test_slim_headers_of_a_build_for_rocm_have_their_own_proof(release: str, used: Headers) -> None:
+    torch = replace(TORCH, version=release)
+    rocm = replace(torch, build=Backend("rocm"))
+    assert uses_slim(Headers.SLIM, torch) is Headers.SLIM
+    assert uses_slim(Headers.SLIM, rocm) is used
+    assert uses_slim(Headers.SLIM, rocm, complete=True) is (Headers.VERIFY if used is Headers.SLIM else used)
+    assert covers_cxx(Headers.SLIM, torch)
+    assert not covers_cxx(Headers.SLIM, rocm)
+    assert uses_slim(Headers.VERIFY, rocm) is Headers.VERIFY
 
 
 @pytest.mark.parametrize(("other", "code"), [(b"code", 0), (b"cod", 1)])
