@@ -27,6 +27,7 @@ from hub.state import KINDS, Account, Blob, Commit, RefusedError, Repository, St
 from hub.traffic import Traffic
 
 _CHUNK = 1 << 20
+_NOTHING = bytes(_CHUNK)
 _PREFIX = {"model": "", "dataset": "datasets/", "space": "spaces/", "kernel": "kernels/"}
 
 
@@ -304,7 +305,7 @@ class _StorageHandler(_Handler):
                     time.sleep(self.hub.slow)
                     if part is None:  # parts are verified when they are joined
                         digest.update(block)
-                    if block.count(0) == len(block):
+                    if block == _NOTHING[: len(block)]:
                         file.seek(len(block), os.SEEK_CUR)  # holes stay holes
                     else:
                         file.write(block)
@@ -721,7 +722,7 @@ class _HubHandler(_Handler):
                 with part.open("rb") as source:
                     while block := source.read(_CHUNK):
                         digest.update(block)
-                        if block.count(0) == len(block):
+                        if block == _NOTHING[: len(block)]:
                             target.seek(len(block), os.SEEK_CUR)
                         else:
                             target.write(block)

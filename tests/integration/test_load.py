@@ -138,10 +138,13 @@ def test_the_example_conforms_and_says_who_it_is(built_relu: dict[str, Path]) ->
 
 
 def test_two_commits_load_and_compile_side_by_side(built_relu: dict[str, Path], tmp_path: Path) -> None:
-    """Case T13."""
+    """Case T13; and the compatibility package does not disturb flat loading."""
+    variant = built_relu["first"] / "build" / CPU
     code = f"""
-import json, torch, kernels
+import json, sys, torch, kernels
 from pathlib import Path
+flat = kernels.get_local_kernel(Path({str(variant)!r}), backend="cpu")
+found = [flat.__file__, "relu" in sys.modules]
 x = torch.linspace(-2, 2, 101)
 modules = [kernels.get_local_kernel(Path(path), backend="cpu") for path in {list(map(str, built_relu.values()))!r}]
 assert modules[0] is not modules[1]
@@ -149,9 +152,9 @@ namespaces = sorted(module._ops.ops.name for module in modules)
 right = [bool(torch.equal(module.relu(x), torch.relu(x))) for module in modules]
 compiled = [torch.compile(module.relu, fullgraph=True, backend="eager") for module in modules]
 right += [bool(torch.equal(function(x), torch.relu(x))) for function in compiled]
-print(json.dumps([right, len(set(namespaces))]))
+print(json.dumps([found, right, len(set(namespaces))]))
 """
-    assert answers(code, cwd=tmp_path) == [[True] * 4, 2]
+    assert answers(code, cwd=tmp_path) == [[str(variant / "__init__.py"), False], [True] * 4, 2]
 
 
 def test_pythonpath_makes_a_plain_import_work(built_relu: dict[str, Path], tmp_path: Path) -> None:
@@ -162,17 +165,6 @@ print(json.dumps([bool(torch.equal(relu.relu(x), torch.relu(x))), relu.__name__,
 """
     variant = built_relu["first"] / "build" / CPU
     assert answers(code, cwd=tmp_path, path=variant) == [True, "relu", "relu.layers"]
-
-
-def test_the_compatibility_package_does_not_disturb_flat_loading(built_relu: dict[str, Path], tmp_path: Path) -> None:
-    variant = built_relu["first"] / "build" / CPU
-    code = f"""
-import json, sys, torch, kernels
-from pathlib import Path
-module = kernels.get_local_kernel(Path({str(variant)!r}), backend="cpu")
-print(json.dumps([module.__file__, "relu" in sys.modules]))
-"""
-    assert answers(code, cwd=tmp_path) == [str(variant / "__init__.py"), False]
 
 
 NOARCH = """\
@@ -268,6 +260,7 @@ def test_a_kernel_that_does_not_load_is_not_installed(
     installed.mkdir(parents=True)
     (installed / "__init__.py").write_text("", encoding="ascii")
     (installed / "part.py").write_text("value = 'of the wrong package'\n", encoding="ascii")
+    wrong = {"PYTHONPATH": str(installed.parent)} if "my_kernel" in package else {}
     arguments: list[str | Path] = ["build", root, "--variant", "torch-cpu"]
     if package.startswith(("from", "import")):
         refused = tool(*arguments)
@@ -275,7 +268,7 @@ def test_a_kernel_that_does_not_load_is_not_installed(
         assert "the kernel breaks the rules for Hub kernels" in refused.stderr
         assert not (root / "build").exists()
     # Code that no rule can see through must not be installed, either.
-    result = tool(*arguments, "--ignore", "KB3", env={"PYTHONPATH": str(installed.parent)})
+    result = tool(*arguments, "--ignore", "KB3", env=wrong)
     assert result.code == 1
     assert words in result.stderr
     assert list((root / "build").iterdir()) == []
@@ -284,10 +277,13 @@ def test_a_kernel_that_does_not_load_is_not_installed(
 def test_an_op_without_implementation_is_refused(tool: Tool, make_project: ProjectMaker) -> None:
     """Case T20 (b)."""
     binding = (
-        '#include <torch/library.h>\n#include "registration.h"\n'
-        "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {\n"
-        '  ops.def("there(int x) -> int", [](int64_t x) { return x; });\n'
-        '  ops.def("forgotten(int x) -> int");\n}\n'
+        # A sixth of what torch/library.h takes to compile.
+        '#include <torch/csrc/stable/library.h>\n#include "registration.h"\n'
+        "static int64_t same(int64_t x) { return x; }\n"
+        "STABLE_TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {\n"
+        '  ops.def("there(int x) -> int");\n  ops.def("forgotten(int x) -> int");\n}\n'
+        "STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CompositeExplicitAutograd, ops) {\n"
+        '  ops.impl("there", TORCH_BOX(&same));\n}\n'
         "REGISTER_EXTENSION(TORCH_EXTENSION_NAME)\n"
     )
     root = make_project("half", {"bind.cpp": binding})
@@ -408,10 +404,10 @@ cuda-capabilities = ["9.0a"]
     assert "RUNPATH" not in dynamic
 
     (root / "a/k.cuh").write_text("#define FACTOR 3.0f\n", encoding="ascii")
-    assert tool("build", root, "--variant", name, "--json").compiled(name) == ["a/k.cu"]
+    assert tool("build", root, "--variant", name, "--json", "--no-load").compiled(name) == ["a/k.cu"]
     text = (root / "build.toml").read_text(encoding="ascii").replace('["9.0a"]', '["9.0a", "10.0f"]')
     (root / "build.toml").write_text(text, encoding="ascii")
-    assert tool("build", root, "--variant", name, "--json").compiled(name) == ["b/k.cu"]
+    assert tool("build", root, "--variant", name, "--json", "--no-load").compiled(name) == ["b/k.cu"]
 
 
 def found_by_loading(tool: Tool, path: Path) -> dict[str, str]:
