@@ -33,6 +33,7 @@ from kernel_builder.load.client import Environment, NoEnvironment, find_environm
 from kernel_builder.toolchain.host import inspect_compiler
 from kernel_builder.toolchain.model import HostCompiler
 from kernel_libraries import Workshop
+from warm_python import WarmPython
 
 # How fast a busy machine makes examples says nothing about what is tested.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -322,6 +323,15 @@ def session_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tool(session_store: Path) -> Tool:
     """The command line."""
     return Tool({**os.environ, "KERNEL_BUILDER_CACHE": str(session_store)})
+
+
+@pytest.fixture(scope="session")
+def warm_torch() -> Iterator[WarmPython]:
+    """A Python with torch and its compiler, for tests of the group "warm torch": each process would start one."""
+    for name in ("torch", "kernels"):
+        pytest.importorskip(name, reason=f"{name} is not installed in this environment")
+    with WarmPython("torch", "torch._dynamo", "kernels", "pytest") as python:
+        yield python
 
 
 @pytest.fixture(scope="session")

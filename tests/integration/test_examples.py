@@ -5,34 +5,29 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from conftest import ROOT, Tool, copy_project
+from warm_python import WarmPython
 
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.torch]
 
 
+@pytest.mark.xdist_group("warm torch")
 @pytest.mark.parametrize("name", ["activation", "double", "rmsnorm", "rowsum", "softsign"])
-def test_examples_for_the_cpu_build_and_pass_their_tests(name: str, tool: Tool, tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="torch is not installed in this environment")
+def test_examples_for_the_cpu_build_and_pass_their_tests(
+    name: str, tool: Tool, warm_torch: WarmPython, tmp_path: Path
+) -> None:
     project = copy_project(ROOT / "examples" / name, tmp_path / name)
     built = tool("build", project, "--local", "--backend", "cpu")
     assert built.code == 0, built.stderr
     assert "loaded" in built.stdout
     checked = tool("check", project, "--strict")
     assert checked.code == 0, checked.stdout
-    tested = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],
-        cwd=project,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    tested = warm_torch.run(tests, cwd=project, environ=os.environ)
     assert tested.returncode == 0, tested.stdout
 
 

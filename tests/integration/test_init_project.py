@@ -2,15 +2,15 @@
 
 import json
 import os
-import subprocess
-import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from conftest import Tool, copy_project
+from warm_python import WarmPython
 
-pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.torch]
+pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.torch, pytest.mark.xdist_group("warm torch")]
 
 # The runner of `kernels benchmark` without its tables, which need packages of their own.
 BENCHMARK = """
@@ -26,55 +26,58 @@ print(json.dumps(verified))
 """
 
 
-def run(directory: Path, *command: str) -> str:
-    """Run Python with ``command`` in ``directory``; return its stdout, and show everything if it fails."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # the project is shared
-    done = subprocess.run(
-        [sys.executable, *command], cwd=directory, capture_output=True, text=True, env=environment, check=False
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-    return done.stdout
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """What is in ``root``, with its CPU variant built for the torch of this environment."""
+
+    root: Path
+    python: WarmPython
+
+    def run(self, *command: str) -> str:
+        """Run Python with ``command`` there; return its stdout, and show everything if it fails."""
+        environ = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+        done = self.python.run(command, cwd=self.root, environ=environ)
+        assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        return done.stdout
 
 
 @pytest.fixture(params=["init", "relu"])
-def project(request: pytest.FixtureRequest) -> Path:
-    """A project with its CPU variant built for the torch of this environment."""
+def project(request: pytest.FixtureRequest, warm_torch: WarmPython) -> Project:
     if request.param == "init":
         found: Path = request.getfixturevalue("init_project")
     else:
         found = request.getfixturevalue("built_relu")["first"]
     (variant,) = (found / "build").glob("torch*")
     assert "-cpu-" in variant.name
-    return found
+    return Project(root=found, python=warm_torch)
 
 
-def test_the_example_agrees_with_torch(project: Path) -> None:
-    kernel, torch = run(project, "example.py").splitlines()
+def test_the_example_agrees_with_torch(project: Project) -> None:
+    kernel, torch = project.run("example.py").splitlines()
     values = kernel.removeprefix("kernel:").split("(")[0]
     assert json.loads(values) == json.loads(torch.removeprefix("torch:"))
 
 
-def test_its_own_tests_pass(project: Path) -> None:
-    summary = run(project, "-m", "pytest", "-q", "-p", "no:cacheprovider").splitlines()[-1]
+def test_its_own_tests_pass(project: Project) -> None:
+    summary = project.run("-m", "pytest", "-q", "-p", "no:cacheprovider").splitlines()[-1]
     passed = int(summary.split(" passed")[0].split()[-1])
     assert passed > 60
     assert "failed" not in summary
 
 
-def test_its_quick_tests_are_marked_for_ci(project: Path) -> None:
-    summary = run(project, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "kernels_ci", "--collect-only")
+def test_its_quick_tests_are_marked_for_ci(project: Project) -> None:
+    summary = project.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "kernels_ci", "--collect-only")
     assert "test_agrees_with_torch" in summary
     assert "test_compiles_in_one_graph" not in summary
 
 
-def test_its_benchmark_verifies(project: Path) -> None:
+def test_its_benchmark_verifies(project: Project) -> None:
     torch = pytest.importorskip("torch")
     if torch.version.cuda and not torch.cuda.is_available():
         pytest.skip(
             "the client's benchmark asks for a CUDA variant as soon as torch has CUDA, and there is no GPU here"
         )
-    verified = json.loads(run(project, "-c", BENCHMARK).splitlines()[-1])
+    verified = json.loads(project.run("-c", BENCHMARK).splitlines()[-1])
     assert {name.partition("_")[0] for name in verified} == {"bfloat16", "float32"}
     assert set(verified.values()) == {True}
 
