@@ -58,11 +58,11 @@ def _page(lines: Iterator[str], source: str) -> str:
 def command_line() -> Iterator[str]:
     """Every command with its options, grouped as ``kernel-builder --help`` groups them."""
     yield "# Command line"
-    yield from ("", "`kernel-builder COMMAND --help` prints the same. `-h` is short for `--help`, and")
+    yield from ("", "This page describes all commands; `kernel-builder COMMAND --help`, or `-h`, prints the same.")
     yield "`kernel-builder --version` prints the version. [Exit codes](exit-codes.md) are the same for all commands."
     yield ""
-    yield "Commands that work on a kernel take its directory. Without one they use the current directory; if that is"
-    yield "neither a project nor holds built variants, the only project right below it."
+    yield "Commands that work on a kernel take its directory as an argument. Without it, they use the current directory"
+    yield "or, if that is neither a project nor contains built variants, the only project directly below it."
     root = click.Context(cli, info_name="kernel-builder")
     first: dict[str, str] = {}
     for task, names in TASKS.items():
