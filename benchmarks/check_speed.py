@@ -8,6 +8,7 @@ one). Each figure is that of a process of its own; the files are in the page cac
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -80,7 +81,9 @@ def _measure(what: str, path: Path, mode: str, *select: str) -> None:
 
 def main() -> None:
     """Make the files and print the figures."""
-    with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as name:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", metavar="DIRECTORY", nargs="?", help="where the files are made")
+    with tempfile.TemporaryDirectory(dir=parser.parse_args().directory) as name:
         root = Path(name)
         work, folder = root / "work", root / "folder"
         work.mkdir()
