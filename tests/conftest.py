@@ -149,7 +149,7 @@ class Tool:
                 text=True,
                 check=False,
                 cwd=cwd,
-                env={**self.environment, "PYTHONDONTWRITEBYTECODE": "1", **(env or {})},
+                env={"PYTHONDONTWRITEBYTECODE": "1", **self.environment, **(env or {})},
                 timeout=1800,
             )
         assert "Traceback" not in completed.stderr, completed.stderr
