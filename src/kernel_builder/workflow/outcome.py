@@ -36,12 +36,13 @@ class Unavailable:
 
 
 _OWN = re.compile(r"\S+\.whl(?: and \d+ more)?|\d+(?:\.\d+)*")
+_QUOTED = re.compile(r"'[^'\s]+'")
 _LIKEWISE = "(for the last one; the others lack the same in their own versions)"
 
 
 def grouped(unavailable: Iterable[Unavailable]) -> Mapping[tuple[str, str | None], Sequence[str]]:
     """The names of variants by the reason that they share and what would help. Where reasons differ in versions and
-    wheels alone, that of the last variant stands for all, and says so.
+    wheels alone, that of the last variant stands for all, and says so; a command that names it names all of them.
     """
     groups: dict[tuple[str, str], list[Unavailable]] = {}
     for entry in unavailable:
@@ -51,8 +52,18 @@ def grouped(unavailable: Iterable[Unavailable]) -> Mapping[tuple[str, str | None
         last = group[-1]
         is_same = all((entry.reason, entry.remedy) == (last.reason, last.remedy) for entry in group)
         reason = last.reason if is_same else f"{last.reason}\n{_LIKEWISE}"
-        found[reason, last.remedy] = [entry.name for entry in group]
+        found[reason, _for_all([entry.remedy for entry in group])] = [entry.name for entry in group]
     return found
+
+
+def _for_all(remedies: Sequence[str | None]) -> str | None:
+    """The last of ``remedies`` that differ in versions alone, with all words that any of them quotes in a place."""
+    texts = [remedy for remedy in remedies if remedy]
+    if not texts:
+        return remedies[-1]
+    places = zip(*map(_QUOTED.findall, texts), strict=False)  # a wheel's name may hold a quote
+    words = iter([" ".join(dict.fromkeys(place)) for place in places])
+    return _QUOTED.sub(lambda word: next(words, word[0]), texts[-1])
 
 
 class VariantStatus(StrEnum):

@@ -45,6 +45,13 @@ def test_reasons_that_differ_in_versions_and_wheels_alone_are_told_once() -> Non
     assert grouped([first, same]) == {(first.reason, first.remedy): ["a", "c"]}
 
 
+def test_a_command_that_would_help_names_all_variants() -> None:
+    remedy = "run: fetch 'torch{}-cpu'; 'fetch again' goes on"
+    entries = [lacking(version, version, remedy=remedy) for version in ("2.12", "2.13", "2.13")]
+    (found,) = grouped(entries)
+    assert found[1] == "run: fetch 'torch2.12-cpu' 'torch2.13-cpu'; 'fetch again' goes on"
+
+
 @pytest.mark.parametrize(
     "other",
     [
