@@ -197,7 +197,7 @@ def test_a_compiler_that_the_project_names_is_not_run(setting: Setting, tmp_path
     ):
         refused = setting(*command)
         assert refused.code == ExitCode.CONFIG, command
-        assert "a project cannot name programs of this machine" in refused.stderr + refused.stdout
+        assert "a project cannot choose programs on this machine" in refused.stderr + refused.stdout
         assert f"{tmp_path / 'home' / 'kernel-builder' / 'kernel-builder.toml'}" in refused.stderr + refused.stdout
     assert not marker.exists()
     # The same words of the user's are an agreement.

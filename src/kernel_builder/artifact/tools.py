@@ -35,9 +35,9 @@ def source_differences(one: Mapping[str, object], other: Mapping[str, object]) -
         return ()
     files = [by_path(record.get("files")) for record in (ours, theirs)]
     if not all(files):
-        return ("built from other sources; which files they are, builds of older versions do not record",)
+        return ("built from other sources; builds of older versions do not record which files differ",)
     found = tuple(file_differences("built from", *files))
-    return found or ("built from other sources, whose files have the same names and beginnings of digests",)
+    return found or ("built from other sources, although the recorded names and beginnings of digests are the same",)
 
 
 def tool_differences(one: Mapping[str, object], other: Mapping[str, object]) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def _is_shader(unit: Unit) -> bool:
 
 def _sdk(context: Context) -> AppleSdk:
     if context.toolchain.sdk is None:
-        raise ToolchainError(f"{BACKEND.label} kernels are compiled with Apple's SDK for macOS, which is not there")
+        raise ToolchainError(f"{BACKEND.label} kernels are compiled with Apple's SDK for macOS, which is not installed")
     return context.toolchain.sdk
 
 

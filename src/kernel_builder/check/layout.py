@@ -172,8 +172,10 @@ MISSING_VARIANTS = rule(
     Severity.NOTE,
     summary="Every required variant of each backend is built",
     rationale="Users whose machine needs a missing variant cannot load the kernel.",
-    remedy="Build the missing variants before publishing: kernel-builder build --complete builds all that are required"
-    " on this platform, kernel-builder build --variant NAME one of them.",
+    remedy=(
+        "Build the missing variants before publishing: kernel-builder build --complete builds all that this "
+        "platform requires, and kernel-builder build --variant NAME builds one of them."
+    ),
     source="docs/requirements.md, 'Layout, names and metadata'",
 )
 MISSING_VARIANTS_PUBLISHED = rule(

@@ -62,8 +62,8 @@ RUN_PATH = rule(
     Severity.ERROR,
     summary="A library has no run path",
     rationale=(
-        "A run path lists directories of the build machine. There it hides missing libraries; on"
-        " other machines it may load whatever library somebody put there."
+        "A run path lists directories of the build machine. There it hides missing libraries; on other machines it "
+        "may load any library that someone put there."
     ),
     remedy="Link without -rpath, or remove it: patchelf --remove-rpath FILE.",
     source="docs/requirements.md, 'Libraries'",

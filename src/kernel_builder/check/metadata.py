@@ -97,7 +97,7 @@ NO_DIGEST = rule(
     "digest-missing",
     Severity.WARNING,
     summary="metadata.json has a digest of the variant's files",
-    rationale="Without it, nobody can tell whether the files are the ones that were built; signatures cover it.",
+    rationale="Without it, nobody can verify that the files are the ones that were built. Signatures cover it.",
     remedy="Add it with: kernel-builder hash.",
     source="docs/requirements.md, 'Layout, names and metadata'",
 )

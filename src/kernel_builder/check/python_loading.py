@@ -46,8 +46,10 @@ LIBRARY = rule(
     "loads-library",
     Severity.ERROR,
     summary="Python code loads no library of its own, and none by an absolute path on import",
-    rationale="The kernel's library is loaded by ._ops, under the kernel's own namespace; other files and paths are not"
-    " there on users' machines, or register the same ops twice.",
+    rationale=(
+        "The kernel's library is loaded by ._ops, under the kernel's own namespace; other files and paths do not "
+        "exist on users' machines, or register the same ops twice."
+    ),
     remedy="Write: from ._ops import ops, and remove what loads the library.",
     source="docs/requirements.md, 'Python code'",
 )
@@ -58,7 +60,7 @@ LIBRARY_LATER = rule(
     summary=(
         "Code that runs later, or whose failure is handled, loads no library of its own or by an absolute path either"
     ),
-    rationale="The file is not there on users' machines; then this part of the kernel does not work.",
+    rationale="The file does not exist on users' machines, so this part of the kernel does not work there.",
     remedy="Use ops of ._ops, or look the library up by its name.",
     source="docs/requirements.md, 'Python code'",
 )
@@ -76,7 +78,7 @@ COMPILES_LATER = rule(
     "compiles-later",
     Severity.WARNING,
     summary="No code in the kernel compiles native code",
-    rationale="Users may have no compiler, no toolkit and no headers; then this part of the kernel does not work.",
+    rationale="Users may have no compiler, no toolkit and no headers, and then this part of the kernel does not work.",
     remedy="List the sources in build.toml, and use the ops of ._ops.",
     source="docs/requirements.md, 'Python code'",
 )

@@ -124,7 +124,7 @@ def _text(result: BenchResult) -> Iterator[str]:
         yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
     for one in result.workloads:
         if one.problem:
-            yield f"note: {one.title} is measured alone: {one.problem}"
+            yield f"note: {one.title} was measured without a comparison: {one.problem}"
     yield "note: times are medians of calls ± half the interquartile range; ratios have 95 % confidence intervals"
     for remark in result.remarks:
         yield f"note: {remark}"

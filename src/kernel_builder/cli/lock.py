@@ -65,7 +65,7 @@ def command(
     )
     with open_run() as run:
         if check:
-            return _tell_drift(drift(request, run))
+            return _tell_drift(drift(request, run), exists=(request.root / LOCK_NAME).exists())
         locking = make_lock(request, run)
     _tell(locking)
     if not dry_run:
@@ -76,16 +76,17 @@ def command(
     return ExitCode.OK
 
 
-def _tell_drift(problems: tuple[str, ...]) -> int:
+def _tell_drift(problems: tuple[str, ...], *, exists: bool) -> int:
     if not problems:
         click.echo(f"{LOCK_NAME} is up to date")
         return ExitCode.OK
-    click.echo(f"{LOCK_NAME} is out of date:")
+    if exists:
+        click.echo(f"{LOCK_NAME} is out of date:")
+        hint = "run 'kernel-builder lock' to follow build.toml, or 'kernel-builder lock --upgrade' to choose again"
+    else:
+        hint = "run 'kernel-builder lock' to write it"
     for problem in problems:
-        click.echo(f"  {problem}")
-    hint = (
-        "run 'kernel-builder lock' to follow build.toml, or 'kernel-builder lock --upgrade' to choose everything again"
-    )
+        click.echo(f"  {problem}" if exists else problem)
     click.echo(f"  hint: {hint}", err=True)
     return ExitCode.FAILED
 

@@ -53,7 +53,7 @@ def _text(found: Explanation) -> str:
     lines = [f"{found.variant}: {found.request}", f"sources, in order: {', '.join(found.settings.order)}"]
     lines += [f"settings: {file}" for file in found.settings.files]
     lines += [f"note: {part}" for part in resolved.by_project]
-    lines += ["taken:", *(f"  {part:<{width}}  {source:<{across}}  {text}" for part, source, text in rows)]
+    lines += ["used:", *(f"  {part:<{width}}  {source:<{across}}  {text}" for part, source, text in rows)]
     lines.append(f"to fetch: {size_text(sum(found.fetched.values()))}")
     if refused:
         lines += ["not used:", *(f"  {part:<{width}}  {source:<{across}}  {text}" for part, source, text in refused)]

@@ -292,7 +292,7 @@ class Script:
                 value = value if isinstance(value, Special) else former  # which ones there are besides is not known
             elif isinstance(value, NotedList | NotedDict):
                 value.assumed = [text for text in value.assumed if not text.startswith(f"{name} is set in ")]
-                value.assumed.append(f"{name} is set in {scope.counts[name]} places: what the last one says was taken")
+                value.assumed.append(f"{name} is set in {scope.counts[name]} places: the last value was used")
             elif value != former:
                 value = UNKNOWN
         elif self.conditions == scope.base:
@@ -305,7 +305,7 @@ class Script:
         if not isinstance(owner, NotedDict) or not isinstance(key, str | int):
             return
         if self._is_conditional(owner):
-            said = f"{ast.unparse(target)} is set under a condition: it was taken"
+            said = f"{ast.unparse(target)} is set under a condition: it was used"
             (value if isinstance(value, NotedList) else owner).assumed.append(said)
         owner[key] = value
 
@@ -339,7 +339,7 @@ class Script:
             items.take_notes(value)
         elif more and all(self.counts_anyway(one) for one in more):
             items.extend(more)
-            items.assumed.append(f"{ast.unparse(said)} is added under a condition: it was taken")
+            items.assumed.append(f"{ast.unparse(said)} is added under a condition: it was used")
         else:
             items.left.append(ast.unparse(said))
 
@@ -508,7 +508,7 @@ class Script:
                 if False in kept:
                     continue
                 if None in kept:
-                    found.assumed.append(f"{ast.unparse(node)} leaves out some: all were taken")
+                    found.assumed.append(f"{ast.unparse(node)} leaves out some values: all were used")
                 walk(index + 1, inside)
 
         walk(0, _Scope(outer=scope, base=self.conditions))
@@ -604,7 +604,7 @@ class Script:
         if value is UNKNOWN and len(given) == 1 and not words and isinstance(given[0], NotedList):
             copy = NotedList(given[0], conditions=self.conditions)
             copy.take_notes(given[0])
-            copy.assumed.append(f"{name}(...) adds to a list: what is written in the list was taken")
+            copy.assumed.append(f"{name}(...) adds to a list: only the list as written was used")
             return copy
         return noted(value, self.conditions, given)
 

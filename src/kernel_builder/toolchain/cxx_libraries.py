@@ -125,7 +125,9 @@ class CxxLibraries:
         if DEBIAN not in self.settings.order:
             reasons.append(f"{DEBIAN} is not among the sources")
         elif DEBIAN in self.settings.by_project:
-            reasons.append("the project names the mirror, but only you can say what compilers are made of")
+            reasons.append(
+                "the project names the mirror, but only your own settings can choose where compilers come from"
+            )
         else:
             try:
                 archives = self._archives()

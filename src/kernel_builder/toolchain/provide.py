@@ -362,8 +362,10 @@ class Toolchains:
         return OfflineError(
             f"the toolchain for {names} is not complete in the store ({self._store.root}), but --offline"
             " forbids using the network",
-            hint=f"with network access, run: kernel-builder toolchain fetch {patterns}; 'toolchain export' and"
-            " 'toolchain import' bring it to machines without a network",
+            hint=(
+                f"with network access, run: kernel-builder toolchain fetch {patterns}; 'toolchain export' and "
+                "'toolchain import' copy it to machines without a network"
+            ),
         )
 
     def _is_at_hand(self, resolved: ResolvedToolchain) -> bool:

@@ -106,7 +106,7 @@ def _how_to_get(host: HostCompiler) -> str:
     if host.packages:
         return "install g++ (apt-get install g++), and build with --host-compiler gcc: fetched compilers have none"
     if host.family is Family.GCC:
-        return "install them (dnf install libasan libubsan libtsan; Debian's g++ brings them)"
+        return "install them (dnf install libasan libubsan libtsan; Debian's g++ includes them)"
     return f"install compiler-rt (apt-get install libclang-rt-{host.major}-dev), or build with --host-compiler gcc"
 
 

@@ -346,7 +346,10 @@ def _read(file: Path, environ: Mapping[str, str], *, of_project: bool) -> _Parti
     partial = _Reader(opened).read()
     if of_project and partial.toolkits:
         # Its compiler would be asked for its version by commands that only look at the project.
-        said = "a project cannot name programs of this machine: whoever looks at it has not agreed to run them"
+        said = (
+            "a project cannot choose programs on this machine, because people who only check it have not agreed to "
+            "run them"
+        )
         hint = f"move it to your own file, {user_file(environ)}"
         opened.report.error(("local", "toolkits"), said, hint=hint, at_key=True)
     accepted = opened.acceptances()

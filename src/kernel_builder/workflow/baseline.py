@@ -64,7 +64,7 @@ def open_baseline(
         checked_out(commit, project.root, Path(scratch) / "tree", run) as root,
     ):
         if not (root / FILE_NAME).is_file():
-            raise UsageError(f"{against} ({commit[:12]}) has no {FILE_NAME} where the project has it")
+            raise UsageError(f"{against} ({commit[:12]}) has no {FILE_NAME} in the project's directory")
         # What it is compiled with is the same for both: the settings that count here.
         request = replace(build, root=root, settings_from=project.root)
         yield _built(against, entry, workplace, request, run)

@@ -136,7 +136,7 @@ def drift(request: LockRequest, run: Run) -> tuple[str, ...]:
     project, _ = load_project(request.root)
     problems: list[str] = []
     if render(lock) != (request.root / LOCK_NAME).read_text(encoding="utf-8"):
-        problems.append("it differs from what 'kernel-builder lock' writes: it was edited")
+        problems.append("it differs from what 'kernel-builder lock' writes, so someone edited it")
     valid = {entry.name for entry in all_variants(project, load_support(), None).kept}
     problems += [f"{v.name}: the project no longer has this variant" for v in lock.variants if v.name not in valid]
     names = _wanted(project, request, lock, run)

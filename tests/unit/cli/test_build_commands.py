@@ -44,3 +44,10 @@ def test_what_leaves_architectures_out_is_not_published(
     result = tool(command, root, *options)
     assert result.code == 2
     assert said in result.stderr.replace("\n", " ")
+
+
+def test_a_lock_that_does_not_exist_is_not_called_out_of_date(tool: Tool, make_project: ProjectMaker) -> None:
+    result = tool("lock", make_project("x", {"a.cpp": ""}), "--check")
+    assert result.code == 1
+    assert result.stdout == "kernel-builder.lock does not exist\n"
+    assert "run 'kernel-builder lock' to write it" in result.stderr

@@ -89,7 +89,7 @@ keyring = "keys.gpg"
 def test_a_project_cannot_name_programs(text: str, tmp_path: Path) -> None:
     (mistake,) = mistakes(text, tmp_path)
     assert "kernel-builder.toml:" in mistake
-    assert "a project cannot name programs of this machine" in mistake
+    assert "a project cannot choose programs on this machine" in mistake
     assert f"move it to your own file, {tmp_path / 'empty.toml'}" in mistake
     assert len(load(user=text, project="", tmp_path=tmp_path).toolkits) == 1
 

@@ -217,7 +217,7 @@ def test_sources_of_a_device_that_are_added_under_a_condition_are_taken(tmp_path
     text = "s: list[str] = ['a.cpp']\nif use_cuda:\n    s += ['b.cu']\nif os.name == 'nt':\n    s += ['windows.cpp']\n"
     found = read(tmp_path, f"{text}setup(ext_modules=[CUDAExtension('a', s)])\n")
     assert found.sources == ("a.cpp", "b.cu")
-    assert found.assumed == ("['b.cu'] is added under a condition: it was taken",)
+    assert found.assumed == ("['b.cu'] is added under a condition: it was used",)
     assert found.conditional == ("['windows.cpp']",)
 
 

@@ -11,7 +11,7 @@ _MARKER = "kernels_ci: quick tests that together catch most mistakes"
 
 def pytest_addoption(parser: Any) -> None:
     parser.addoption(
-        "--kernel-builder-report", metavar="FILE", help="where kernel-builder wants to read how tests ended"
+        "--kernel-builder-report", metavar="FILE", help="file to write the results of tests to, for kernel-builder"
     )
 
 
