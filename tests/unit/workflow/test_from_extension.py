@@ -288,7 +288,7 @@ def test_ops_that_sources_register_go_to_the_namespace_of_the_kernel(
         'é = "é", ops.twice.default, ops.old',
         'torch.ops.load_library("x.so")',
     ]
-    assert "torch-ext/my_ext/more.py:6 loads a library by itself" in out
+    assert "torch-ext/my_ext/more.py:6 loads a library itself" in out
 
 
 IMPORTING = {
