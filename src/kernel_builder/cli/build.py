@@ -202,8 +202,8 @@ build_options = together(
         "--no-cache",
         is_flag=True,
         help=(
-            "Do not use the compilation cache. It holds what your earlier builds compiled from the same sources "
-            "with the same compilers."
+            "Compile everything that is out of date instead of taking it from the compilation cache, which holds "
+            "what your earlier builds compiled from the same sources with the same compilers."
         ),
     ),
     click.option(
@@ -380,9 +380,9 @@ def command(
     as_json: bool,
     **options: Unpack[_AllOptions],
 ) -> int:
-    """Build the kernel in DIR (default: here, or the only project right below) into DIR/build/<variant>/.
+    """Build the kernel in DIR (default: here, or the only project directly below) into DIR/build/<variant>/.
 
-    A variant is replaced as a whole once it is complete and has been loaded; otherwise it is left untouched.
+    Replaces a variant only after the new one is complete and has been loaded. If the build fails, the old one stays.
     """
     request = build_request(options, output=output, ignore=ignore, quiet=quiet, build_type=build_type_of(options))
     if dry_run and (timing or timing_to is not None):
