@@ -655,7 +655,7 @@ def fixed_namespaces(tree: PythonTree, _settings: Settings) -> Iterator[Finding]
             first = (hard or uses)[0]
             others = [str(line) for line in sorted({named.line for named in uses} - {first.line})]
             more = f"; also in line{'s' * (len(others) > 1)} {few(others)}" if others else ""
-            said = f"{first.how}: {namespace!r} is an op namespace neither of torch nor of the kernel{more}"
+            said = f"{first.how}: {namespace!r} is neither torch's nor the kernel's op namespace{more}"
             yield (FIXED if hard else FIXED_GUARDED).at(module.file, said, line=first.line, symbol=namespace)
 
 

@@ -278,7 +278,7 @@ def python_version(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
             spared = spared_by(entry.version, settings)
             yield (NEWER if always else NEWER_LATER).at(
                 file,
-                f"{entry.what} needs Python {since}{times}; the floor is {floor}{spared or ''}",
+                f"{entry.what} needs Python {since}{times}; kernels must work with {floor}{spared or ''}",
                 line=entry.line,
                 severity=None if spared is None else Severity.WARNING if always else Severity.NOTE,
             )
@@ -683,7 +683,7 @@ def exits(tree: PythonTree, _settings: Settings) -> Iterator[Finding]:
                 continue
             always = package.always_runs(module, place.guard)
             line = getattr(node, "lineno", None)
-            yield (EXIT_ON_IMPORT if always else EXIT).at(module.file, f"{how} exits the user's process", line=line)
+            yield (EXIT_ON_IMPORT if always else EXIT).at(module.file, f"{how} ends the user's process", line=line)
 
 
 def _exit_of(node: ast.AST, definitions: frozenset[str]) -> str | None:
