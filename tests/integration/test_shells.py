@@ -47,7 +47,7 @@ def test_the_development_shell_has_compilers_and_the_projects_builds(tool: Tool,
 def test_contradictions_are_told(tool: Tool, init_project: Path) -> None:
     for arguments, told in (
         (["devshell", "-c", "x", "--print-env"], "--print-env runs nothing"),
-        (["testshell", "--isolated", "--python", sys.executable], "--isolated makes one"),
+        (["testshell", "--isolated", "--python", sys.executable], "--isolated creates one"),
         (["environment", "remove"], "no environments to remove were named"),
         (["environment", "remove", "a", "--all"], "names, limits and --all cannot be combined"),
     ):

@@ -258,7 +258,7 @@ def test_who_lacks_something_gets_nothing_and_that_is_said_once(place: Place, mo
     place.run(FakeDask(**services))
     assert {span.worker for span in spans_in(place.root / ".kernel-builder")} == {"one"}
     (lacking,) = [text for text in place.told if "the worker other" in text]
-    assert "compiled with g++ 12 (gcc-1)" in lacking
+    assert "no work that needs g++ 12 (gcc-1)" in lacking
     assert "it has g++ (gcc-2)" in lacking
     (wrong,) = [text for text in place.told if "the worker old" in text]
     assert "Python 3.9.1, not 3." in wrong
@@ -369,7 +369,7 @@ def test_contents_that_went_are_sent_again(place: Place) -> None:
     assert len(dask.sent) > before
     # Where there is never room, that is said.
     (place.root / "a").write_text("a third text\n")
-    with pytest.raises(BuildError, match="its limit is too small"):
+    with pytest.raises(BuildError, match="its limit .* is too small"):
         place.run(FakeDask(small=place.service("small", "gcc-1", limit=1)))
 
 

@@ -132,7 +132,7 @@ def test_an_index_that_does_not_answer_is_told_as_such(environments: Environment
     nowhere = f"http://somebody:secret@127.0.0.1:{port}/simple"
     variables = {"PIP_INDEX_URL": nowhere, "PIP_RETRIES": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     pip = replace(installer(tmp_path), environ={**installer(tmp_path).environ, "PIP_NO_INDEX": "0", **variables})
-    with pytest.raises(NetworkError, match="a package index does not answer") as caught:
+    with pytest.raises(NetworkError, match="a package index does not respond") as caught:
         environments.ensure("a", wanted("torch==2.13.0", "torch==2.12.0"), pip)
     told = caught.value.message
     assert "Connection refused" in told
@@ -148,7 +148,7 @@ def test_uv_says_the_same_of_an_index_that_does_not_answer(environments: Environ
         port = taken.getsockname()[1]
     own = {"UV_DEFAULT_INDEX": f"http://127.0.0.1:{port}/simple", "UV_HTTP_RETRIES": "0", "HOME": str(tmp_path)}
     found = Installer(python=Path(sys.executable), uv=uv, environ={"PATH": os.defpath, **own}, heard=lambda _: None)
-    with pytest.raises(NetworkError, match="a package index does not answer"):
+    with pytest.raises(NetworkError, match="a package index does not respond"):
         environments.ensure("a", wanted("torch==2.13.0"), found)
     assert environments.listed() == ()
 
