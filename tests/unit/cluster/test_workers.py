@@ -369,7 +369,7 @@ def test_contents_that_went_are_sent_again(place: Place) -> None:
     assert len(dask.sent) > before
     # Where there is never room, that is said.
     (place.root / "a").write_text("a third text\n")
-    with pytest.raises(BuildError, match="its limit .* is too small"):
+    with pytest.raises(BuildError, match=r"its limit .* is too small"):
         place.run(FakeDask(small=place.service("small", "gcc-1", limit=1)))
 
 
