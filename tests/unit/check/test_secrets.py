@@ -195,7 +195,7 @@ def test_names_that_do_not(tmp_path: Path, path: str) -> None:
 def test_folders_of_version_control_are_refused_whatever_is_in_them(tmp_path: Path, folder: str) -> None:
     root = variant(tmp_path, files={f"{folder}/objects/ab/cdef": b"x\x9cK", f"{folder}/config": "[core]\n"})
     (found,) = findings(root, "KB456")
-    assert "all that was ever committed" in found.message
+    assert "everything that was ever committed" in found.message
 
 
 def test_memory_stays_flat_and_holes_are_not_read(tmp_path: Path) -> None:
