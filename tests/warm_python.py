@@ -1,5 +1,5 @@
-"""A Python that has imported torch, from which commands of Python are forked: each takes milliseconds to start instead
-of two seconds. For tests that run many, and of which none tests how Python starts.
+"""A Python process that has imported torch and forks Python programs: each starts in milliseconds instead of seconds.
+For tests that run many programs and do not test how Python starts.
 """
 
 from __future__ import annotations
