@@ -150,7 +150,7 @@ def test_what_is_made_of_a_changing_file_is_not_taken_for_what_it_was(tmp_path: 
 
 def test_an_input_that_goes_before_its_turn_is_told(tmp_path: Path) -> None:
     root = project(tmp_path / "k", a="1")
-    with pytest.raises(BuildError, match=r"k/a is missing"):
+    with pytest.raises(BuildError, match=r"k/a, which a needs, is missing"):
         run(waiting(root), Meanwhile((root / "a").unlink), jobs=1)
     project(root, a="1")
     assert set(statuses(run(waiting(root))).values()) <= {"done", "up to date"}
