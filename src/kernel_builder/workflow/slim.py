@@ -38,7 +38,8 @@ def with_headers_told(
     proof found is kept in ``work``. Raises ``OSError`` where that cannot be written.
     """
     fallen: dict[str, dict[str, list[str]]] = {}
-    for result in results:
+    place = {action.id: at for at, action in enumerate(variant.actions)}
+    for result in sorted(results, key=lambda one: place.get(one.action.id, len(place))):  # they come as actions end
         if result.fell_back is not None and any(tree.name == SLIM for tree in result.action.trees):
             by_reason = fallen.setdefault(result.action.source, {})
             by_reason.setdefault(result.fell_back, []).append(result.action.architecture or "host code")
