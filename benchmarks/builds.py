@@ -630,7 +630,7 @@ def plot(rows: Sequence[dict[str, Any]]) -> str:
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kernels", nargs="+", type=Path, metavar="KERNEL")
+    parser.add_argument("kernels", nargs="+", type=kernel_directory, metavar="KERNEL")
     parser.add_argument(
         "--variant", action="append", default=[], help="build this variant; can be repeated to measure several at once"
     )
@@ -655,6 +655,13 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--output", type=Path, default=Path("benchmark-results"))
     return parser.parse_args()
+
+
+def kernel_directory(word: str) -> Path:
+    """The directory of a kernel. Raises :class:`argparse.ArgumentTypeError` for anything else."""
+    if not (Path(word) / "build.toml").is_file():
+        raise argparse.ArgumentTypeError(f"{word} is not the directory of a kernel: it has no build.toml")
+    return Path(word).resolve()
 
 
 def scenarios_of(options: argparse.Namespace) -> Sequence[str]:
@@ -693,7 +700,7 @@ def main() -> int:
     benches: list[Bench] = []
     options.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="benchmark-") as work:
-        for kernel in map(Path.resolve, options.kernels):
+        for kernel in options.kernels:
             benches.append(Bench(kernel.name, options.repeat, lambda: write(options.output, benches)))
             run_all(benches[-1], kernel, Path(work), options, environ)
     return 0

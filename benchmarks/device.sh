@@ -9,12 +9,12 @@ set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-python3}
 site=$(mktemp -d)
-# Installed packages are compiled to bytecode, and so is what runs here after its first run.
-unset PYTHONDONTWRITEBYTECODE
 trap 'rm -rf "$site"' EXIT INT TERM
 if [ -d "$here/.whl" ]; then
     "$python" -m pip install -q --no-index --no-deps --upgrade --target "$site" "$here"/.whl/*.whl
 fi
+# As pip does with what it installs; what is measured writes no bytecode.
+"$python" -m compileall -q "$here/src"
 export PYTHONPATH="$here/src:$site${PYTHONPATH:+:$PYTHONPATH}" PATH="$site/bin:$PATH"
 export KERNEL_BUILDER_SOURCES="${KERNEL_BUILDER_SOURCES:-local}"
 # Where local sources look for torch.
