@@ -172,7 +172,7 @@ def test_the_type_of_a_build_is_that_of_the_build(tool: Tool, project: Path) -> 
     assert tool("build", project, *BUILD, "--lineinfo").code == 0
     result = tool("rebuild", "--verify", project, "--json")
     document = json.loads(result.stdout)
-    assert "a build with --lineinfo names its directories" in document["notes"][-1]
+    assert "a build with --lineinfo contains the paths of its directories" in document["notes"][-1]
     told = [line for one in document["variants"][0]["differences"] for line in one["how"]]
     assert not any("build-type" in line for line in told), told
 

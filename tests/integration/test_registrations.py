@@ -354,7 +354,7 @@ def test_a_kernel_that_does_not_do_what_it_says_is_not_installed(tool: Tool, mak
         "KB511 undeclared-write: _hidden_cpu_",
         "::scale writes its argument 'out', but its schema does not say so",
         "write the schema as scale(Tensor! out, Tensor x, float factor) -> ()",
-        "::double answers dtype torch.float16, the op's has torch.float32",
+        "::double returns dtype torch.float16, but the op returns torch.float32",
         "layers.Double claims has_backward, but its ops have no gradient: double",
         "-> Fix the fake.",
         "-> Mark the argument in the schema: Tensor! instead of Tensor.",
@@ -422,7 +422,7 @@ def test_the_cause_of_a_failure_survives(tool: Tool, tmp_path: Path, tmp_path_fa
         assert [word for word in words if word not in message] == []
         assert "frame #" not in message
         assert "what()" not in message
-        log = Path(message.splitlines()[-1].rpartition("said: ")[2])
+        log = Path(message.splitlines()[-1].rpartition("full output: ")[2])
         assert "frame #0" in log.read_text(encoding="utf-8") or form == "schema"
 
 

@@ -145,11 +145,11 @@ def test_results_that_share_memory_with_arguments(
 @pytest.mark.parametrize(
     ("implementation", "fake", "words"),
     [
-        (lambda x: x * 2, lambda x: x.new_empty(x.shape[0]), "shape (4,), the op's has (4, 8)"),
-        (lambda x: x * 2, lambda x: torch.empty_like(x).t(), "shape (8, 4), the op's has (4, 8)"),
-        (lambda x: x > 0, torch.empty_like, "dtype torch.float32, the op's has torch.bool"),
-        (lambda x: (x * 2).t(), lambda x: x.new_empty(x.shape[::-1]), "strides (4, 1), the op's has (1, 8)"),
-        (lambda x: x * 2, lambda x: torch.empty(x.shape, device="cpu"), "device cpu, the op's has cpu"),
+        (lambda x: x * 2, lambda x: x.new_empty(x.shape[0]), "shape (4,), but the op returns (4, 8)"),
+        (lambda x: x * 2, lambda x: torch.empty_like(x).t(), "shape (8, 4), but the op returns (4, 8)"),
+        (lambda x: x > 0, torch.empty_like, "dtype torch.float32, but the op returns torch.bool"),
+        (lambda x: (x * 2).t(), lambda x: x.new_empty(x.shape[::-1]), "strides (4, 1), but the op returns (1, 8)"),
+        (lambda x: x * 2, lambda x: torch.empty(x.shape, device="cpu"), "device cpu, but the op returns cpu"),
     ],
 )
 def test_fakes_that_differ(implementation: Implementation, fake: Implementation, words: str) -> None:
@@ -167,7 +167,7 @@ def test_other_faults_of_fakes() -> None:
     assert found["kind"] == "fake raises"
     assert "nothing" in found["words"]
     (found,) = judged("f(Tensor x) -> Tensor[]", lambda x: [x * 2], lambda x: [x * 2, x * 3])
-    assert found["words"] == "2 results, the op has 1"
+    assert found["words"] == "2 results, but the op returns 1"
 
 
 def gather(x: Any, index: Any) -> Any:

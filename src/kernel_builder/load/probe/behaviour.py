@@ -267,16 +267,16 @@ def compared(real: list[Any], fake: list[Any], given: list[Any], schema: Any) ->
     import torch
 
     if len(real) != len(fake):
-        return {(FAKE_DIFFERS, "results"): {"words": f"{len(fake)} results, the op has {len(real)}"}}
+        return {(FAKE_DIFFERS, "results"): {"words": f"{len(fake)} results, but the op returns {len(real)}"}}
     found: dict[tuple[str, str], dict[str, str]] = {}
     for number, (one, other) in enumerate(zip(real, fake), start=1):
         which = f"result {number}" if len(real) > 1 else "the result"
         if isinstance(one, torch.Tensor) != isinstance(other, torch.Tensor):
-            words = f"{which} is {kind_of(other)}, the op's is {kind_of(one)}"
+            words = f"{kind_of(other)} as {which}, but the op returns {kind_of(one)}"
             found[FAKE_DIFFERS, which] = {"words": words}
         elif isinstance(one, torch.Tensor):
             for what, mine, its in facts(one, other):
-                found[FAKE_DIFFERS, f"{what} of {which}"] = {"words": f"{what} {its}, the op's has {mine}"}
+                found[FAKE_DIFFERS, f"{what} of {which}"] = {"words": f"{what} {its}, but the op returns {mine}"}
             for argument, value in zip(schema.arguments, given):
                 if shares_memory(other, value) and not says_so(schema, argument.alias_info):
                     found[FAKE_RETURNS, argument.name] = {}
