@@ -118,7 +118,7 @@ def test_what_is_available_is_built_and_the_rest_is_said(tool: Tool, make_projec
     assert built.code == 0, built.stderr
     assert "2 of the 3 variants cannot be built here (listed at the end)" in built.stderr
     figures, *missing = built.stdout.splitlines()[1:]
-    assert "1 of 3 variants in" in figures
+    assert "1 of 3 variants ready in" in figures
     assert missing[:2] == [f"missing: torch213-cxx11-rocm{version}-x86_64-linux" for version in (71, 72)]
     assert "no source has ROCm 7.2" in missing[2]
     assert "the others lack the same" in missing[-2]

@@ -472,7 +472,7 @@ def _summary(outcome: BuildOutcome, seconds: float) -> list[str]:
         lines.append(f"{variant.name:<{width}}  {status}: {'; '.join(filter(None, details))}")
     good, total = sum(variant.path is not None for variant in outcome.variants), len(names) + len(outcome.unavailable)
     lines.append(
-        f"{good} of {total} variants in {outcome.output};"
+        f"{good} of {total} variants ready in {outcome.output};"
         f" {mebibytes(outcome.fetched) if outcome.fetched else 'nothing'} fetched; {seconds:.0f} s"
     )
     lines += [f"note: {text}" for text in outcome.remarks]
