@@ -74,7 +74,7 @@ def _run(words: Sequence[str], cwd: str, environ: Mapping[str, str], outputs: Se
         os.dup2(handle, number)
     os.chdir(cwd)
     os.environ.clear()
-    os.environ.update(environ)
+    os.environ.update({"PYTHONDONTWRITEBYTECODE": "1", **environ})  # as -B, for what is started in turn
     code: Any = 0
     try:
         _perform(words)

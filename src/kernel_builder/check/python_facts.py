@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from kernel_builder.check.python_unset import Unset, unset_in
 from kernel_builder.check.subject import PythonFile, PythonTree, is_library_name
-from kernel_builder.check.syntax import children, fields, walk
+from kernel_builder.check.syntax import children, everything, fields, walk
 from kernel_builder.config.model import FrameworkKind
 
 Dotted = tuple[str, ...]
@@ -693,9 +693,12 @@ def _bindings(tree: ast.Module) -> Iterator[str]:
     yield from ("__name__", "__file__", "__doc__", "__package__", "__spec__", "__loader__", "__builtins__", "__dict__")
     yield from ("__path__", "__cached__", "__annotations__")
     yield from _bound(tree.body)
+    for node in everything(tree):
+        if isinstance(node, ast.Global):
+            yield from node.names
 
 
-def _bound(body: Iterable[ast.AST]) -> Iterator[str]:  # noqa: C901, PLR0912  (one flat branch per kind of statement)
+def _bound(body: Iterable[ast.AST]) -> Iterator[str]:
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
@@ -716,10 +719,6 @@ def _bound(body: Iterable[ast.AST]) -> Iterator[str]:  # noqa: C901, PLR0912  (o
         if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
             continue
         yield from _bound(children(node))
-    for node in body if isinstance(body, list) else ():
-        for inner in walk(node):
-            if isinstance(inner, ast.Global):
-                yield from inner.names
 
 
 def _opens(node: ast.AST, place: Position) -> bool:

@@ -194,6 +194,8 @@ class PythonFile:
 
 
 _PARSING = threading.Lock()  # warning filters are the process's
+_LARGE = 2**20
+"""Bytes: the tree of a larger file is not kept."""
 
 
 @lru_cache(maxsize=2048)
@@ -236,7 +238,8 @@ def read_python(path: Path, *, shown: str, relative: str) -> PythonFile:
         text = f"cannot be read: {error.strerror}"
         return PythonFile(shown=shown, relative=relative, source=b"", tree=None, error=text)
     with _PARSING:
-        tree, message, line = _parse(source)
+        parse = _parse if len(source) < _LARGE else _parse.__wrapped__
+        tree, message, line = parse(source)
     return PythonFile(shown=shown, relative=relative, source=source, tree=tree, error=message, error_line=line)
 
 

@@ -92,7 +92,7 @@ def command(
         for entry in fetched.unavailable:
             click.echo(f"{entry.name}  not available: {entry.reason}")
         count = len(fetched.variants)
-        what = f"{count} toolchain{'' if count == 1 else 's'}"
+        what = f"{count} variant{'' if count == 1 else 's'} ready"
         click.echo(f"{what}; {mebibytes(fetched.received)} fetched; {seconds:.1f} s")
     return ExitCode.INCOMPLETE if fetched.unavailable else ExitCode.OK
 

@@ -147,7 +147,7 @@ def choose_backends(words: Sequence[str], framework: FrameworkKind = FrameworkKi
     others = ", ".join(backend for backend in Backend if backend not in possible)
     if unknown:
         near = [match for word in unknown for match in get_close_matches(word.lower(), possible, n=1, cutoff=0.7)]
-        question = f"did you mean {' '.join(dict.fromkeys(near))}? " if near else ""
+        question = f"did you mean {', '.join(dict.fromkeys(near))}? " if near else ""
         raise UsageError(
             f"unknown backend {', '.join(repr(word) for word in unknown)}",
             hint=f"{question}init supports {writes}, but not yet {others}",

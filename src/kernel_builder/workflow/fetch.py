@@ -125,6 +125,8 @@ def _named(request: FetchRequest) -> tuple[Kept, ...]:
                 hint=meant or f"use a name such as {builds[-1]}, or torch213-* for all of torch 2.13",
             )
     patterns = request.patterns or tuple(builds)
+    # A pattern that means builds of torch does not mean variants of another kind, too, that can lack what is theirs.
+    meant_builds = {pattern for pattern in patterns if any(fnmatchcase(name, pattern) for name in builds)}
     backends = request.backends or (COMPILED_BACKENDS if not request.patterns else tuple(Backend))
     within = request.within or (VariantSet.ALL if request.patterns else VariantSet.LATEST)
     return tuple(
@@ -132,7 +134,10 @@ def _named(request: FetchRequest) -> tuple[Kept, ...]:
         for entry in here
         if entry.backend in backends
         and within in entry.sets
-        and any(fnmatchcase(entry.name, pattern) for pattern in patterns)
+        and any(
+            fnmatchcase(entry.name, pattern) and (entry.name in builds or pattern not in meant_builds)
+            for pattern in patterns
+        )
     )
 
 

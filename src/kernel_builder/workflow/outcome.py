@@ -35,7 +35,8 @@ class Unavailable:
         return {"name": self.name, "reason": self.reason, "remedy": self.remedy}
 
 
-_OWN = re.compile(r"\S+\.whl(?: and \d+ more)?|\d+(?:\.\d+)*")
+_OWN = re.compile(r"\S+\.whl(?: and \d+ more)?|\d+(?:\.\d+)+|(?<=[a-z])\d+")
+"""What differs from variant to variant: wheels, versions, and the numbers in names such as torch213 and cu130."""
 _QUOTED = re.compile(r"'[^'\s]+'")
 _LIKEWISE = "(for the last one; the others lack the same in their own versions)"
 
@@ -50,7 +51,7 @@ def grouped(unavailable: Iterable[Unavailable]) -> Mapping[tuple[str, str | None
     found: dict[tuple[str, str | None], list[str]] = {}
     for group in groups.values():
         last = group[-1]
-        is_same = all((entry.reason, entry.remedy) == (last.reason, last.remedy) for entry in group)
+        is_same = all(entry.reason == last.reason for entry in group)
         reason = last.reason if is_same else f"{last.reason}\n{_LIKEWISE}"
         found[reason, _for_all([entry.remedy for entry in group])] = [entry.name for entry in group]
     return found

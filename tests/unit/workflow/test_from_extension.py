@@ -106,7 +106,7 @@ def test_the_directory_may_be_named_from_where_one_is(tmp_path: Path, monkeypatc
         config = tomllib.loads(Path(f"new-{number}/build.toml").read_text())
         assert config["kernel"][f"new_{number}_cpu"]["include"] == ["include"]
         assert "src/scale.cpp" in config["kernel"][f"new_{number}_cpu"]["src"]
-        assert "not there" not in Path(f"new-{number}/CONVERSION.md").read_text()
+        assert "missing or empty" not in Path(f"new-{number}/CONVERSION.md").read_text()
 
 
 def test_what_check_config_finds_is_left_to_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
