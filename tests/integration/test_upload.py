@@ -726,7 +726,7 @@ def test_builds_that_do_not_conform_are_not_uploaded(hub: Hub, project: Path, co
     write_variant(project / "build", CPU, {"kernel.so": b"no library"})
     result = command("upload", project)
     assert result.code == 1
-    assert "breaks conformance rules, so nothing was uploaded" in result.stderr
+    assert "breaks the rules for Hub kernels, so nothing was uploaded" in result.stderr
     assert "KB101" in result.stderr
     assert hub.traffic.entries == []
     wrong = command("upload", project, "--ignore", "KB999")

@@ -143,7 +143,7 @@ NO_PROVENANCE = rule(
     Severity.NOTE,
     summary="metadata.json records the commit that the variant was built from",
     rationale="Nobody can tell which sources it was built from.",
-    remedy="Build it from a git repository.",
+    remedy="Commit the sources in a git repository, then build.",
     source="docs/requirements.md, 'Layout, names and metadata'",
 )
 STALE = rule(

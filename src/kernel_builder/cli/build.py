@@ -465,7 +465,8 @@ def _summary(outcome: BuildOutcome, seconds: float) -> list[str]:
         if variant.status is VariantStatus.NOT_BUILT:
             details = [variant.problem or ""]
         elif variant.status is VariantStatus.FAILED:
-            details = ["see above"]
+            is_old = (outcome.output / variant.name).is_dir()
+            details = ["see above", "its previous build is kept" if is_old else ""]
         elif not variant.is_compiled:
             details = ["Python only", _load_text(variant)]
         status = "unchanged" if variant.status is VariantStatus.UNCHANGED else variant.status.value

@@ -133,7 +133,7 @@ def _summary(report: CheckReport, *, verbose: bool) -> Text:
     text = Text()
     if errors or warnings:
         text.append(f"{_count(errors, 'error')}, {_count(warnings, 'warning')}", style="red" if errors else "yellow")
-        text.append(f"{where}. To explain a rule, run 'kernel-builder check --explain CODE'.")
+        text.append(f"{where}. To explain a rule, run 'kernel-builder explain CODE'.")
     else:
         text.append("No errors, no warnings", style="bold green")
         text.append(f"{where}.")

@@ -17,7 +17,14 @@ class PassingCommand(click.Command):
         if "--" in args:
             index = args.index("--")
             args, ctx.meta[_META] = args[:index], tuple(args[index + 1 :])
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.possibilities:
+                raise
+            example = f"{ctx.command_path} -- {error.option_name}"
+            message = f"{error.message} {self.words.capitalize()} come after '--': {example}"
+            raise click.NoSuchOption(error.option_name, message, ctx=ctx) from None
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """See :class:`click.Command`."""

@@ -65,7 +65,7 @@ def command(
     if output is not None and (advise or as_json):
         raise UsageError(
             "-o names the directory for the page and the trace, but --json and --advise write neither",
-            hint="leave out -o, or leave out --json and --advise",
+            hint="run kernel-builder timing without -o, or without --json and --advise",
         )
     if advise and no_headers:
         raise UsageError("--advise measures no headers", hint="run kernel-builder timing --advise without --no-headers")

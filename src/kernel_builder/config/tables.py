@@ -139,10 +139,12 @@ class TableReader:
 
     def _unknown(self, name: str, path: Where) -> str | None:
         where = f"[{self._table.name}]"
-        hint = RETIRED.get((self._table.name, name)) or instead_of("keys", name)
-        near = None
+        names = [key.name for key in self._allowed]
+        written = name.lower().replace("_", "-")
+        # A key of this very table that is written in another way is not one that belongs elsewhere.
+        elsewhere = None if written in names else instead_of("keys", name)
+        hint, near = RETIRED.get((self._table.name, name)) or elsewhere, None
         if hint is None:
-            names = [key.name for key in self._allowed]
             near = self._report.near(name, names)
             hint = f"did you mean '{near}'?" if near else f"keys of {where}: {', '.join(names)}"
         self._report.error(path, f"unknown key in {where}", hint=hint, at_key=True)

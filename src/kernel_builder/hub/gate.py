@@ -96,7 +96,7 @@ def check_source(
         more = f"\n  and {len(errors) - _SHOWN} more: kernel-builder check {source.folder}" * (len(errors) > _SHOWN)
         codes = ", ".join(sorted({finding.rule.code for finding in errors}))
         raise BuildError(
-            f"the kernel in {source.folder} breaks conformance rules, so nothing was uploaded:{listed}{more}",
+            f"the kernel in {source.folder} breaks the rules for Hub kernels, so nothing was uploaded:{listed}{more}",
             hint=f"fix it and build again, or skip a rule: kernel-builder upload --ignore CODE ({codes})",
         )
     dirty = tuple(variant.name for variant in source.variants if variant.is_dirty)

@@ -360,14 +360,14 @@ class CompiledVariant:
         """A build that lacks something must not be taken for a whole one."""
         if left_out(sections):
             built = ", ".join(dict.fromkeys(str(one) for section in sections for one in section.effective))
-            text = "{variants}: built for {built} only, upload refuses it; kernel-builder build builds the rest"
+            text = "{variants}: built for {built} only, so upload refuses it; kernel-builder build builds for all"
             self.remarks.note(text, variants=self.kept.name, built=built)
 
     def _tell_trial(self) -> None:
         """What was compiled by a toolkit of no release must not be taken for a build that can be published."""
         toolkit = self.toolchain.toolkit
         if toolkit is not None and toolkit.unfit is not None:
-            text = "{variants}: built for trying out only, upload refuses it: {reasons}"
+            text = "{variants}: built for trying out only, so upload refuses it: {reasons}"
             self.remarks.warn(text, variants=self.kept.name, reasons=toolkit.unfit)
 
     def _is_skipped(self, section: Section) -> bool:

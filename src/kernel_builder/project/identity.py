@@ -160,7 +160,7 @@ def _identify(project: Project, inputs: BuildInputs, environ: Mapping[str, str])
             unique=digest[:_LONE_DIGEST_DIGITS],
             commit=None,
             dirty=False,
-            reason=f"the kernel is named by its content because {error}",
+            reason=f"the kernel's op namespace is named after its contents because {error}",
             sources=digest,
             lasts=not isinstance(error, GitTooSlowError),
         )

@@ -259,7 +259,7 @@ class Conformance:
             anyway = "" if _NEVER & slugs else f"; 'kernel-builder build {codes}' builds it anyway"
             raise BuildError(
                 "the kernel breaks the rules for Hub kernels, so it was not built:\n" + _listed(errors),
-                hint=f"run 'kernel-builder check --explain {errors[0].rule.code}' for details{anyway}",
+                hint=f"run 'kernel-builder explain {errors[0].rule.code}' for details{anyway}",
             )
         for finding in findings:
             if finding.accepted is not None:
@@ -310,7 +310,7 @@ class Conformance:
         )
         errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
         if errors:
-            return "it breaks conformance rules:\n" + _listed(errors)
+            return "it breaks the rules for Hub kernels:\n" + _listed(errors)
         seen_by_loading = [finding for finding in report.findings if finding.rule.code.startswith(_LOADED)]
         for text in _texts([finding for finding in seen_by_loading if finding.severity is Severity.WARNING]):
             reporter.emit(Notice(message=text, warning=True, once=True))

@@ -58,3 +58,13 @@ def test_names_of_every_framework_serve_without_a_project(
     near = tool("toolchain", "fetch", framework[:-1], *here, cwd=tmp_path)
     assert near.code == ExitCode.USAGE
     assert f"did you mean '{framework[:-1]}*'? It matches {framework[:-1]}" in near.stderr
+
+
+@pytest.mark.parametrize("pattern", ["*-cpu-*", "t*-cpu-*", "torch*-cpu-*"])
+def test_a_pattern_that_means_builds_of_torch_means_nothing_else(pattern: str, tool: Tool, tmp_path: Path) -> None:
+    """Not even on macOS, for which tvm-ffi kernels cannot be compiled."""
+    fetched = tool("toolchain", "fetch", pattern, "--platform", "aarch64-darwin", "--offline", cwd=tmp_path)
+    assert "tvm-ffi" not in fetched.stderr
+    assert "stable-abi" not in fetched.stderr
+    alone = tool("toolchain", "fetch", "tvm-ffi*", "--platform", "aarch64-darwin", "--offline", cwd=tmp_path)
+    assert "tvm-ffi01-cpu-aarch64-darwin" in alone.stderr

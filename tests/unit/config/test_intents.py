@@ -256,3 +256,9 @@ def test_a_part_of_a_variants_name(tmp_path: Path, capfd: pytest.CaptureFixture[
         run(["build", "--dry-run", *options, str(tmp_path)], {"PATH": "/usr/bin", "KERNEL_BUILDER_OFFLINE": "1"}) == 2
     )
     assert f"hint: {told}" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["repo_id", "Repo-Id", "REPO_ID"])
+def test_a_key_of_this_table_in_another_spelling_is_not_sent_elsewhere(word: str) -> None:
+    assert hint(text(general=f'[general.hub]\n{word} = "me/k"\n')) == "did you mean 'repo-id'?"
+    assert hint(text(general=f'{word} = "me/k"')) == "put it in [general.hub]"

@@ -65,3 +65,17 @@ def test_a_command_that_would_help_names_all_variants() -> None:
 def test_what_differs_in_more_is_told_apart(other: Unavailable) -> None:
     assert list(grouped([lacking("a", "7.1"), other]).values()) == [["a"], ["b"]]
     assert LIKEWISE not in str(grouped([lacking("a", "7.1"), other]))
+
+
+def test_numbers_that_are_no_versions_count() -> None:
+    entries = [
+        Unavailable(name=name, reason=f"/x answered {code}", remedy=None) for name, code in (("a", 404), ("b", 503))
+    ]
+    assert grouped(entries) == {("/x answered 404", None): ["a"], ("/x answered 503", None): ["b"]}
+
+
+def test_a_reason_that_is_the_same_is_told_as_it_is() -> None:
+    entries = [
+        Unavailable(name=name, reason="it is off", remedy=f"run: fetch '{name}'") for name in ("torch212", "torch213")
+    ]
+    assert grouped(entries) == {("it is off", "run: fetch 'torch212' 'torch213'"): ["torch212", "torch213"]}

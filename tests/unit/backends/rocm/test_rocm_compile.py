@@ -150,7 +150,7 @@ def test_a_build_to_be_tried_is_told_and_recorded(make_project: ProjectMaker) ->
     provenance = variant.metadata["provenance"]
     assert isinstance(provenance, dict)
     assert provenance["trial"] == {"reason": "its parts are from everywhere"}
-    told = f"{ROCM_NAMES[0]}: built for trying out only, upload refuses it: its parts are from everywhere"
+    told = f"{ROCM_NAMES[0]}: built for trying out only, so upload refuses it: its parts are from everywhere"
     assert told in plan.warnings
     plain = make_plan(root, ROCM_NAMES, GXX, toolkits=[amd()])
     assert "trial" not in str(plain.variants[0].metadata)
