@@ -80,6 +80,15 @@ class Definition:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pragma:
+    """``#pragma`` in its place, without that word: ``omp parallel for``."""
+
+    text: str
+    line: int
+    certain: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Macro:
     """``#define``: ``parameters`` is ``None`` for one that takes none."""
 
@@ -95,6 +104,7 @@ class NativeText:
     includes: tuple[Include, ...]
     macros: Mapping[str, Macro]
     definitions: tuple[Definition, ...] = ()
+    pragmas: tuple[Pragma, ...] = ()
     uncertain: frozenset[int] = field(default=frozenset(), repr=False)
 
     def line(self, position: int) -> int:
@@ -126,6 +136,7 @@ def read_native(text: str) -> NativeText:
     includes: list[Include] = []
     macros: dict[str, Macro] = {}
     definitions: list[Definition] = []
+    pragmas: list[Pragma] = []
     uncertain: set[int] = set()
     conditions = _Conditions()
     state, at = conditions.state, 0
@@ -165,12 +176,15 @@ def read_native(text: str) -> NativeText:
                     is_certain = state is State.SEEN
                     value = macros[name].body
                     definitions.append(Definition(name=name, value=value, line=start + 1, certain=is_certain))
+            elif word == "pragma":
+                pragmas.append(Pragma(text=rest, line=start + 1, certain=state is State.SEEN))
         state = conditions.state
     return NativeText(
         code="\n".join(kept),
         includes=tuple(includes),
         macros=macros,
         definitions=tuple(definitions),
+        pragmas=tuple(pragmas),
         uncertain=frozenset(uncertain),
     )
 
