@@ -35,7 +35,7 @@ from kernel_builder.check.subject import PythonTree
 from kernel_builder.check.syntax import everything, walk
 from kernel_builder.config.backends import Backend
 from kernel_builder.config.model import FrameworkKind
-from kernel_builder.interface.native import ops_of
+from kernel_builder.interface.native import ops_of, other_files
 from kernel_builder.variants.names import ArchVariant, TvmFfiTag
 
 MISSING = rule(
@@ -517,6 +517,7 @@ def missing_ops(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
             if registered.has(use.op):
                 continue
             told.add(use.op)
+            unlisted = registered.unlisted.get(use.op)
             near = get_close_matches(use.op, sorted(known | registered.names), n=1, cutoff=0.6)
             said = f"{use.how}: the kernel registers no op {use.op}" + (f"; did you mean {near[0]}?" if near else "")
             yield MISSING.at(
@@ -525,6 +526,7 @@ def missing_ops(tree: PythonTree, settings: Settings) -> Iterator[Finding]:
                 line=use.line,
                 symbol=use.op,
                 severity=None if registered.is_sure else Severity.WARNING,
+                hint=f"{unlisted} defines it: add that file to 'src' in build.toml" if unlisted else None,
             )
 
 
@@ -585,6 +587,13 @@ class _Registered:
     def _in_sources(self) -> frozenset[str] | None:
         source = self._tree.source
         return ops_of(source.compiled) if source is not None and source.knows_all_sources else None
+
+    @cached_property
+    def unlisted(self) -> Mapping[str, str]:
+        """Ops that sources define which ``build.toml`` does not list -> the source."""
+        project = self._tree.source.draft if self._tree.source is not None else None
+        files = () if project is None or self._tree.variant is not None else other_files(project)
+        return {op: file.path for file in files for op in ops_of([file]) or ()}
 
     @property
     def is_known(self) -> bool:

@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kernel_builder.config.model import Project
+from kernel_builder.project.tree import native_files
 
 SUFFIXES = (".cpp", ".cc", ".cxx", ".c++", ".c", ".cu", ".hip", ".mm")
 """What is compiled."""
@@ -410,6 +411,16 @@ def compiled_files(project: Project) -> Iterator[ReadFile]:
             found = _within(root, [posixpath.dirname(relative), *folders], include.path)
             if found is not None:
                 (certain if is_certain and include.certain else uncertain).append(found)
+
+
+def other_files(project: Project) -> Iterator[ReadFile]:
+    """The native sources in the project's tree that ``build.toml`` does not have compiled."""
+    listed = {*listed_sources(project)}
+    for relative in native_files(project.root):
+        if relative not in listed and relative.lower().endswith(SUFFIXES):
+            text = _text(project.root / relative)
+            if text is not None:
+                yield ReadFile(path=relative, native=read_native(text), certain=False)
 
 
 def _within(root: str, places: Iterable[str], path: str) -> str | None:

@@ -92,6 +92,17 @@ def test_what_is_not_defined_is_missing(tmp_path: Path, name: str) -> None:
     assert f"the kernel registers no op {name}" in found.message
 
 
+def test_a_source_that_defines_it_and_is_not_listed_is_named(tmp_path: Path) -> None:
+    root = kernel(tmp_path, "from ._ops import ops\n\ndef f(x):\n    return ops.later(x)\n")
+    binding = 'TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) { ops.def("later(Tensor x) -> Tensor"); }\n'
+    write(root, {"torch-ext/later.cpp": binding, "build/old.cpp": binding.replace("later", "older")})
+    (found,) = missing(root)
+    assert found.hint == "torch-ext/later.cpp defines it: add that file to 'src' in build.toml"
+    write(root, {"torch-ext/later.cpp": binding.replace("later", "another")})
+    (found,) = missing(root)
+    assert found.hint is None
+
+
 def test_the_nearest_name_is_told(tmp_path: Path) -> None:
     (found,) = missing(kernel(tmp_path, "from ._ops import ops\nops.silu_mul\n"))
     assert found.message.endswith("did you mean silu_and_mul?")
