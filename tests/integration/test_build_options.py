@@ -174,7 +174,7 @@ def test_progress_fits_a_terminal_by_whole_words(tool: Tool, make_project: Proje
     known = {word for span in spans_in(root / ".kernel-builder") for word in span.id.split(":")}
     known |= {span.source for span in spans_in(root / ".kernel-builder")}
     known |= {part for word in known for part in word.split("/")} | {path.name for path in root.glob("build/*/*")}
-    known |= {"...", "and", "more", "waiting", "for", "a", "free", "processor"}
+    known |= {"...", "and", "more", "waiting", "for", "a", "free", "core"}
     steps = [line for line in lines if line.startswith("[")]
     assert any(re.match(r"\[\d+/\d+\] \d+:\d\d ", line) for line in steps), screen  # the live one
     for line in steps:
