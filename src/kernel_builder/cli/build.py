@@ -355,12 +355,12 @@ class _AllOptions(BuildOptions, BuildTypeOptions):
 @click.option(
     "--dry-run",
     is_flag=True,
-    help=("Print what would be compiled and fetched, without doing it; with -v, print every command."),
+    help="Print what would be compiled and fetched, without doing it; with -v, print every command.",
 )
 @click.option(
     "--timing",
     is_flag=True,
-    help=("Write a page and a trace that show where the time went; see 'kernel-builder timing'."),
+    help="Write a page and a trace that show where the time went; see 'kernel-builder timing'.",
 )
 @click.option(
     "--timing-to",

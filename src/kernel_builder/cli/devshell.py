@@ -28,7 +28,7 @@ shell_options = together(
         "--command",
         "words",
         metavar="COMMAND",
-        help=("Run this command in the shell, and exit with its exit code."),
+        help="Run this command in the shell, and exit with its exit code.",
     ),
     click.option(
         "--print-env",

@@ -18,7 +18,7 @@ from kernel_builder.errors import ExitCode, UsageError
     "--older-than",
     metavar="30d",
     callback=read_duration,
-    help=("Remove environments unused for this long (m, h, d, w)."),
+    help="Remove environments unused for this long (m, h, d, w).",
 )
 @click.option(
     "--keep-size",

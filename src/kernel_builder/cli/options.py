@@ -150,7 +150,7 @@ def sandbox_options(command: _Command) -> _Command:
     where_possible = click.option(
         "--try-sandbox",
         is_flag=True,
-        help=("Like --sandbox, but where bubblewrap cannot run, warn and build without it."),
+        help="Like --sandbox, but where bubblewrap cannot run, warn and build without it.",
     )
     return always(where_possible(command))
 

@@ -12,7 +12,7 @@ from kernel_builder.config.editions.retired import RETIRED
 from kernel_builder.config.intents import instead_of
 from kernel_builder.config.schema import EXAMPLES, Kind, Table
 from kernel_builder.toml.nodes import Leaf, ListNode, Node, TableNode, describe, quoted, shortened
-from kernel_builder.toml.report import Report
+from kernel_builder.toml.report import Report, same_word
 from kernel_builder.toml.scan import Where
 from kernel_builder.versions import Version
 
@@ -140,9 +140,8 @@ class TableReader:
     def _unknown(self, name: str, path: Where) -> str | None:
         where = f"[{self._table.name}]"
         names = [key.name for key in self._allowed]
-        written = name.lower().replace("_", "-")
         # A key of this very table that is written in another way is not one that belongs elsewhere.
-        elsewhere = None if written in names else instead_of("keys", name)
+        elsewhere = instead_of("keys", name) if same_word(name, names) is None else None
         hint, near = RETIRED.get((self._table.name, name)) or elsewhere, None
         if hint is None:
             near = self._report.near(name, names)

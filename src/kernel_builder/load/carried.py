@@ -223,7 +223,7 @@ def _lists_names(files: Files) -> bool:
     for path, text in files.items():
         if not path.endswith(".py") or "__all__" not in text:
             continue
-        lists = [node for node in ast.parse(text.replace(_OWN_NAME, "_ops_id")).body if _is_list(node)]
+        lists = [node for node in _parsed(text, path).body if _is_list(node)]
         if len(re.findall(r"\b__all__\b", text)) != len(lists):
             return False
     return True

@@ -63,16 +63,15 @@ class Report:
     def near(self, text: str, allowed: Iterable[str]) -> str | None:
         """The spelling in ``allowed`` that ``text`` was probably meant to be."""
         options = list(allowed)
-        plain = text.strip().lower().replace("_", "-").replace(" ", "-")
-        for option in options:
-            if plain == option.lower().replace("_", "-"):
-                return option
+        same = same_word(text, options)
+        if same is not None:
+            return same
         if self._guesses >= _MAX_GUESSES or len(text) > 64:
             return None
         self._guesses += 1
         from difflib import get_close_matches  # noqa: PLC0415  (start-up time)
 
-        found = get_close_matches(plain, options, n=1, cutoff=0.6)
+        found = get_close_matches(_plain(text), options, n=1, cutoff=0.6)
         return found[0] if found else None
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -112,3 +111,13 @@ class Report:
             key=remark.key or None,
             hint=remark.hint,
         )
+
+
+def same_word(text: str, allowed: Iterable[str]) -> str | None:
+    """The spelling in ``allowed`` that ``text`` is but for case, underscores and blanks."""
+    plain = _plain(text)
+    return next((option for option in allowed if plain == option.lower().replace("_", "-")), None)
+
+
+def _plain(word: str) -> str:
+    return word.strip().lower().replace("_", "-").replace(" ", "-")

@@ -44,7 +44,7 @@ def write_compile_commands(request: BuildRequest, run: Run) -> tuple[Path, str, 
     variant = next((one for one in plan.variants if one.actions), None)
     if variant is None:
         raise BuildError(
-            "this kernel has no compiled variant", hint=("a kernel with only Python code needs no such file")
+            "this kernel has no compiled variant", hint="a kernel with only Python code needs no such file"
         )
     write_generated((places.path(file.path), file.content) for file in variant.generated)
     entries = list(entries_of(variant, places, prepared.planning.toolchains[variant.name]))

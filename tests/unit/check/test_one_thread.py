@@ -6,25 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kernel_trees import findings, source, write
+from kernel_trees import compiled_toml, findings, source, write
 
-TOML = """\
-[general]
-name = "my-kernel"
-version = 1
-edition = 5
-license = "MIT"
-backends = ["cpu", "cuda"]
-
-[torch]
-src = ["torch-ext/bind.cpp"]
-
-[kernel.rows]
-backend = "{backend}"
-depends = ["torch"]
-src = ["op.cpp"]
-{flags}
-"""
 LOOP = """\
 #include <ATen/Parallel.h>
 
@@ -42,7 +25,8 @@ void op() {
 
 
 def found(root: Path, code: str, flags: str = "", backend: str = "cpu") -> list[tuple[str, int | None, str]]:
-    source(root, {"__init__.py": "__all__ = []\n"}, toml=TOML.format(flags=flags, backend=backend))
+    toml = compiled_toml("torch-ext/bind.cpp", "op.cpp", section="rows").replace('"cpu"', f'"{backend}"') + flags
+    source(root, {"__init__.py": "__all__ = []\n"}, toml=toml)
     write(root, {"op.cpp": code, "torch-ext/bind.cpp": ""})
     return [(one.path, one.line, one.message) for one in findings(root, "KB214")]
 

@@ -51,11 +51,10 @@ class RocmTorch:
                 env=dict(environ),
             )
         except (OSError, subprocess.SubprocessError) as error:
-            complaint = str(getattr(error, "stderr", None) or error).strip().splitlines() or [
-                ("it exited without output")
-            ]
+            said = str(getattr(error, "stderr", None) or error).strip().splitlines()
+            complaint = said[-1] if said else "it exited without output"
             raise ToolchainError(
-                f"the headers of torch {version} for ROCm cannot be made: {complaint[-1]}",
+                f"the headers of torch {version} for ROCm cannot be made: {complaint}",
                 hint="set an index with PyTorch's ROCm builds in kernel-builder.toml",
             ) from error
         for soname in ("libc10_hip.so", "libtorch_hip.so"):
